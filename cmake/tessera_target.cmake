@@ -1,0 +1,23 @@
+# One room, one target: tessera_library(nn SOURCES ... LINKS ...) makes the static library tessera_nn.
+# Who may include whom is held by tools/check_layers.py.
+
+add_library(tessera_flags INTERFACE)
+target_include_directories(tessera_flags INTERFACE "${CMAKE_SOURCE_DIR}")
+target_compile_options(tessera_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 reports these in its own standard library when it inlines deeply (GCC bugs 105329, 105562).
+  target_compile_options(tessera_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow>)
+endif()
+if(TESSERA_SANITIZE)
+  target_compile_options(tessera_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
+  target_link_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE})
+endif()
+
+function(tessera_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(tessera_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(tessera_${name} PUBLIC tessera_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+endfunction()

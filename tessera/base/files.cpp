@@ -1,0 +1,128 @@
+#include "tessera/base/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+// Closes a file descriptor at the end of a scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::string reason() { return std::strerror(errno); }
+
+std::size_t regular_file_size(int fd, const fs::path& path) {
+  struct stat info {};
+  check(::fstat(fd, &info) == 0, "cannot examine '{}': {}", path.string(), reason());
+  check_input(S_ISREG(info.st_mode), "'{}' is not a regular file", path.string());
+  return static_cast<std::size_t>(info.st_size);
+}
+
+}  // namespace
+
+std::string read_text_file(const fs::path& path, std::size_t limit) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  check_input(fd.get() >= 0, "cannot open '{}': {}", path.string(), reason());
+  const std::size_t size = regular_file_size(fd.get(), path);
+  check_input(size <= limit, "'{}' has {} bytes, more than the {} that such a file may have",
+              path.string(), size, limit);
+  std::string text(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd.get(), text.data() + done, size - done);
+    if (n < 0 && errno == EINTR) continue;
+    check_input(n > 0, "cannot read '{}' at byte {}: {}", path.string(), done,
+                n < 0 ? reason() : "file became shorter");
+    done += static_cast<std::size_t>(n);
+  }
+  return text;
+}
+
+void sync_path(const fs::path& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  check(fd.get() >= 0 && ::fsync(fd.get()) == 0, "cannot fsync '{}': {}", path.string(), reason());
+}
+
+void write_file_atomically(const fs::path& path, std::string_view bytes) {
+  fs::path temporary = path;
+  temporary += ".tmp";
+  FileWriter writer(temporary);
+  writer.write(bytes.data(), bytes.size());
+  writer.close();
+  check(::rename(temporary.c_str(), path.c_str()) == 0, "cannot rename '{}' to '{}': {}",
+        temporary.string(), path.string(), reason());
+  sync_path(path.has_parent_path() ? path.parent_path() : fs::path("."));
+}
+
+FileWriter::FileWriter(const fs::path& path)
+    : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  check(fd_ >= 0, "cannot create '{}': {}", path_.string(), reason());
+}
+
+FileWriter::~FileWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void FileWriter::write(const void* data, std::size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd_, next, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    check(n > 0, "cannot write '{}': {}", path_.string(), reason());
+    next += n;
+    bytes -= static_cast<std::size_t>(n);
+  }
+}
+
+void FileWriter::close() {
+  check(::fsync(fd_) == 0, "cannot fsync '{}': {}", path_.string(), reason());
+  check(::close(std::exchange(fd_, -1)) == 0, "cannot close '{}': {}", path_.string(), reason());
+}
+
+MappedFile::MappedFile(const fs::path& path) : path_(path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  check_input(fd.get() >= 0, "cannot open '{}': {}", path.string(), reason());
+  size_ = regular_file_size(fd.get(), path);
+  if (size_ == 0) return;
+  void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  check(map != MAP_FAILED, "cannot map '{}' ({} bytes): {}", path.string(), size_, reason());
+  data_ = static_cast<const std::byte*>(map);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace tessera

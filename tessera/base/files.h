@@ -1,0 +1,61 @@
+// Files: whole reads, crash-safe writes, read-only maps. Errors name the file and the system's
+// reason.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+/// Reads a whole regular file; InputError when it is missing, not a file, or larger than `limit`
+/// bytes.
+std::string read_text_file(const fs::path& path, std::size_t limit = std::size_t{1} << 30);
+
+/// Replaces `path` so that after a crash either the old or the new content is there, never a part:
+/// writes a temporary name in the same folder, fsyncs, renames, fsyncs the folder.
+void write_file_atomically(const fs::path& path, std::string_view bytes);
+
+/// fsync of a file or folder by name.
+void sync_path(const fs::path& path);
+
+/// A file opened for sequential writing; `close` (which fsyncs) must be called for the data to be
+/// safe.
+class FileWriter {
+ public:
+  explicit FileWriter(const fs::path& path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(const void* data, std::size_t bytes);
+  void close();
+
+ private:
+  fs::path path_;
+  int fd_ = -1;
+};
+
+/// A read-only memory map of a whole file. Empty files map to an empty span.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const fs::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace tessera

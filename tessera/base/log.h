@@ -1,0 +1,26 @@
+// Plain log lines: one write per line, so lines of several ranks never mix.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string_view>
+#include <utility>
+
+namespace tessera {
+
+enum class LogLevel { info, warning, error };
+
+/// Writes one line to standard error: "[2026-01-31 12:00:00] warning: text".
+void log_line(LogLevel level, std::string_view text);
+
+template <class... Args>
+void log_info(fmt::format_string<Args...> text, Args&&... args) {
+  log_line(LogLevel::info, fmt::format(text, std::forward<Args>(args)...));
+}
+
+template <class... Args>
+void log_warning(fmt::format_string<Args...> text, Args&&... args) {
+  log_line(LogLevel::warning, fmt::format(text, std::forward<Args>(args)...));
+}
+
+}  // namespace tessera

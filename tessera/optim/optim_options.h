@@ -1,0 +1,35 @@
+// Optimizer and learning-rate schedule. Plain data, no code.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+
+enum class OptimizerKind { adam, sgd };
+enum class DecayStyle { constant, linear, cosine, inverse_square_root, wsd };
+enum class WsdDecayStyle { exponential, linear, cosine, minus_sqrt };
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::adam;  ///< AdamW: decay apart from the gradient
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_eps = 1e-8;
+  double sgd_momentum = 0.9;
+  double weight_decay = 0.01;  ///< not applied to 1-D parameters (biases, norms)
+  double clip_grad = 1.0;      ///< global norm; 0 means no clipping
+};
+
+/// The learning rate as a function of the samples consumed (schedule.h), as in Megatron.
+struct ScheduleOptions {
+  double lr = 0.0;
+  double min_lr = 0.0;
+  double lr_warmup_init = 0.0;
+  DecayStyle decay_style = DecayStyle::linear;
+  WsdDecayStyle wsd_decay_style = WsdDecayStyle::exponential;
+  std::int64_t decay_iters = 0;  ///< 0 means train_iters
+  std::int64_t warmup_iters = 0;
+  double warmup_fraction = 0.0;      ///< of decay_iters; 0 means warmup_iters counts
+  std::int64_t wsd_decay_iters = 0;  ///< the last iterations of a wsd schedule
+};
+
+}  // namespace tessera

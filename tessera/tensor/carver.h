@@ -1,0 +1,28 @@
+// Carves views out of one block of memory. The same code runs twice: first measuring (no memory
+// yet), then handing out views, so sizes and layout can never disagree.
+#pragma once
+
+#include <cstddef>
+
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+class Carver {
+ public:
+  /// Measures: every view handed out is empty, `bytes` grows.
+  Carver() = default;
+  /// Carves from `block` (u8, contiguous).
+  explicit Carver(const View& block) : block_(block) {}
+
+  /// The next `shape` elements, aligned to 64 bytes. Throws when the block is too small.
+  View take(DType dtype, const Shape& shape);
+  std::size_t bytes() const { return used_; }
+  bool measuring() const { return !block_; }
+
+ private:
+  View block_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace tessera

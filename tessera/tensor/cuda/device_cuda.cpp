@@ -1,0 +1,100 @@
+#include <cuda_runtime_api.h>
+
+#include "tessera/tensor/cuda/check_cuda.h"
+#include "tessera/tensor/device.h"
+
+namespace tessera {
+namespace {
+
+cudaStream_t as_stream(void* p) { return static_cast<cudaStream_t>(p); }
+cudaEvent_t as_event(void* p) { return static_cast<cudaEvent_t>(p); }
+cudaGraphExec_t as_graph(void* p) { return static_cast<cudaGraphExec_t>(p); }
+
+class CudaApi final : public DeviceApi {
+ public:
+  explicit CudaApi(int index) : index_(index) { select(); }
+
+  void* allocate(std::size_t bytes) override {
+    select();
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, bytes ? bytes : 1);
+    check(status == cudaSuccess, "out of memory: cannot allocate {} bytes on cuda:{}: {}", bytes,
+          index_, cudaGetErrorString(status));
+    return data;
+  }
+  void free(void* data) noexcept override { cudaFree(data); }
+
+  void* stream_create() override {
+    select();
+    cudaStream_t stream = nullptr;
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    return stream;
+  }
+  void stream_destroy(void* stream) noexcept override { cudaStreamDestroy(as_stream(stream)); }
+  void stream_synchronize(void* stream) override {
+    check_cuda(cudaStreamSynchronize(as_stream(stream)), "cudaStreamSynchronize");
+  }
+  void copy_bytes(void* stream, void* to, const void* from, std::size_t bytes) override {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, as_stream(stream)),
+               "cudaMemcpyAsync");
+  }
+
+  void* event_create() override {
+    select();
+    cudaEvent_t event = nullptr;
+    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    return event;
+  }
+  void event_destroy(void* event) noexcept override { cudaEventDestroy(as_event(event)); }
+  void event_record(void* event, void* stream) override {
+    check_cuda(cudaEventRecord(as_event(event), as_stream(stream)), "cudaEventRecord");
+  }
+  void event_wait(void* event, void* stream) override {
+    check_cuda(cudaStreamWaitEvent(as_stream(stream), as_event(event), 0), "cudaStreamWaitEvent");
+  }
+
+  void* graph_capture(void* stream, const std::function<void()>& body) override {
+    check_cuda(cudaStreamBeginCapture(as_stream(stream), cudaStreamCaptureModeThreadLocal),
+               "cudaStreamBeginCapture");
+    cudaGraph_t graph = nullptr;
+    try {
+      body();
+    } catch (...) {
+      cudaStreamEndCapture(as_stream(stream), &graph);
+      if (graph) cudaGraphDestroy(graph);
+      throw;
+    }
+    check_cuda(cudaStreamEndCapture(as_stream(stream), &graph), "cudaStreamEndCapture");
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    check_cuda(status, "cudaGraphInstantiate");
+    return executable;
+  }
+  void graph_launch(void* graph, void* stream) override {
+    check_cuda(cudaGraphLaunch(as_graph(graph), as_stream(stream)), "cudaGraphLaunch");
+  }
+  void graph_destroy(void* graph) noexcept override { cudaGraphExecDestroy(as_graph(graph)); }
+
+ private:
+  // The current device is per thread, and a rank may be any thread.
+  void select() { check_cuda(cudaSetDevice(index_), "cudaSetDevice"); }
+
+  int index_;
+};
+
+}  // namespace
+
+std::shared_ptr<DeviceApi> make_cuda_api(int index) {
+  check_input(index < cuda_device_count(),
+              "cuda:{} was asked for, but {} CUDA device(s) can be used here", index,
+              cuda_device_count());
+  return std::make_shared<CudaApi>(index);
+}
+
+int cuda_device_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+}  // namespace tessera

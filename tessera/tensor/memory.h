@@ -1,0 +1,62 @@
+// Owned memory, counted by what it is for. Each rank has one Memory; after start-up nothing may ask
+// it for more.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "tessera/tensor/device.h"
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+/// What memory is used for; `tessera inspect` reports by these.
+enum class MemoryUse { parameters, gradients, optimizer, activations, workspace, data };
+constexpr int kMemoryUses = 6;
+std::string_view name_of(MemoryUse use);
+
+struct MemoryCounters {
+  std::int64_t allocations = 0;                   ///< how many since the start
+  std::array<std::int64_t, kMemoryUses> bytes{};  ///< held now, by use
+  std::int64_t total() const;
+};
+
+/// Owned, contiguous elements. Movable; the memory goes back when the tensor does.
+class Tensor {
+ public:
+  Tensor() = default;
+
+  const View& view() const { return view_; }
+  operator View() const {
+    return view_;
+  }  // NOLINT(google-explicit-constructor): a tensor is its view
+  explicit operator bool() const { return static_cast<bool>(view_); }
+  template <class T>
+  T* data() const {
+    return view_.data<T>();
+  }
+
+ private:
+  friend class Memory;
+  std::shared_ptr<void> storage_;
+  View view_;
+};
+
+class Memory {
+ public:
+  explicit Memory(Device device);
+
+  Device device() const { return device_; }
+  /// Uninitialised elements (a kernel or a copy fills them).
+  Tensor allocate(MemoryUse use, DType dtype, const Shape& shape);
+  const MemoryCounters& counters() const { return *counters_; }
+
+ private:
+  Device device_;
+  std::shared_ptr<DeviceApi> api_;
+  std::shared_ptr<MemoryCounters> counters_;  // shared with tensors, which give their bytes back
+};
+
+}  // namespace tessera

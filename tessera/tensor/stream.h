@@ -1,0 +1,64 @@
+// Streams order work on a device, events order streams, graphs replay what was put on a stream.
+// All three are nothing on the CPU, where work runs at once.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "tessera/tensor/device.h"
+
+namespace tessera {
+
+class Stream {
+ public:
+  explicit Stream(Device device);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Device device() const { return device_; }
+  DeviceApi& api() const { return *api_; }
+  /// The backend's own handle (cudaStream_t); null on the CPU.
+  void* native() const { return handle_; }
+  /// Blocks the host until all work on the stream is done.
+  void synchronize() { api_->stream_synchronize(handle_); }
+
+ private:
+  Device device_;
+  std::shared_ptr<DeviceApi> api_;
+  void* handle_;
+};
+
+class Event {
+ public:
+  explicit Event(Device device);
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(Stream& stream) { api_->event_record(handle_, stream.native()); }
+  /// Later work on `stream` starts after what was recorded; the host does not block.
+  void wait(Stream& stream) { api_->event_wait(handle_, stream.native()); }
+
+ private:
+  std::shared_ptr<DeviceApi> api_;
+  void* handle_;
+};
+
+/// Work captured once and launched many times. The addresses that `body` used are fixed in it.
+/// Capturing does not run the work: launch does.
+class Graph {
+ public:
+  Graph(Stream& stream, const std::function<void()>& body);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void launch(Stream& stream) { stream.api().graph_launch(handle_, stream.native()); }
+
+ private:
+  std::shared_ptr<DeviceApi> api_;
+  void* handle_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// How a run goes: batches, length, evaluation, logs, checkpoints. Plain data, no code.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+struct TrainOptions {
+  std::int64_t micro_batch_size = 0;
+  std::int64_t global_batch_size = 0;  ///< 0 means micro_batch_size x data-parallel size
+  std::int64_t train_iters = 0;
+  std::int64_t train_samples = 0;  ///< instead of train_iters
+  bool calculate_per_token_loss = false;
+  std::uint64_t seed = 1234;
+  int threads = 0;  ///< per rank; 0 means cores / ranks
+
+  std::int64_t eval_interval = 1000;
+  std::int64_t eval_iters = 100;
+
+  std::int64_t log_interval = 100;
+  std::string metrics_file;  ///< metrics.jsonl; empty: in the save folder, if any
+  bool log_throughput = false;
+
+  std::string save;  ///< checkpoint folder
+  std::string load;
+  std::int64_t save_interval = 0;
+  std::int64_t exit_interval = 0;
+  std::string load_hf;    ///< Hugging Face folder: initial weights
+  bool finetune = false;  ///< load weights only: optimizer, schedule and data start anew
+  bool no_load_optim = false;
+  bool no_save_optim = false;
+  bool exit_on_missing_checkpoint = false;
+  std::string dump_step;  ///< folder for the first step's batch, loss, gradients and weights
+};
+
+}  // namespace tessera
