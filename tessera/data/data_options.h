@@ -11,6 +11,9 @@ enum class TokenizerKind {
   null
 };  ///< null: the data is already tokens; vocab_size says how many
 
+/// Vocabulary of the byte tokenizer: the 256 bytes, then end-of-document.
+inline constexpr std::int64_t kByteVocabulary = 257;
+
 struct DataOptions {
   std::string data_path;  ///< prefix of a .bin/.idx pair
   bool mock_data = false;
@@ -22,6 +25,8 @@ struct DataOptions {
   std::int64_t vocab_size = 0;      ///< of the null tokenizer, before its EOD
   bool eod_mask_loss = false;       ///< no loss where the input token is end-of-document
   bool reset_position_ids = false;  ///< positions start again after each end-of-document
+
+  bool operator==(const DataOptions&) const = default;
 };
 
 }  // namespace tessera

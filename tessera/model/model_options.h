@@ -25,9 +25,11 @@ struct RopeOptions {
   double beta_fast = 32.0;        ///< yarn
   double beta_slow = 1.0;         ///< yarn
   double attention_factor = 0.0;  ///< yarn; 0 means 0.1 ln(factor) + 1
+
+  bool operator==(const RopeOptions&) const = default;
 };
 
-/// Values of 0 that are marked "derived" are filled in by resolve_model_options.
+/// Values of 0 that are marked "derived" are filled in by resolve_model (config/resolve.h).
 struct ModelOptions {
   std::int64_t num_layers = 0;
   std::int64_t hidden_size = 0;
@@ -57,6 +59,8 @@ struct ModelOptions {
   double init_std = 0.02;
 
   DType dtype = DType::f32;  ///< of parameters and activations
+
+  bool operator==(const ModelOptions&) const = default;
 };
 
 enum class RecomputeGranularity { none, selective, full };
@@ -68,6 +72,8 @@ struct RecomputeOptions {
   RecomputeMethod method =
       RecomputeMethod::uniform;  ///< uniform: groups of layers; block: the first layers
   std::int64_t num_layers = 1;   ///< layers per group, or the number of first layers
+
+  bool operator==(const RecomputeOptions&) const = default;
 };
 
 }  // namespace tessera

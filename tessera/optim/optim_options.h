@@ -17,6 +17,8 @@ struct OptimizerOptions {
   double sgd_momentum = 0.9;
   double weight_decay = 0.01;  ///< not applied to 1-D parameters (biases, norms)
   double clip_grad = 1.0;      ///< global norm; 0 means no clipping
+
+  bool operator==(const OptimizerOptions&) const = default;
 };
 
 /// The learning rate as a function of the samples consumed (schedule.h), as in Megatron.
@@ -30,6 +32,8 @@ struct ScheduleOptions {
   std::int64_t warmup_iters = 0;
   double warmup_fraction = 0.0;      ///< of decay_iters; 0 means warmup_iters counts
   std::int64_t wsd_decay_iters = 0;  ///< the last iterations of a wsd schedule
+
+  bool operator==(const ScheduleOptions&) const = default;
 };
 
 }  // namespace tessera

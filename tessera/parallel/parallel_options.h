@@ -11,6 +11,8 @@ struct ParallelOptions {
   int data = 1;  ///< derived: ranks / (tensor x pipeline x context)
   bool sequence_parallel = false;
   int nproc = 1;  ///< ranks started as threads of this process
+
+  bool operator==(const ParallelOptions&) const = default;
 };
 
 }  // namespace tessera

@@ -6,6 +6,8 @@
 
 namespace tessera {
 
+enum class DeviceChoice { cpu, cuda };
+
 struct TrainOptions {
   std::int64_t micro_batch_size = 0;
   std::int64_t global_batch_size = 0;  ///< 0 means micro_batch_size x data-parallel size
@@ -13,6 +15,7 @@ struct TrainOptions {
   std::int64_t train_samples = 0;  ///< instead of train_iters
   bool calculate_per_token_loss = false;
   std::uint64_t seed = 1234;
+  DeviceChoice device = DeviceChoice::cpu;
   int threads = 0;  ///< per rank; 0 means cores / ranks
 
   std::int64_t eval_interval = 1000;
@@ -32,6 +35,8 @@ struct TrainOptions {
   bool no_save_optim = false;
   bool exit_on_missing_checkpoint = false;
   std::string dump_step;  ///< folder for the first step's batch, loss, gradients and weights
+
+  bool operator==(const TrainOptions&) const = default;
 };
 
 }  // namespace tessera

@@ -1,0 +1,15 @@
+// Copies elements between views in host memory, changing the float type on the way.
+#pragma once
+
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+/// Copies `source` into `destination`. Shapes must agree; dtypes must agree or both be floats. Both
+/// may be strided, and either may be unaligned for its dtype (as data inside a file can be).
+void convert_into(const View& destination, const ConstView& source);
+
+/// [a, b] seen as [b, a] by exchanging the strides; vectors stay as they are.
+View transposed_view(const View& view);
+
+}  // namespace tessera

@@ -1,0 +1,77 @@
+#include "tessera/data/indexed_dataset.h"
+
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+// False when the value is not a 32-bit integer.
+template <class T>
+bool to_token(T value, std::int32_t& token) {
+  if constexpr (std::is_integral_v<T>) {
+    token = static_cast<std::int32_t>(value);
+    return std::in_range<std::int32_t>(value);
+  } else {
+    const double wide = value;
+    const bool fits = wide >= -2147483648.0 && wide <= 2147483647.0 && std::trunc(wide) == wide;
+    token = fits ? static_cast<std::int32_t>(wide) : 0;
+    return fits;
+  }
+}
+
+// Returns how many leading values were integers of 32 bits; `from` need not be aligned.
+template <class T>
+std::size_t convert(const std::byte* from, std::span<std::int32_t> out) {
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    T value;
+    std::memcpy(&value, from + k * sizeof(T), sizeof(T));
+    if (!to_token(value, out[k])) return k;
+  }
+  return out.size();
+}
+
+}  // namespace
+
+void check_token_range(const TokenSource& source, std::int64_t i, std::int64_t offset,
+                       std::size_t count) {
+  check(i >= 0 && i < source.size(), "{}: there is no sequence {}, only {}", source.name(), i,
+        source.size());
+  const std::int64_t length = source.length(i);
+  check(offset >= 0 && offset <= length && count <= static_cast<std::uint64_t>(length - offset),
+        "{}: sequence {} has {} tokens; {} from {} on were asked for", source.name(), i, length,
+        count, offset);
+}
+
+IndexedDataset::IndexedDataset(const std::string& prefix)
+    : IndexedDataset(MappedFile(prefix + ".idx"), MappedFile(prefix + ".bin"), prefix) {}
+
+IndexedDataset::IndexedDataset(std::span<const std::byte> idx, std::span<const std::byte> bin,
+                               const std::string& prefix)
+    : prefix_(prefix), bin_(bin), table_(idx, bin.size(), prefix + ".idx") {}
+
+IndexedDataset::IndexedDataset(MappedFile idx, MappedFile bin, const std::string& prefix)
+    : idx_file_(std::move(idx)),
+      bin_file_(std::move(bin)),
+      prefix_(prefix),
+      bin_(bin_file_.bytes()),
+      table_(idx_file_.bytes(), bin_.size(), prefix + ".idx") {}
+
+void IndexedDataset::tokens(std::int64_t i, std::int64_t offset,
+                            std::span<std::int32_t> out) const {
+  check_token_range(*this, i, offset, out.size());
+  dispatch_token_type(table_.type(), [&]<class T>(TypeTag<T>) {
+    const std::int64_t byte = table_.start(i) + offset * static_cast<std::int64_t>(sizeof(T));
+    const std::size_t good = convert<T>(bin_.data() + byte, out);
+    check_input(good == out.size(),
+                "'{}.bin': sequence {}, position {} (byte {}): the {} value there is not a 32-bit "
+                "integer, so not a token",
+                prefix_, i, offset + static_cast<std::int64_t>(good),
+                byte + static_cast<std::int64_t>(good * sizeof(T)), name_of(table_.type()));
+  });
+}
+
+}  // namespace tessera

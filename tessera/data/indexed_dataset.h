@@ -1,0 +1,36 @@
+// Reads a pair of files in Megatron's layout, memory-mapped: `prefix.bin` and `prefix.idx`.
+#pragma once
+
+#include "tessera/base/files.h"
+#include "tessera/data/index_table.h"
+#include "tessera/data/token_source.h"
+
+namespace tessera {
+
+/// Everything in the .idx file is checked when it is opened. Tokens of any type are read; a value
+/// that is not a 32-bit integer is an InputError when it is met.
+class IndexedDataset : public TokenSource {
+ public:
+  explicit IndexedDataset(const std::string& prefix);
+  /// The same over bytes that the caller keeps alive.
+  IndexedDataset(std::span<const std::byte> idx, std::span<const std::byte> bin,
+                 const std::string& prefix);
+
+  const IndexTable& table() const { return table_; }
+
+  std::int64_t size() const override { return table_.sequences(); }
+  std::int32_t length(std::int64_t i) const override { return table_.length(i); }
+  void tokens(std::int64_t i, std::int64_t offset, std::span<std::int32_t> out) const override;
+  std::string name() const override { return prefix_ + ".bin"; }
+
+ private:
+  IndexedDataset(MappedFile idx, MappedFile bin, const std::string& prefix);
+
+  MappedFile idx_file_;  // empty when the bytes are the caller's
+  MappedFile bin_file_;
+  std::string prefix_;
+  std::span<const std::byte> bin_;
+  IndexTable table_;
+};
+
+}  // namespace tessera

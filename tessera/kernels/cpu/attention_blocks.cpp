@@ -1,0 +1,95 @@
+#include "tessera/kernels/cpu/attention_blocks.h"
+
+#include "tessera/kernels/dropout.h"
+
+namespace tessera::cpu {
+
+using std::int64_t;
+
+KeyRanges::KeyRanges(void* memory, int64_t queries, int64_t keys, const AttentionSpec& spec)
+    : ranges_(static_cast<std::int32_t*>(memory)) {
+  const std::int32_t* documents = spec.cu_seqlens ? spec.cu_seqlens.data<std::int32_t>() : nullptr;
+  const int64_t boundaries = documents ? spec.cu_seqlens.dim(0) : 0;
+  for (int64_t i = 0; i < queries; ++i) {
+    const int64_t position = spec.q_start + i;
+    int64_t begin = spec.kv_start;
+    int64_t end = spec.kv_start + keys;
+    if (spec.causal) end = std::min(end, position + 1);
+    if (spec.window > 0) begin = std::max(begin, position - spec.window + 1);
+    if (documents) {
+      const std::int32_t* next = std::upper_bound(documents, documents + boundaries, position);
+      if (next != documents) begin = std::max<int64_t>(begin, next[-1]);
+      if (next != documents + boundaries) end = std::min<int64_t>(end, next[0]);
+    }
+    begin -= spec.kv_start;
+    end -= spec.kv_start;
+    ranges_[2 * i] = static_cast<std::int32_t>(std::clamp<int64_t>(begin, 0, keys));
+    ranges_[2 * i + 1] = static_cast<std::int32_t>(std::clamp<int64_t>(end, ranges_[2 * i], keys));
+  }
+}
+
+int64_t KeyRanges::begin_of(int64_t first, int64_t last) const {
+  int64_t least = begin(first);
+  for (int64_t i = first; i < last; ++i) least = std::min(least, begin(i));
+  return least;
+}
+
+int64_t KeyRanges::end_of(int64_t first, int64_t last) const {
+  int64_t most = end(first);
+  for (int64_t i = first; i < last; ++i) most = std::max(most, end(i));
+  return most;
+}
+
+template <class A>
+void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, int64_t b,
+                int64_t head) {
+  const int64_t sample = spec.dropout.samples.data<int64_t>()[b];
+  const std::uint32_t bound = dropout_bound(spec.dropout.p);
+  const A scale = static_cast<A>(1.0 / (1.0 - spec.dropout.p));
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const int64_t query = spec.q_start + block.query + i;
+    A* row = scores + i * kKeyBlock;
+    Philox4 words{};
+    int64_t words_of = -1;
+    for (int64_t j = 0; j < block.columns; ++j) {
+      const int64_t key = spec.kv_start + block.key + j;
+      if (key / 4 != words_of) {
+        words_of = key / 4;
+        words = attention_dropout_words(spec.dropout.key, sample, spec.head_start + head, query,
+                                        words_of);
+      }
+      row[j] *= words.v[key % 4] >= bound ? scale : A(0);
+    }
+  }
+}
+template void drop_block<float>(float*, const ScoreBlock&, const AttentionSpec&, int64_t, int64_t);
+template void drop_block<double>(double*, const ScoreBlock&, const AttentionSpec&, int64_t,
+                                 int64_t);
+
+template <class A>
+std::size_t AttentionScratch<A>::carve(A* memory, int64_t queries, int64_t group, int64_t d) {
+  int64_t used = 0;
+  const auto take = [&](int64_t elements) {
+    A* part = memory ? memory + used : nullptr;
+    used += (elements + 15) / 16 * 16;
+    return part;
+  };
+  q = take(kQueryBlock * d);
+  d_o = take(kQueryBlock * d);
+  out = take(kQueryBlock * d);
+  k = take(kKeyBlock * d);
+  v = take(kKeyBlock * d);
+  dk = take(kKeyBlock * d);
+  dv = take(kKeyBlock * d);
+  scores = take(kQueryBlock * kKeyBlock);
+  d_scores = take(kQueryBlock * kKeyBlock);
+  maximum = take(kQueryBlock);
+  sum = take(kQueryBlock);
+  delta = take(group * queries);
+  dq = take(group * queries * d);
+  return static_cast<std::size_t>(used);
+}
+template struct AttentionScratch<float>;
+template struct AttentionScratch<double>;
+
+}  // namespace tessera::cpu

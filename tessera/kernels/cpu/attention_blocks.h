@@ -1,0 +1,96 @@
+// The parts that attention forward and backward share: which keys a query sees, block-wise loads,
+// dropout of a block of probabilities, and the scratch memory of one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "tessera/kernels/cpu/math.h"
+#include "tessera/kernels/specs.h"
+
+namespace tessera::cpu {
+
+constexpr std::int64_t kQueryBlock = 64;
+constexpr std::int64_t kKeyBlock = 128;
+
+/// For each query row the keys [begin, end) it sees, as local indices. Causality, windows and
+/// packed documents are all contiguous ranges, so nothing else is ever masked.
+class KeyRanges {
+ public:
+  static std::size_t bytes(std::int64_t queries) {
+    return static_cast<std::size_t>(queries) * 2 * sizeof(std::int32_t);
+  }
+
+  /// Fills `memory` (of bytes(queries)) from the spec.
+  KeyRanges(void* memory, std::int64_t queries, std::int64_t keys, const AttentionSpec& spec);
+
+  std::int64_t begin(std::int64_t query) const { return ranges_[2 * query]; }
+  std::int64_t end(std::int64_t query) const { return ranges_[2 * query + 1]; }
+  /// The keys that any of the queries [first, last) sees. Ranges never move back, so the ends
+  /// suffice.
+  std::int64_t begin_of(std::int64_t first, std::int64_t last) const;
+  std::int64_t end_of(std::int64_t first, std::int64_t last) const;
+
+ private:
+  std::int32_t* ranges_;
+};
+
+/// Rows of one head: element (i, j) is data[i * stride + j].
+template <class T>
+struct HeadRows {
+  T* data;
+  std::int64_t stride;
+};
+
+template <class T>
+HeadRows<const T> head_rows(const ConstView& x, std::int64_t b, std::int64_t h) {
+  return {x.data<T>() + b * x.stride(1) + h * x.stride(2), x.stride(0)};
+}
+template <class T>
+HeadRows<T> head_rows(const View& x, std::int64_t b, std::int64_t h) {
+  return {x.data<T>() + b * x.stride(1) + h * x.stride(2), x.stride(0)};
+}
+
+template <class T, class A = Accumulator<T>>
+void load_block(A* to, HeadRows<const T> from, std::int64_t row, std::int64_t rows, std::int64_t d,
+                A scale = A(1)) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const T* in = from.data + (row + i) * from.stride;
+#pragma omp simd
+    for (std::int64_t j = 0; j < d; ++j) to[i * d + j] = load(in[j]) * scale;
+  }
+}
+
+template <class T, class A = Accumulator<T>>
+void store_block(HeadRows<T> to, const A* from, std::int64_t row, std::int64_t rows, std::int64_t d,
+                 A scale = A(1)) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    T* out = to.data + (row + i) * to.stride;
+#pragma omp simd
+    for (std::int64_t j = 0; j < d; ++j) store<T>(out[j], from[i * d + j] * scale);
+  }
+}
+
+/// Where a block of scores lies: local indices of its first row and column, and its size.
+struct ScoreBlock {
+  std::int64_t query, rows, key, columns;
+};
+
+/// Multiplies each probability by 0 or 1 / (1 - p), as its global coordinates say. Rows have stride
+/// kKeyBlock.
+template <class A>
+void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, std::int64_t b,
+                std::int64_t head);
+
+/// Scratch of one thread, carved from the workspace.
+template <class A>
+struct AttentionScratch {
+  A *q, *k, *v, *d_o, *scores, *d_scores, *out, *dk, *dv, *maximum, *sum, *delta;
+  A* dq;  ///< all queries of one group of heads
+
+  /// Elements needed; assigns the pointers when `memory` is given.
+  std::size_t carve(A* memory, std::int64_t queries, std::int64_t group, std::int64_t d);
+};
+
+}  // namespace tessera::cpu

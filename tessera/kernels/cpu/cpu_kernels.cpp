@@ -1,0 +1,20 @@
+#include "tessera/kernels/cpu/cpu_kernels.h"
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+
+std::unique_ptr<Kernels> make_cpu_kernels(int threads) {
+  return std::make_unique<cpu::CpuKernels>(threads);
+}
+
+}  // namespace tessera
+
+namespace tessera::cpu {
+
+CpuKernels::CpuKernels(int threads)
+    : threads_(threads), widened_(static_cast<std::size_t>(threads)) {
+  check(threads >= 1, "the CPU kernels need at least one thread, got {}", threads);
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,39 @@
+// y = x + dropout(branch) for one row; x may be null.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/kernels/cpu/math.h"
+#include "tessera/kernels/dropout.h"
+#include "tessera/kernels/specs.h"
+
+namespace tessera::cpu {
+
+template <class T>
+void add_dropout_row(T* y, const T* x, const T* branch, std::int64_t row, std::int64_t n,
+                     const DropoutSpec& spec) {
+  using A = Accumulator<T>;
+  if (spec.p <= 0) {
+    if (x) {
+#pragma omp simd
+      for (std::int64_t j = 0; j < n; ++j) store<T>(y[j], load(x[j]) + load(branch[j]));
+    } else {
+      for (std::int64_t j = 0; j < n; ++j) y[j] = branch[j];
+    }
+    return;
+  }
+  const std::int64_t batch = spec.samples.dim(0);
+  const std::int64_t sample = spec.samples.data<std::int64_t>()[row % batch];
+  const std::int64_t position = spec.position_start + row / batch;
+  const std::uint32_t bound = dropout_bound(spec.p);
+  const A scale = static_cast<A>(1.0 / (1.0 - spec.p));
+  for (std::int64_t block = 0; 4 * block < n; ++block) {
+    const Philox4 words = hidden_dropout_words(spec.key, sample, position, block);
+    for (std::int64_t j = 4 * block; j < n && j < 4 * block + 4; ++j) {
+      const A kept = words.v[j - 4 * block] >= bound ? load(branch[j]) * scale : A(0);
+      store<T>(y[j], x ? load(x[j]) + kept : kept);
+    }
+  }
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,175 @@
+// Matrix products: cut into tiles that depend on the shape alone, each tile one BLAS call on one
+// thread, with the epilogue applied while the tile is still in cache.
+#include <omp.h>
+
+#include <algorithm>
+
+#include "tessera/kernels/cpu/blas.h"
+#include "tessera/kernels/cpu/cpu_kernels.h"
+#include "tessera/kernels/cpu/math.h"
+#include "tessera/kernels/cpu/parallel.h"
+
+namespace tessera::cpu {
+namespace {
+
+using std::int64_t;
+
+// A rectangle of d.
+struct Tile {
+  int64_t row, rows, column, columns;
+};
+
+// How d is cut. Large tiles amortise packing; several of them keep many cores busy.
+struct Tiling {
+  int64_t rows, columns, down, across;
+  int64_t count() const { return down * across; }
+  Tile tile(int64_t i, int64_t m, int64_t n) const {
+    const int64_t row = i / across * rows;
+    const int64_t column = i % across * columns;
+    return {row, std::min(rows, m - row), column, std::min(columns, n - column)};
+  }
+};
+
+int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
+
+// Cuts the longer side first, in multiples of 64, down to a least size.
+Tiling tiling_of(int64_t m, int64_t n, int64_t least) {
+  constexpr int64_t kTiles = 16;
+  int64_t rows = m;
+  int64_t columns = n;
+  const auto halve = [](int64_t x) { return (x / 2 + 63) / 64 * 64; };
+  while (pieces_of(m, rows) * pieces_of(n, columns) < kTiles) {
+    int64_t& longer = columns >= rows ? columns : rows;
+    if (longer < 2 * least) break;
+    longer = halve(longer);
+  }
+  return {rows, columns, pieces_of(m, rows), pieces_of(n, columns)};
+}
+
+// Element (row, column) of op(x).
+template <class T>
+Matrix<const T> at(const ConstView& x, bool transposed, int64_t row, int64_t column) {
+  const int64_t offset = transposed ? column * x.stride(0) + row : row * x.stride(0) + column;
+  return {x.data<T>() + offset, x.stride(0)};
+}
+
+template <class T>
+void apply_epilogue(const View& d, const GemmSpec& spec, const Tile& tile) {
+  using A = Accumulator<T>;
+  if (spec.epilogue == Epilogue::none) return;
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    T* row = d.data<T>() + (tile.row + i) * d.stride(0) + tile.column;
+    const T* bias = spec.bias ? spec.bias.data<T>() + tile.column : nullptr;
+    T* aux =
+        spec.aux ? spec.aux.data<T>() + (tile.row + i) * spec.aux.stride(0) + tile.column : nullptr;
+    if (spec.epilogue == Epilogue::bias) {
+#pragma omp simd
+      for (int64_t j = 0; j < tile.columns; ++j) store<T>(row[j], load(row[j]) + load(bias[j]));
+    } else if (spec.epilogue == Epilogue::bias_gelu) {
+#pragma omp simd
+      for (int64_t j = 0; j < tile.columns; ++j) {
+        store<T>(aux[j], bias ? load(row[j]) + load(bias[j]) : load(row[j]));
+        store<T>(row[j], gelu<A>(load(aux[j])));
+      }
+    } else {
+#pragma omp simd
+      for (int64_t j = 0; j < tile.columns; ++j)
+        store<T>(row[j], load(row[j]) * gelu_derivative<A>(load(aux[j])));
+    }
+  }
+}
+
+template <class A>
+void plain_tile(const View& d, const ConstView& a, const ConstView& b, const GemmSpec& spec,
+                int64_t k, const Tile& tile) {
+  const Matrix<A> c{d.data<A>() + tile.row * d.stride(0) + tile.column, d.stride(0)};
+  blas_gemm(spec.transpose_a, spec.transpose_b, tile.rows, tile.columns, k,
+            static_cast<A>(spec.alpha), at<A>(a, spec.transpose_a, tile.row, 0),
+            at<A>(b, spec.transpose_b, 0, tile.column), static_cast<A>(spec.accumulate ? 1 : 0), c);
+  apply_epilogue<A>(d, spec, tile);
+}
+
+// 16-bit operands are widened block by block; the product of a tile is carried in float throughout.
+constexpr int64_t kWideTile = 128;
+constexpr int64_t kWideDepth = 256;
+
+template <class T>
+void widen(float* to, const ConstView& x, bool transposed, int64_t row, int64_t rows,
+           int64_t column, int64_t columns) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      to[i * columns + j] = load(*at<T>(x, transposed, row + i, column + j).data);
+}
+
+template <class T, class D>
+void wide_tile(const View& d, const ConstView& a, const ConstView& b, const GemmSpec& spec,
+               int64_t k, const Tile& tile, std::vector<float>& room) {
+  room.resize(2 * kWideTile * kWideDepth + kWideTile * kWideTile);
+  float* left = room.data();
+  float* right = left + kWideTile * kWideDepth;
+  float* sum = right + kWideTile * kWideDepth;
+  std::fill_n(sum, tile.rows * tile.columns, 0.0f);
+  for (int64_t begin = 0; begin < k; begin += kWideDepth) {
+    const int64_t depth = std::min(kWideDepth, k - begin);
+    widen<T>(left, a, spec.transpose_a, tile.row, tile.rows, begin, depth);
+    widen<T>(right, b, spec.transpose_b, begin, depth, tile.column, tile.columns);
+    blas_gemm(false, false, tile.rows, tile.columns, depth, static_cast<float>(spec.alpha),
+              {left, depth}, {right, tile.columns}, 1.0f, {sum, tile.columns});
+  }
+  for (int64_t i = 0; i < tile.rows; ++i) {
+    D* row = d.data<D>() + (tile.row + i) * d.stride(0) + tile.column;
+    for (int64_t j = 0; j < tile.columns; ++j)
+      store<D>(row[j], sum[i * tile.columns + j] + (spec.accumulate ? load(row[j]) : 0.0f));
+  }
+  apply_epilogue<D>(d, spec, tile);
+}
+
+}  // namespace
+
+void CpuKernels::do_gemm(Stream&, View d, const Operand& a, const Operand& b, const GemmSpec& spec,
+                         Workspace) {
+  const int64_t m = d.dim(0);
+  const int64_t n = d.dim(1);
+  const int64_t k = a.data.dim(spec.transpose_a ? 0 : 1);
+  dispatch_float(a.data.dtype(), "gemm", [&]<class T>(TypeTag<T>) {
+    if constexpr (std::is_same_v<T, Accumulator<T>>) {
+      const Tiling tiling = tiling_of(m, n, 128);
+      parallel_for(threads_, tiling.count(), [&](int64_t i) {
+        plain_tile<T>(d, a.data, b.data, spec, k, tiling.tile(i, m, n));
+      });
+    } else {
+      const Tiling tiling{kWideTile, kWideTile, pieces_of(m, kWideTile), pieces_of(n, kWideTile)};
+      parallel_for(threads_, tiling.count(), [&](int64_t i) {
+        std::vector<float>& room = widened_[static_cast<std::size_t>(omp_get_thread_num())];
+        const Tile tile = tiling.tile(i, m, n);
+        if (d.dtype() == DType::f32)
+          wide_tile<T, float>(d, a.data, b.data, spec, k, tile, room);
+        else
+          wide_tile<T, T>(d, a.data, b.data, spec, k, tile, room);
+      });
+    }
+  });
+}
+
+void CpuKernels::do_column_sum(Stream&, View db, ConstView dy, bool accumulate) {
+  dispatch_float(dy.dtype(), "column_sum", [&]<class T>(TypeTag<T>) {
+    dispatch_float(db.dtype(), "column_sum", [&]<class D>(TypeTag<D>) {
+      using A = Accumulator<T>;
+      constexpr int64_t kColumns = 256;
+      parallel_pieces(threads_, dy.dim(1), kColumns, [&](int64_t begin, int64_t end) {
+        A sums[kColumns] = {};
+        for (int64_t i = 0; i < dy.dim(0); ++i) {
+          const T* row = dy.data<T>() + i * dy.stride(0) + begin;
+#pragma omp simd
+          for (int64_t j = 0; j < end - begin; ++j) sums[j] += load(row[j]);
+        }
+        D* out = db.data<D>() + begin;
+        for (int64_t j = 0; j < end - begin; ++j)
+          store<D>(out[j], static_cast<Accumulator<D>>(sums[j]) +
+                               (accumulate ? load(out[j]) : Accumulator<D>(0)));
+      });
+    });
+  });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,77 @@
+// Scalar functions that compilers can vectorise, and loads and stores of any float type through its
+// accumulator.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "tessera/base/dtype.h"
+
+namespace tessera::cpu {
+
+template <class T>
+inline Accumulator<T> load(const T& x) {
+  return static_cast<Accumulator<T>>(x);
+}
+
+template <class T>
+inline void store(T& to, Accumulator<T> x) {
+  to = static_cast<T>(x);
+}
+
+inline double exp_of(double x) { return std::exp(x); }
+
+/// e^x in float with about one unit in the last place; branch-free. Below -87.3 the result is 0;
+/// NaN stays NaN.
+inline float exp_of(float x) {
+  const float clamped = x > 88.72283f ? 88.72283f : x;
+  // Adding 1.5 x 2^23 rounds to an integer that then sits in the low mantissa bits.
+  constexpr float kMagic = 12582912.0f;
+  const float shifted = clamped * 1.44269504088896341f + kMagic;
+  const float n = shifted - kMagic;
+  float r = std::fma(n, -0.693359375f, clamped);
+  r = std::fma(n, 2.12194440e-4f, r);
+  float p = 1.9875691500e-4f;
+  p = std::fma(p, r, 1.3981999507e-3f);
+  p = std::fma(p, r, 8.3334519073e-3f);
+  p = std::fma(p, r, 4.1665795894e-2f);
+  p = std::fma(p, r, 1.6666665459e-1f);
+  p = std::fma(p, r, 5.0000001201e-1f);
+  p = std::fma(p, r * r, r) + 1.0f;
+  const std::uint32_t exponent = detail::float_bits(shifted) - detail::float_bits(kMagic);
+  // Two half-size factors reach 2^128 without overflow in the factor itself.
+  const std::uint32_t half = static_cast<std::uint32_t>(static_cast<std::int32_t>(exponent) >> 1);
+  const float first = detail::float_from_bits((half + 127u) << 23);
+  const float second = detail::float_from_bits((exponent - half + 127u) << 23);
+  const float y = p * first * second;
+  return x < -87.33654f ? 0.0f : y;
+}
+
+template <class A>
+inline A sigmoid(A x) {
+  return A(1) / (A(1) + exp_of(-x));
+}
+
+inline double tanh_of(double x) { return std::tanh(x); }
+/// Through e^2x; absolute error below 1e-7, which is what gelu needs.
+inline float tanh_of(float x) { return 1.0f - 2.0f / (exp_of(2.0f * x) + 1.0f); }
+
+constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
+constexpr double kGeluCubic = 0.044715;
+
+template <class A>
+inline A gelu(A x) {
+  const A inner = A(kGeluScale) * (x + A(kGeluCubic) * x * x * x);
+  return A(0.5) * x * (A(1) + tanh_of(inner));
+}
+
+template <class A>
+inline A gelu_derivative(A x) {
+  const A inner = A(kGeluScale) * (x + A(kGeluCubic) * x * x * x);
+  const A t = tanh_of(inner);
+  const A slope = A(kGeluScale) * (A(1) + A(3 * kGeluCubic) * x * x);
+  return A(0.5) * (A(1) + t) + A(0.5) * x * (A(1) - t * t) * slope;
+}
+
+}  // namespace tessera::cpu

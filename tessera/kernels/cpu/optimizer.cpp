@@ -1,0 +1,133 @@
+// Updates of flat parameter ranges, and the global gradient norm.
+#include <cmath>
+
+#include "tessera/kernels/cpu/cpu_kernels.h"
+#include "tessera/kernels/cpu/math.h"
+#include "tessera/kernels/cpu/parallel.h"
+#include "tessera/kernels/step_state.h"
+
+namespace tessera::cpu {
+namespace {
+
+using std::int64_t;
+
+constexpr int64_t kPiece = 32768;  // elements of one partial sum, and of one thread's turn
+
+const StepState& state_of(const ConstView& state) {
+  return *static_cast<const StepState*>(state.raw());
+}
+
+// Where the exact weights of a range live: the master copy if there is one, else the values
+// themselves.
+template <class T, class A = Accumulator<T>>
+A* weights_of(const View& value, const View& master) {
+  return master ? master.data<A>() : reinterpret_cast<A*>(value.data<T>());
+}
+
+// Runs update(weights, begin, end) over pieces, then rounds the master copy into the values.
+template <class T, class F>
+void update_range(int threads, const View& value, const View& master, F&& update) {
+  using A = Accumulator<T>;
+  A* weights = weights_of<T>(value, master);
+  parallel_pieces(threads, value.numel(), kPiece, [&](int64_t begin, int64_t end) {
+    update(weights, begin, end);
+    if (!master) return;
+    T* out = value.data<T>();
+    for (int64_t i = begin; i < end; ++i) store<T>(out[i], weights[i]);
+  });
+}
+
+}  // namespace
+
+std::size_t CpuKernels::sum_squares_workspace_bytes(int64_t elements) const {
+  return static_cast<std::size_t>((elements + kPiece - 1) / kPiece) * sizeof(double);
+}
+
+void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
+                                Workspace workspace) {
+  dispatch_float(x.dtype(), "sum_squares", [&]<class T>(TypeTag<T>) {
+    double* partials = static_cast<double*>(workspace.raw());
+    const T* in = x.data<T>();
+    parallel_pieces(threads_, x.numel(), kPiece, [&](int64_t begin, int64_t end) {
+      double sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = begin; i < end; ++i) {
+        const double value = static_cast<double>(load(in[i]));
+        sum += value * value;
+      }
+      partials[begin / kPiece] = sum;
+    });
+    double& total = out.data<double>()[0];
+    if (!accumulate) total = 0;
+    for (int64_t i = 0; i < (x.numel() + kPiece - 1) / kPiece; ++i) total += partials[i];
+  });
+}
+
+void CpuKernels::do_finish_grad_norm(Stream&, View state, ConstView squares, double max_norm) {
+  auto& step = *static_cast<StepState*>(state.raw());
+  step.grad_norm = std::sqrt(squares.data<double>()[0]);
+  const double factor = max_norm / (step.grad_norm + 1e-6);
+  step.clip_factor = max_norm > 0 && factor < 1 ? factor : 1.0;
+}
+
+// theta -= lr (m' / (sqrt(v') + eps) + decay theta), with m', v' the bias-corrected moments.
+void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v, ConstView grad,
+                               ConstView state, const AdamSpec& spec) {
+  const StepState& step = state_of(state);
+  const auto t = static_cast<double>(step.step);
+  dispatch_float(value.dtype(), "adamw_step", [&]<class T>(TypeTag<T>) {
+    dispatch_float(grad.dtype(), "adamw_step", [&]<class G>(TypeTag<G>) {
+      using A = Accumulator<T>;
+      const A beta1 = static_cast<A>(spec.beta1);
+      const A beta2 = static_cast<A>(spec.beta2);
+      const A one_minus_beta1 = static_cast<A>(1 - spec.beta1);
+      const A one_minus_beta2 = static_cast<A>(1 - spec.beta2);
+      const A step_size = static_cast<A>(step.learning_rate / (1 - std::pow(spec.beta1, t)));
+      const A root_scale = static_cast<A>(1 / std::sqrt(1 - std::pow(spec.beta2, t)));
+      const A epsilon = static_cast<A>(spec.epsilon);
+      const A keep = static_cast<A>(spec.decay ? 1 - step.learning_rate * step.weight_decay : 1);
+      const A clip = static_cast<A>(step.clip_factor);
+      A* mean = m.data<A>();
+      A* square = v.data<A>();
+      const G* g = grad.data<G>();
+      update_range<T>(threads_, value, master, [&](A* weights, int64_t begin, int64_t end) {
+#pragma omp simd
+        for (int64_t i = begin; i < end; ++i) {
+          const A gradient = static_cast<A>(load(g[i])) * clip;
+          const A first = beta1 * mean[i] + one_minus_beta1 * gradient;
+          const A second = beta2 * square[i] + one_minus_beta2 * gradient * gradient;
+          mean[i] = first;
+          square[i] = second;
+          weights[i] =
+              keep * weights[i] - step_size * first / (std::sqrt(second) * root_scale + epsilon);
+        }
+      });
+    });
+  });
+}
+
+// b = momentum b + g + decay theta; theta -= lr b: SGD as PyTorch and Megatron define it.
+void CpuKernels::do_sgd_step(Stream&, View value, View master, View momentum, ConstView grad,
+                             ConstView state, const SgdSpec& spec) {
+  const StepState& step = state_of(state);
+  dispatch_float(value.dtype(), "sgd_step", [&]<class T>(TypeTag<T>) {
+    dispatch_float(grad.dtype(), "sgd_step", [&]<class G>(TypeTag<G>) {
+      using A = Accumulator<T>;
+      const A rate = static_cast<A>(step.learning_rate);
+      const A decay = static_cast<A>(spec.decay ? step.weight_decay : 0);
+      const A clip = static_cast<A>(step.clip_factor);
+      const A keep = static_cast<A>(spec.momentum);
+      A* buffer = momentum.data<A>();
+      const G* g = grad.data<G>();
+      update_range<T>(threads_, value, master, [&](A* weights, int64_t begin, int64_t end) {
+#pragma omp simd
+        for (int64_t i = begin; i < end; ++i) {
+          buffer[i] = keep * buffer[i] + static_cast<A>(load(g[i])) * clip + decay * weights[i];
+          weights[i] -= rate * buffer[i];
+        }
+      });
+    });
+  });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,149 @@
+// Ops on single elements: activations, dropout, rotation by position, fill.
+#include "tessera/kernels/cpu/cpu_kernels.h"
+#include "tessera/kernels/cpu/dropout_row.h"
+#include "tessera/kernels/cpu/math.h"
+#include "tessera/kernels/cpu/parallel.h"
+
+namespace tessera::cpu {
+namespace {
+
+using std::int64_t;
+
+constexpr int64_t kPiece = 16384;  // elements a thread takes at a time
+
+// x1, x2: the halves of the rotated part of one head.
+template <class T, class A = Accumulator<T>>
+void rotate(T* x1, T* x2, const A* cos, const A* sin, int64_t half, A direction) {
+#pragma omp simd
+  for (int64_t j = 0; j < half; ++j) {
+    const A a = load(x1[j]);
+    const A b = load(x2[j]);
+    const A s = direction * sin[j];
+    store<T>(x1[j], a * cos[j] - b * s);
+    store<T>(x2[j], b * cos[j] + a * s);
+  }
+}
+
+}  // namespace
+
+void CpuKernels::do_swiglu_forward(Stream&, View y, ConstView x) {
+  dispatch_float(x.dtype(), "swiglu_forward", [&]<class T>(TypeTag<T>) {
+    const int64_t f = y.dim(1);
+    parallel_pieces(threads_, y.dim(0), rows_per_piece(f), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* gate = x.data<T>() + i * 2 * f;
+        const T* up = gate + f;
+        T* out = y.data<T>() + i * f;
+#pragma omp simd
+        for (int64_t j = 0; j < f; ++j) {
+          const Accumulator<T> g = load(gate[j]);
+          store<T>(out[j], g * sigmoid(g) * load(up[j]));
+        }
+      }
+    });
+  });
+}
+
+void CpuKernels::do_swiglu_backward(Stream&, View dx, ConstView dy, ConstView x) {
+  dispatch_float(x.dtype(), "swiglu_backward", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t f = dy.dim(1);
+    parallel_pieces(threads_, dy.dim(0), rows_per_piece(f), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* gate = x.data<T>() + i * 2 * f;
+        const T* up = gate + f;
+        const T* upstream = dy.data<T>() + i * f;
+        T* dgate = dx.data<T>() + i * 2 * f;
+        T* dup = dgate + f;
+#pragma omp simd
+        for (int64_t j = 0; j < f; ++j) {
+          const A g = load(gate[j]);
+          const A u = load(up[j]);
+          const A d = load(upstream[j]);
+          const A s = sigmoid(g);
+          store<T>(dgate[j], d * u * s * (A(1) + g * (A(1) - s)));
+          store<T>(dup[j], d * g * s);
+        }
+      }
+    });
+  });
+}
+
+void CpuKernels::do_gelu_forward(Stream&, View y, ConstView x) {
+  dispatch_float(x.dtype(), "gelu_forward", [&]<class T>(TypeTag<T>) {
+    T* out = y.data<T>();
+    const T* in = x.data<T>();
+    parallel_pieces(threads_, x.numel(), kPiece, [&](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t j = begin; j < end; ++j) store<T>(out[j], gelu(load(in[j])));
+    });
+  });
+}
+
+void CpuKernels::do_gelu_backward(Stream&, View dx, ConstView dy, ConstView x) {
+  dispatch_float(x.dtype(), "gelu_backward", [&]<class T>(TypeTag<T>) {
+    T* out = dx.data<T>();
+    const T* upstream = dy.data<T>();
+    const T* in = x.data<T>();
+    parallel_pieces(threads_, x.numel(), kPiece, [&](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t j = begin; j < end; ++j)
+        store<T>(out[j], load(upstream[j]) * gelu_derivative(load(in[j])));
+    });
+  });
+}
+
+void CpuKernels::do_add_dropout(Stream&, View y, ConstView x, ConstView branch,
+                                const DropoutSpec& spec) {
+  dispatch_float(branch.dtype(), "add_dropout", [&]<class T>(TypeTag<T>) {
+    const int64_t n = branch.dim(1);
+    parallel_pieces(threads_, branch.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        add_dropout_row<T>(y.data<T>() + i * n, x ? x.data<T>() + i * n : nullptr,
+                           branch.data<T>() + i * n, i, n, spec);
+    });
+  });
+}
+
+void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstView positions,
+                         bool inverse) {
+  dispatch_float(x.dtype(), "rope", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t half = cos.dim(1);
+    const int64_t batch = x.dim(1);
+    const std::int32_t* position = positions.data<std::int32_t>();
+    const int64_t rows = x.dim(0) * batch;
+    parallel_pieces(
+        threads_, rows, rows_per_piece(x.dim(2) * x.dim(3)), [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const A* c = cos.data<A>() + position[i] * half;
+            const A* s = sin.data<A>() + position[i] * half;
+            for (int64_t h = 0; h < x.dim(2); ++h) {
+              T* head =
+                  x.data<T>() + i / batch * x.stride(0) + i % batch * x.stride(1) + h * x.stride(2);
+              rotate<T>(head, head + half, c, s, half, inverse ? A(-1) : A(1));
+            }
+          }
+        });
+  });
+}
+
+void CpuKernels::do_fill(Stream&, View x, double value) {
+  const auto fill_with = [&]<class T>(TypeTag<T>, T element) {
+    T* out = x.data<T>();
+    parallel_pieces(threads_, x.numel(), kPiece, [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; ++j) out[j] = element;
+    });
+  };
+  switch (x.dtype()) {
+    case DType::i64: return fill_with(TypeTag<int64_t>{}, static_cast<int64_t>(value));
+    case DType::i32: return fill_with(TypeTag<std::int32_t>{}, static_cast<std::int32_t>(value));
+    case DType::u8: return fill_with(TypeTag<std::uint8_t>{}, static_cast<std::uint8_t>(value));
+    default:
+      dispatch_float(x.dtype(), "fill", [&]<class T>(TypeTag<T> tag) {
+        fill_with(tag, static_cast<T>(static_cast<Accumulator<T>>(value)));
+      });
+  }
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,146 @@
+// Embedding lookup, and softmax cross-entropy over this rank's part of the vocabulary.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tessera/kernels/cpu/cpu_kernels.h"
+#include "tessera/kernels/cpu/math.h"
+#include "tessera/kernels/cpu/parallel.h"
+
+namespace tessera::cpu {
+namespace {
+
+using std::int64_t;
+
+template <class T, class A = Accumulator<T>>
+A row_maximum(const T* x, int64_t n) {
+  A maximum = -std::numeric_limits<A>::infinity();
+#pragma omp simd reduction(max : maximum)
+  for (int64_t j = 0; j < n; ++j) {
+    const A value = load(x[j]);
+    maximum = value > maximum ? value : maximum;
+  }
+  return maximum;
+}
+
+template <class T, class A = Accumulator<T>>
+A row_exp_sum(const T* x, int64_t n, A maximum) {
+  A sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < n; ++j) sum += exp_of(load(x[j]) - maximum);
+  return sum;
+}
+
+}  // namespace
+
+void CpuKernels::do_embedding_forward(Stream&, View y, ConstView ids, ConstView table,
+                                      int64_t first_row, bool accumulate) {
+  dispatch_float(table.dtype(), "embedding_forward", [&]<class T>(TypeTag<T>) {
+    const int64_t n = table.dim(1);
+    parallel_pieces(threads_, y.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        T* out = y.data<T>() + i * n;
+        const int64_t row = ids.data<std::int32_t>()[i] - first_row;
+        const bool here = row >= 0 && row < table.dim(0);
+        const T* from = table.data<T>() + (here ? row : 0) * table.stride(0);
+        for (int64_t j = 0; j < n; ++j) {
+          const Accumulator<T> value = here ? load(from[j]) : Accumulator<T>(0);
+          store<T>(out[j], accumulate ? load(out[j]) + value : value);
+        }
+      }
+    });
+  });
+}
+
+void CpuKernels::do_embedding_backward(Stream& stream, View dtable, ConstView dy, ConstView ids,
+                                       int64_t first_row, bool accumulate) {
+  if (!accumulate) do_fill(stream, dtable, 0.0);
+  dispatch_float(dy.dtype(), "embedding_backward", [&]<class T>(TypeTag<T>) {
+    dispatch_float(dtable.dtype(), "embedding_backward", [&]<class D>(TypeTag<D>) {
+      // Threads share out columns, and each adds the rows in order: no races, one order of sums.
+      constexpr int64_t kColumns = 64;
+      const int64_t n = dtable.dim(1);
+      parallel_pieces(threads_, n, kColumns, [&](int64_t begin, int64_t end) {
+        for (int64_t i = 0; i < dy.dim(0); ++i) {
+          const int64_t row = ids.data<std::int32_t>()[i] - first_row;
+          if (row < 0 || row >= dtable.dim(0)) continue;
+          D* to = dtable.data<D>() + row * n;
+          const T* from = dy.data<T>() + i * n;
+          for (int64_t j = begin; j < end; ++j)
+            store<D>(to[j], load(to[j]) + static_cast<Accumulator<D>>(load(from[j])));
+        }
+      });
+    });
+  });
+}
+
+void CpuKernels::do_softmax_stats(Stream&, View stats, ConstView logits, ConstView labels,
+                                  int64_t first_column) {
+  dispatch_float(logits.dtype(), "softmax_stats", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t n = logits.dim(1);
+    parallel_for(threads_, logits.dim(0), [&](int64_t i) {
+      const T* row = logits.data<T>() + i * logits.stride(0);
+      const int64_t label = labels.data<std::int32_t>()[i] - first_column;
+      const A maximum = row_maximum(row, n);
+      A* out = stats.data<A>() + i;
+      out[0] = maximum;
+      out[stats.stride(0)] = row_exp_sum(row, n, maximum);
+      out[2 * stats.stride(0)] = label >= 0 && label < n ? load(row[label]) : A(0);
+    });
+  });
+}
+
+void CpuKernels::do_softmax_rescale(Stream&, View stats, ConstView maximum) {
+  dispatch_float(stats.dtype(), "softmax_rescale", [&]<class A>(TypeTag<A>) {
+    if constexpr (std::is_same_v<A, Accumulator<A>>) {
+      A* own = stats.data<A>();
+      A* sum = own + stats.stride(0);
+      const A* global = maximum.data<A>();
+      for (int64_t i = 0; i < stats.dim(1); ++i) {
+        sum[i] *= exp_of(own[i] - global[i]);
+        own[i] = global[i];
+      }
+    }
+  });
+}
+
+void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView logits,
+                                  ConstView stats, ConstView labels, ConstView mask,
+                                  ConstView scale, int64_t first_column) {
+  dispatch_float(logits.dtype(), "cross_entropy", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t n = logits.dim(1);
+    parallel_for(threads_, logits.dim(0), [&](int64_t i) {
+      const A* in = stats.data<A>() + i;
+      const A maximum = in[0];
+      const A sum = in[stats.stride(0)];
+      loss.data<A>()[i] = std::log(sum) + (maximum - in[2 * stats.stride(0)]);
+      if (!dlogits) return;
+      const T* row = logits.data<T>() + i * logits.stride(0);
+      T* out = dlogits.data<T>() + i * dlogits.stride(0);
+      const A weight =
+          static_cast<A>(scale.data<double>()[0] * static_cast<double>(mask.data<float>()[i]));
+      const A factor = weight / sum;
+      const int64_t label = labels.data<std::int32_t>()[i] - first_column;
+      const bool here = label >= 0 && label < n;
+      // The label's own gradient is formed before the row is overwritten (dlogits may be logits).
+      const A at_label = here ? factor * exp_of(load(row[label]) - maximum) - weight : A(0);
+#pragma omp simd
+      for (int64_t j = 0; j < n; ++j) store<T>(out[j], factor * exp_of(load(row[j]) - maximum));
+      if (here) store<T>(out[label], at_label);
+    });
+  });
+}
+
+void CpuKernels::do_masked_sum(Stream&, View out, ConstView x, ConstView mask, bool accumulate) {
+  dispatch_float(x.dtype(), "masked_sum", [&]<class T>(TypeTag<T>) {
+    double sum = 0;
+    for (int64_t i = 0; i < x.numel(); ++i)
+      sum += static_cast<double>(load(x.data<T>()[i])) * static_cast<double>(mask.data<float>()[i]);
+    double& total = out.data<double>()[0];
+    total = accumulate ? total + sum : sum;
+  });
+}
+
+}  // namespace tessera::cpu

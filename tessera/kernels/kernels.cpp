@@ -1,0 +1,9 @@
+#include "tessera/kernels/kernels.h"
+
+namespace tessera {
+
+std::unique_ptr<Kernels> make_kernels(Device device, int threads) {
+  return device.kind == DeviceKind::cuda ? make_cuda_kernels(device) : make_cpu_kernels(threads);
+}
+
+}  // namespace tessera

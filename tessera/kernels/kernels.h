@@ -1,0 +1,166 @@
+// The op list: everything above computes through these calls, and a backend implements them all.
+//
+// Rules. Outputs come first. No op allocates or synchronises. Shapes and dtypes are checked here,
+// once, then the backend's do_* runs. Sums are carried in f32 (f64 for f64). Results do not depend
+// on the number of threads.
+//
+// Shape legend: N rows = S positions x B samples (row = s B + b), C channels, F ffn width, V
+// vocabulary rows, H query heads, K key/value heads, D head size. "acc" is f32, or f64 for f64
+// tensors. Last strides are 1.
+#pragma once
+
+#include <memory>
+
+#include "tessera/kernels/specs.h"
+#include "tessera/tensor/stream.h"
+
+namespace tessera {
+
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+
+  // Matrix products (checks_gemm.cpp)
+  // ----------------------------------------------------------------------
+  /// All matrices may be row-strided. d may be f32 while a and b are 16-bit.
+  void gemm(Stream&, View d, const Operand& a, const Operand& b, const GemmSpec&, Workspace = {});
+  /// db[C] (+)= the column sums of dy[N, C].
+  void column_sum(Stream&, View db, ConstView dy, bool accumulate);
+
+  // Attention (checks_attention.cpp)
+  // -----------------------------------------------------------------------
+  /// o[S,B,H,D], lse acc [B,H,S] from q[S,B,H,D], k and v [T,B,K,D]; H is a multiple of K. A row
+  /// that sees no key gets o = 0 and lse = -inf.
+  void attention_forward(Stream&, View o, View lse, ConstView q, ConstView k, ConstView v,
+                         const AttentionSpec&, Workspace);
+  /// dq, dk, dv are overwritten.
+  void attention_backward(Stream&, View dq, View dk, View dv, ConstView d_o, ConstView q,
+                          ConstView k, ConstView v, ConstView o, ConstView lse,
+                          const AttentionSpec&, Workspace);
+  /// What either call needs for these shapes.
+  virtual std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, DType) const = 0;
+  /// Rotates the first 2R channels of each head in place by the angle of its position, half against
+  /// half: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin); `inverse` turns back (the gradient).
+  /// x[S,B,heads,D]; cos, sin acc [positions, R]; positions i32 [S,B].
+  void rope(Stream&, View x, ConstView cos, ConstView sin, ConstView positions, bool inverse);
+
+  // Norms (checks_norm.cpp)
+  // --------------------------------------------------------------------------------
+  /// y = norm(x) w (+ b). x and y: [N, C] or [N, G, C]; stats acc [rows, 2] = mean (0 for rms) and
+  /// 1/deviation.
+  void norm_forward(Stream&, View y, View stats, ConstView x, ConstView w, ConstView b,
+                    const NormSpec&);
+  /// r = x + dropout(branch), then y = norm(r) from the rounded r, so that recomputing from r gives
+  /// equal bits. All [N, C].
+  void add_norm_forward(Stream&, View y, View r, View stats, ConstView x, ConstView branch,
+                        ConstView w, ConstView b, const NormSpec&, const DropoutSpec&);
+  /// dx (+)= the input gradient; dw, db (+)= the weight gradients (db empty without bias).
+  void norm_backward(Stream&, View dx, View dw, View db, ConstView dy, ConstView x, ConstView stats,
+                     ConstView w, const NormSpec&, bool accumulate_dx, bool accumulate_dw,
+                     Workspace);
+  virtual std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels,
+                                           DType) const = 0;
+
+  // Pointwise (checks_pointwise.cpp)
+  // -----------------------------------------------------------------------
+  /// y[N,F] = silu(gate) up, with x[N,2F] = [gate | up].
+  void swiglu_forward(Stream&, View y, ConstView x);
+  void swiglu_backward(Stream&, View dx, ConstView dy, ConstView x);
+  /// The tanh form.
+  void gelu_forward(Stream&, View y, ConstView x);
+  void gelu_backward(Stream&, View dx, ConstView dy, ConstView x);
+  /// y = x + dropout(branch), or dropout(branch) when x is empty; [N, C]. Applied to a gradient it
+  /// is its own backward.
+  void add_dropout(Stream&, View y, ConstView x, ConstView branch, const DropoutSpec&);
+  /// Copies between views of one shape, any strides; float dtypes convert.
+  void copy(Stream&, View to, ConstView from);
+  void fill(Stream&, View x, double value);
+  /// The elements of the box at `offset` of a global tensor: mean + std x normal(key, global
+  /// element index).
+  void random_normal(Stream&, View x, RngKey, const Shape& global, const Shape& offset, double mean,
+                     double std);
+
+  // Vocabulary (checks_vocabulary.cpp)
+  // ---------------------------------------------------------------------
+  /// y[N,C] (+)= table[id - first_row]; rows outside the table give 0. ids i32 [N].
+  void embedding_forward(Stream&, View y, ConstView ids, ConstView table, std::int64_t first_row,
+                         bool accumulate);
+  /// dtable[id - first_row] (+)= dy. Deterministic.
+  void embedding_backward(Stream&, View dtable, ConstView dy, ConstView ids, std::int64_t first_row,
+                          bool accumulate);
+  /// stats acc [3, N] over this rank's columns: the maximum, sum exp(logit - maximum), the label's
+  /// logit (0 when the label is elsewhere). labels i32 [N].
+  void softmax_stats(Stream&, View stats, ConstView logits, ConstView labels,
+                     std::int64_t first_column);
+  /// Turns stats[1] to the new maximum: sum x exp(stats[0] - maximum); stats[0] = maximum. maximum
+  /// acc [N].
+  void softmax_rescale(Stream&, View stats, ConstView maximum);
+  /// loss acc [N] = log-sum-exp - label's logit (not masked). With dlogits (may be the logits
+  /// themselves): scale mask (softmax - one-hot). mask f32 [N]; scale f64 [1].
+  void cross_entropy(Stream&, View loss, View dlogits, ConstView logits, ConstView stats,
+                     ConstView labels, ConstView mask, ConstView scale, std::int64_t first_column);
+  /// out f64 [1] (+)= sum of x mask; x acc [N], mask f32 [N].
+  void masked_sum(Stream&, View out, ConstView x, ConstView mask, bool accumulate);
+
+  // Optimizer (checks_optimizer.cpp); state is a StepState in u8
+  // -------------------------------------------
+  /// out f64 [1] (+)= sum of squares.
+  void sum_squares(Stream&, View out, ConstView x, bool accumulate, Workspace);
+  virtual std::size_t sum_squares_workspace_bytes(std::int64_t elements) const = 0;
+  /// state.grad_norm = sqrt(squares); state.clip_factor = min(1, max_norm / (norm + 1e-6)), 1 if
+  /// max_norm is 0.
+  void finish_grad_norm(Stream&, View state, ConstView squares, double max_norm);
+  /// One range of parameters. value is the model's copy; master (acc), when given, is updated and
+  /// rounded into value. m, v acc; grad any float.
+  void adamw_step(Stream&, View value, View master, View m, View v, ConstView grad, ConstView state,
+                  const AdamSpec&);
+  void sgd_step(Stream&, View value, View master, View momentum, ConstView grad, ConstView state,
+                const SgdSpec&);
+
+ protected:
+  virtual void do_gemm(Stream&, View, const Operand&, const Operand&, const GemmSpec&,
+                       Workspace) = 0;
+  virtual void do_column_sum(Stream&, View, ConstView, bool) = 0;
+  virtual void do_attention_forward(Stream&, View, View, ConstView, ConstView, ConstView,
+                                    const AttentionSpec&, Workspace) = 0;
+  virtual void do_attention_backward(Stream&, View, View, View, ConstView, ConstView, ConstView,
+                                     ConstView, ConstView, ConstView, const AttentionSpec&,
+                                     Workspace) = 0;
+  virtual void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
+  virtual void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
+                               const NormSpec&) = 0;
+  virtual void do_add_norm_forward(Stream&, View, View, View, ConstView, ConstView, ConstView,
+                                   ConstView, const NormSpec&, const DropoutSpec&) = 0;
+  virtual void do_norm_backward(Stream&, View, View, View, ConstView, ConstView, ConstView,
+                                ConstView, const NormSpec&, bool, bool, Workspace) = 0;
+  virtual void do_swiglu_forward(Stream&, View, ConstView) = 0;
+  virtual void do_swiglu_backward(Stream&, View, ConstView, ConstView) = 0;
+  virtual void do_gelu_forward(Stream&, View, ConstView) = 0;
+  virtual void do_gelu_backward(Stream&, View, ConstView, ConstView) = 0;
+  virtual void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) = 0;
+  virtual void do_copy(Stream&, View, ConstView) = 0;
+  virtual void do_fill(Stream&, View, double) = 0;
+  virtual void do_random_normal(Stream&, View, RngKey, const Shape&, const Shape&, double,
+                                double) = 0;
+  virtual void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) = 0;
+  virtual void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool) = 0;
+  virtual void do_softmax_stats(Stream&, View, ConstView, ConstView, std::int64_t) = 0;
+  virtual void do_softmax_rescale(Stream&, View, ConstView) = 0;
+  virtual void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
+                                ConstView, std::int64_t) = 0;
+  virtual void do_masked_sum(Stream&, View, ConstView, ConstView, bool) = 0;
+  virtual void do_sum_squares(Stream&, View, ConstView, bool, Workspace) = 0;
+  virtual void do_finish_grad_norm(Stream&, View, ConstView, double) = 0;
+  virtual void do_adamw_step(Stream&, View, View, View, View, ConstView, ConstView,
+                             const AdamSpec&) = 0;
+  virtual void do_sgd_step(Stream&, View, View, View, ConstView, ConstView, const SgdSpec&) = 0;
+};
+
+/// The kernels of a device; `threads` is how many CPU threads an op may use.
+std::unique_ptr<Kernels> make_kernels(Device device, int threads);
+
+std::unique_ptr<Kernels> make_cpu_kernels(int threads);
+/// Made by the file that is compiled: kernels/cuda/kernels_cuda.cpp or kernels/cuda/no_cuda.cpp.
+std::unique_ptr<Kernels> make_cuda_kernels(Device device);
+
+}  // namespace tessera

@@ -1,0 +1,39 @@
+// Checks shared by the op checks: each message names the op, the argument, what was expected and
+// what came.
+#pragma once
+
+#include <string>
+
+#include "tessera/base/check.h"
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+inline void require_shape(const char* op, const char* name, const ConstView& x,
+                          const Shape& shape) {
+  check(x && x.shape() == shape, "{}: {} must have shape {}, got {}", op, name, shape.to_string(),
+        x ? x.to_string() : "nothing");
+}
+
+inline void require_dtype(const char* op, const char* name, const ConstView& x, DType dtype) {
+  check(x.dtype() == dtype, "{}: {} must be {}, got {}", op, name, name_of(dtype), x.to_string());
+}
+
+inline void require(const char* op, const char* name, const ConstView& x, DType dtype,
+                    const Shape& shape) {
+  require_shape(op, name, x, shape);
+  require_dtype(op, name, x, dtype);
+}
+
+inline void require_contiguous(const char* op, const char* name, const ConstView& x) {
+  check(x.is_contiguous(), "{}: {} must be contiguous, got {}", op, name, x.to_string());
+}
+
+/// A matrix or a stack of rows: last stride 1.
+inline void require_rows(const char* op, const char* name, const ConstView& x, int rank) {
+  check(x && x.rank() == rank && (x.dim(-1) <= 1 || x.stride(-1) == 1),
+        "{}: {} must have {} dimensions and a last stride of 1, got {}", op, name, rank,
+        x ? x.to_string() : "nothing");
+}
+
+}  // namespace tessera

@@ -1,0 +1,83 @@
+// The small parameter records of kernels.h.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/base/rng.h"
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+/// Scratch memory (u8) that an op may overwrite; one per stream. Ops that need it say how much.
+using Workspace = View;
+
+/// An input of a matrix product. An empty scale means plain values; FP8 fills scale and, where the
+/// hardware needs one, a transposed copy, so it is the same call.
+struct Operand {
+  Operand(const ConstView& plain) : data(plain) {}  // NOLINT(google-explicit-constructor)
+  ConstView data;
+  ConstView scale;
+  ConstView transposed;
+};
+
+enum class Epilogue {
+  none,
+  bias,       ///< d += bias, per column
+  bias_gelu,  ///< aux = product (+ bias); d = gelu(aux)
+  dgelu,      ///< d = product x gelu'(aux)
+};
+
+/// d[m, n] (+)= alpha op(a)[m, k] op(b)[k, n], then the epilogue.
+struct GemmSpec {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  double alpha = 1.0;
+  bool accumulate = false;  ///< only with Epilogue::none
+  Epilogue epilogue = Epilogue::none;
+  ConstView bias;  ///< [n], may be empty with bias_gelu
+  View aux;        ///< [m, n]
+};
+
+/// Layout-independent dropout. An element is known by its global sample number, its position in the
+/// sample, its head (attention) and its channel or key position; p = 0 switches it off.
+struct DropoutSpec {
+  double p = 0.0;
+  RngKey key = 0;
+  ConstView samples;                ///< i64 [B]: global sample numbers
+  std::int64_t position_start = 0;  ///< global position of the first row
+};
+
+enum class NormKind { layer, rms };
+
+struct NormSpec {
+  NormKind kind = NormKind::layer;
+  double epsilon = 1e-5;
+};
+
+/// Query i (global position q_start + i) sees the keys j (global position kv_start + j) that are
+/// not after it (causal), less than `window` positions before it (window > 0), and in the same
+/// document (cu_seqlens given).
+struct AttentionSpec {
+  double scale = 1.0;
+  bool causal = true;
+  std::int64_t window = 0;
+  std::int64_t q_start = 0;
+  std::int64_t kv_start = 0;
+  ConstView cu_seqlens;         ///< i32 [documents + 1] in positions of a packed row; B must be 1
+  DropoutSpec dropout;          ///< of the probabilities
+  std::int64_t head_start = 0;  ///< global number of the first query head, for dropout
+};
+
+struct AdamSpec {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  bool decay = true;  ///< whether weight decay applies to this range
+};
+
+struct SgdSpec {
+  double momentum = 0.9;
+  bool decay = true;
+};
+
+}  // namespace tessera
