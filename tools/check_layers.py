@@ -67,7 +67,7 @@ def read_includes(text):
 
 def own_includes(includes):
     """Those of tessera/, as (line number, path under tessera/)."""
-    return [(n, name.removeprefix("tessera/")) for n, name in includes if name.startswith("tessera/")]
+    return [(n, name[len("tessera/"):]) for n, name in includes if name.startswith("tessera/")]
 
 
 def who_may_include(header):
@@ -104,15 +104,16 @@ def check_direction(path, line, header, graph):
         impure = sorted(f for f in reach(graph, header) if room_of(f) in IMPURE)
         if impure:
             return (
-                f"{where}: {room} may include only pure headers of {room_of(header)} (reaching none "
-                f"of {', '.join(IMPURE)}), but tessera/{header} reaches tessera/{impure[0]}."
+                f"{where}: {room} may include only pure headers of {room_of(header)} (that reach "
+                f"none of {', '.join(IMPURE)}), but tessera/{header} reaches tessera/{impure[0]}."
             )
     return None
 
 
 def check_includes(path, includes, graph):
-    if room_of(path) not in MAY_INCLUDE:
-        yield f"tessera/{path}:1: no such room in the table of tools/check_layers.py: {room_of(path)}"
+    room = room_of(path)
+    if room not in MAY_INCLUDE:
+        yield f"tessera/{path}:1: no such room in the table of tools/check_layers.py: {room}"
         return
     for line, name in includes:
         if not name.startswith("tessera/"):
@@ -121,7 +122,7 @@ def check_includes(path, includes, graph):
                 f'"tessera/<room>/<file>.h", and <...> for libraries.'
             )
     for line, header in own_includes(includes):
-        if room_of(header) != room_of(path):
+        if room_of(header) != room:
             complaint = check_direction(path, line, header, graph)
             if complaint:
                 yield complaint

@@ -8,12 +8,11 @@
 namespace tessera {
 namespace {
 
+// Between different float types the way leads through float, as in PyTorch.
 template <class To, class From>
 To convert_value(From x) {
   if constexpr (std::is_same_v<To, From>)
     return x;
-  else if constexpr (std::is_same_v<From, double> || std::is_same_v<To, double>)
-    return static_cast<To>(static_cast<std::conditional_t<sizeof(To) == 2, float, From>>(x));
   else
     return static_cast<To>(static_cast<float>(x));
 }
@@ -80,7 +79,8 @@ void walk(RowFunction convert, const View& to, const ConstView& from, int dimens
     convert(row);
     return;
   }
-  const std::int64_t to_step = to.stride(dimension) * static_cast<std::int64_t>(size_of(to.dtype()));
+  const std::int64_t to_step =
+      to.stride(dimension) * static_cast<std::int64_t>(size_of(to.dtype()));
   const std::int64_t from_step =
       from.stride(dimension) * static_cast<std::int64_t>(size_of(from.dtype()));
   for (std::int64_t i = 0; i < to.dim(dimension); ++i) {

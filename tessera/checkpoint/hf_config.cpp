@@ -117,10 +117,9 @@ void read_sizes(ModelOptions& options, const JsonFields& config, const Defaults&
   options.max_position_embeddings =
       config.integer("max_position_embeddings", defaults.positions, 1, kMaxPositions);
   const bool own_groups = config.contains("num_key_value_heads") || defaults.key_value_heads == 0;
-  options.num_query_groups =
-      config.integer("num_key_value_heads",
-                     own_groups ? options.num_attention_heads : defaults.key_value_heads, 1,
-                     kMaxHeads);
+  options.num_query_groups = config.integer(
+      "num_key_value_heads", own_groups ? options.num_attention_heads : defaults.key_value_heads, 1,
+      kMaxHeads);
   check_input(options.num_attention_heads % options.num_query_groups == 0,
               "{}: num_attention_heads {} is not a multiple of num_key_value_heads {}",
               config.what(), options.num_attention_heads, options.num_query_groups);
@@ -202,10 +201,11 @@ HfModel parse_hf_config(std::string_view text, const std::string& what) {
   check_input(std::ranges::find(kHfFamilies, model.family) != kHfFamilies.end(),
               "{}: model_type '{:.60}' is not supported: expected one of {}", what, model.family,
               fmt::join(kHfFamilies, ", "));
-  check_input(!config.has("quantization_config"),
-              "{}: the weights are quantized (quantization_config), which is not supported: convert "
-              "them to bfloat16 first",
-              what);
+  check_input(
+      !config.has("quantization_config"),
+      "{}: the weights are quantized (quantization_config), which is not supported: convert "
+      "them to bfloat16 first",
+      what);
   if (model.family == "gpt2")
     read_gpt2(model.options, config);
   else

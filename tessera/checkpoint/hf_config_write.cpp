@@ -60,17 +60,13 @@ std::string llama_like_problem(const ModelOptions& options, std::string_view fam
 }
 
 Json gpt2_config(const ModelOptions& options) {
-  return {{"architectures", {"GPT2LMHeadModel"}},
-          {"n_layer", options.num_layers},
-          {"n_embd", options.hidden_size},
-          {"n_inner", options.ffn_hidden_size},
-          {"n_head", options.num_attention_heads},
-          {"n_positions", options.max_position_embeddings},
-          {"activation_function", "gelu_new"},
-          {"layer_norm_epsilon", options.norm_epsilon},
-          {"attn_pdrop", options.attention_dropout},
-          {"resid_pdrop", options.hidden_dropout},
-          {"embd_pdrop", options.hidden_dropout}};
+  return {
+      {"architectures", {"GPT2LMHeadModel"}},    {"n_layer", options.num_layers},
+      {"n_embd", options.hidden_size},           {"n_inner", options.ffn_hidden_size},
+      {"n_head", options.num_attention_heads},   {"n_positions", options.max_position_embeddings},
+      {"activation_function", "gelu_new"},       {"layer_norm_epsilon", options.norm_epsilon},
+      {"attn_pdrop", options.attention_dropout}, {"resid_pdrop", options.hidden_dropout},
+      {"embd_pdrop", options.hidden_dropout}};
 }
 
 void write_window(Json& config, const ModelOptions& options, std::string_view family) {

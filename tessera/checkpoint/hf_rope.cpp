@@ -47,8 +47,8 @@ double yarn_scale(double factor, double mscale) { return 0.1 * mscale * std::log
 void read_yarn(RopeOptions& options, const JsonFields& rope, std::int64_t max_position) {
   check_input(rope.boolean("truncate", true),
               "{}: yarn with truncate = false is not supported: expected true", rope.what());
-  const double implied = static_cast<double>(max_position) /
-                         static_cast<double>(options.original_max_position);
+  const double implied =
+      static_cast<double>(max_position) / static_cast<double>(options.original_max_position);
   if (!rope.has("factor")) options.factor = implied;
   check_input(options.factor >= 1.0 && options.factor <= kMaxFactor,
               "{}: factor is missing, and max_position_embeddings / "
@@ -61,8 +61,10 @@ void read_yarn(RopeOptions& options, const JsonFields& rope, std::int64_t max_po
   };
   options.beta_fast = beta("beta_fast", 32.0);
   options.beta_slow = beta("beta_slow", 1.0);
-  check_input(options.beta_fast >= options.beta_slow, "{}: beta_fast {} must not be below "
-              "beta_slow {}", rope.what(), options.beta_fast, options.beta_slow);
+  check_input(options.beta_fast >= options.beta_slow,
+              "{}: beta_fast {} must not be below "
+              "beta_slow {}",
+              rope.what(), options.beta_fast, options.beta_slow);
   const double mscale = rope.number("mscale", 0.0, 0.0, kMaxFactor);
   const double mscale_all = rope.number("mscale_all_dim", 0.0, 0.0, kMaxFactor);
   if (rope.has("attention_factor"))
@@ -94,8 +96,7 @@ RopeOptions read_hf_rope(const JsonFields& config, std::int64_t max_position) {
   const Json none = Json::object();
   const bool scaling = config.has("rope_scaling") && !config.json()["rope_scaling"].empty();
   const std::string key = scaling ? "rope_scaling" : "rope_parameters";
-  const JsonFields rope(config.has(key) ? config.json()[key] : none,
-                        config.what() + ", " + key);
+  const JsonFields rope(config.has(key) ? config.json()[key] : none, config.what() + ", " + key);
   for (const auto& [name, value] : rope.json().items())
     check_input(!value.is_object(),
                 "{}: one set of values for each kind of layer ('{:.60}') is not supported",

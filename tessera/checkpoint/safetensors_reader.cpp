@@ -97,8 +97,8 @@ class EntryParser {
   }
 
   std::uint64_t number(const Json& value, const char* key) const {
-    check_input(value.is_number_unsigned(),
-                "{}: {} must hold whole numbers from 0 on, got {:.40}", where_, key, value.dump());
+    check_input(value.is_number_unsigned(), "{}: {} must hold whole numbers from 0 on, got {:.40}",
+                where_, key, value.dump());
     return value.get<std::uint64_t>();
   }
 
@@ -119,11 +119,11 @@ class EntryParser {
     std::int64_t product = 1;
     for (const Json& value : array("shape")) {
       const std::uint64_t dim = number(value, "shape");
-      check_input(dim <= static_cast<std::uint64_t>(kMaxElements) &&
-                      product <= kMaxElements / std::max<std::int64_t>(
-                                                    static_cast<std::int64_t>(dim), 1),
-                  "{}: the shape has more than 2^56 elements at dimension {} ({})", where_,
-                  shape.size(), dim);
+      check_input(
+          dim <= static_cast<std::uint64_t>(kMaxElements) &&
+              product <= kMaxElements / std::max<std::int64_t>(static_cast<std::int64_t>(dim), 1),
+          "{}: the shape has more than 2^56 elements at dimension {} ({})", where_, shape.size(),
+          dim);
       shape.push_back(static_cast<std::int64_t>(dim));
       product *= std::max<std::int64_t>(shape.back(), 1);
     }
@@ -197,8 +197,7 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
     if (name == "__metadata__")
       metadata_ = parse_metadata(value, what_);
     else
-      entries_[name] =
-          EntryParser(what_, name, value).parse(bytes.subspan(data_start), data_start);
+      entries_[name] = EntryParser(what_, name, value).parse(bytes.subspan(data_start), data_start);
   }
   check_tiling(entries_, data_start, bytes.size(), what_);
 }

@@ -24,7 +24,8 @@ T load(std::span<const std::byte> bytes, std::size_t at) {
 
 // The modes of a multimodal file follow the documents; a text file has none, or zeros.
 void check_modes(std::span<const std::byte> modes, std::size_t at, const std::string& file) {
-  const auto image = std::find_if(modes.begin(), modes.end(), [](auto m) { return m != std::byte{0}; });
+  const auto image =
+      std::find_if(modes.begin(), modes.end(), [](auto m) { return m != std::byte{0}; });
   check_input(image == modes.end(),
               "'{}': the mode of sequence {} at byte {} is not 0: multimodal data is not text",
               file, image - modes.begin(), at + static_cast<std::size_t>(image - modes.begin()));
@@ -88,12 +89,12 @@ void IndexTable::check_sequences(std::uint64_t bin_bytes, const std::string& fil
                 i, kHeaderBytes + 4 * i, length(i));
     const std::int64_t first = start(i);
     const auto bytes = static_cast<std::uint64_t>(length(i)) * token_bytes;  // below 2^34
-    check_input(first >= 0 && bytes <= bin_bytes &&
-                    static_cast<std::uint64_t>(first) <= bin_bytes - bytes,
-                "'{}': the pointer of sequence {} at byte {} is {}; with {} tokens of {} it does "
-                "not fit the .bin file of {} bytes",
-                file, i, kHeaderBytes + 4 * sequences_ + 8 * i, first, length(i), name_of(type_),
-                bin_bytes);
+    check_input(
+        first >= 0 && bytes <= bin_bytes && static_cast<std::uint64_t>(first) <= bin_bytes - bytes,
+        "'{}': the pointer of sequence {} at byte {} is {}; with {} tokens of {} it does "
+        "not fit the .bin file of {} bytes",
+        file, i, kHeaderBytes + 4 * sequences_ + 8 * i, first, length(i), name_of(type_),
+        bin_bytes);
   }
 }
 
@@ -103,8 +104,8 @@ void IndexTable::check_documents(const std::string& file) const {
               file, byte_of(0), document_start(0));
   for (std::int64_t d = 1; d <= documents_; ++d)
     check_input(document_start(d) >= document_start(d - 1),
-                "'{}': the boundary of document {} at byte {} is {}, below the one before, {}", file,
-                d, byte_of(d), document_start(d), document_start(d - 1));
+                "'{}': the boundary of document {} at byte {} is {}, below the one before, {}",
+                file, d, byte_of(d), document_start(d), document_start(d - 1));
   check_input(document_start(documents_) == sequences_,
               "'{}': the last document boundary at byte {} is {}, not the {} sequences", file,
               byte_of(documents_), document_start(documents_), sequences_);

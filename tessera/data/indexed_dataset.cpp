@@ -36,27 +36,17 @@ std::size_t convert(const std::byte* from, std::span<std::int32_t> out) {
 
 }  // namespace
 
-void check_token_range(const TokenSource& source, std::int64_t i, std::int64_t offset,
-                       std::size_t count) {
-  check(i >= 0 && i < source.size(), "{}: there is no sequence {}, only {}", source.name(), i,
-        source.size());
-  const std::int64_t length = source.length(i);
-  check(offset >= 0 && offset <= length && count <= static_cast<std::uint64_t>(length - offset),
-        "{}: sequence {} has {} tokens; {} from {} on were asked for", source.name(), i, length,
-        count, offset);
-}
-
 IndexedDataset::IndexedDataset(const std::string& prefix)
     : IndexedDataset(MappedFile(prefix + ".idx"), MappedFile(prefix + ".bin"), prefix) {}
 
 IndexedDataset::IndexedDataset(std::span<const std::byte> idx, std::span<const std::byte> bin,
                                const std::string& prefix)
-    : prefix_(prefix), bin_(bin), table_(idx, bin.size(), prefix + ".idx") {}
+    : bin_name_(prefix + ".bin"), bin_(bin), table_(idx, bin.size(), prefix + ".idx") {}
 
 IndexedDataset::IndexedDataset(MappedFile idx, MappedFile bin, const std::string& prefix)
     : idx_file_(std::move(idx)),
       bin_file_(std::move(bin)),
-      prefix_(prefix),
+      bin_name_(prefix + ".bin"),
       bin_(bin_file_.bytes()),
       table_(idx_file_.bytes(), bin_.size(), prefix + ".idx") {}
 
@@ -67,9 +57,9 @@ void IndexedDataset::tokens(std::int64_t i, std::int64_t offset,
     const std::int64_t byte = table_.start(i) + offset * static_cast<std::int64_t>(sizeof(T));
     const std::size_t good = convert<T>(bin_.data() + byte, out);
     check_input(good == out.size(),
-                "'{}.bin': sequence {}, position {} (byte {}): the {} value there is not a 32-bit "
+                "'{}': sequence {}, position {} (byte {}): the {} value there is not a 32-bit "
                 "integer, so not a token",
-                prefix_, i, offset + static_cast<std::int64_t>(good),
+                bin_name_, i, offset + static_cast<std::int64_t>(good),
                 byte + static_cast<std::int64_t>(good * sizeof(T)), name_of(table_.type()));
   });
 }

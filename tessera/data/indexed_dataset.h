@@ -21,14 +21,14 @@ class IndexedDataset : public TokenSource {
   std::int64_t size() const override { return table_.sequences(); }
   std::int32_t length(std::int64_t i) const override { return table_.length(i); }
   void tokens(std::int64_t i, std::int64_t offset, std::span<std::int32_t> out) const override;
-  std::string name() const override { return prefix_ + ".bin"; }
+  const std::string& name() const override { return bin_name_; }
 
  private:
   IndexedDataset(MappedFile idx, MappedFile bin, const std::string& prefix);
 
   MappedFile idx_file_;  // empty when the bytes are the caller's
   MappedFile bin_file_;
-  std::string prefix_;
+  std::string bin_name_;
   std::span<const std::byte> bin_;
   IndexTable table_;
 };

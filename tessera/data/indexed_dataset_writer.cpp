@@ -11,7 +11,7 @@ namespace tessera {
 static_assert(std::endian::native == std::endian::little, "the files are little-endian");
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type)
-    : type_(type), bin_(prefix + ".bin"), idx_(prefix + ".idx") {
+    : bin_name_(prefix + ".bin"), type_(type), bin_(prefix + ".bin"), idx_(prefix + ".idx") {
   check(type == TokenType::u16 || type == TokenType::i32,
         "token files are written as u16 or i32, not as {}", name_of(type));
 }
@@ -24,15 +24,15 @@ void IndexedDatasetWriter::add_document(std::span<const std::int32_t> tokens) {
 void IndexedDatasetWriter::add_sequence(std::span<const std::int32_t> tokens) {
   check_input(tokens.size() <= std::numeric_limits<std::int32_t>::max(),
               "'{}': sequence {} has {} tokens, more than the {} that the format allows: split it",
-              bin_.path().string(), lengths_.size(), tokens.size(),
-              std::numeric_limits<std::int32_t>::max());
+              bin_name_, lengths_.size(), tokens.size(), std::numeric_limits<std::int32_t>::max());
   if (type_ == TokenType::i32) {
     bin_.write(tokens.data(), tokens.size_bytes());
   } else {
     narrow_.clear();
     for (const std::int32_t token : tokens) {
-      check_input(token >= 0 && token <= 0xffff, "'{}': sequence {}: token {} does not fit u16",
-                  bin_.path().string(), lengths_.size(), token);
+      if (token < 0 || token > 0xffff)
+        fail_input("'{}': sequence {}: token {} does not fit u16", bin_name_, lengths_.size(),
+                   token);
       narrow_.push_back(static_cast<std::uint16_t>(token));
     }
     bin_.write(narrow_.data(), narrow_.size() * sizeof(std::uint16_t));
@@ -49,7 +49,9 @@ void IndexedDatasetWriter::finish() {
   bin_.close();
   write_index();
   idx_.close();
-  if (fs::remove(idx_.path())) sync_path(folder_of(idx_.path()));
+  std::error_code error;
+  if (fs::remove(idx_.path(), error)) sync_path(folder_of(idx_.path()));
+  check(!error, "cannot remove the old '{}': {}", idx_.path().string(), error.message());
   bin_.publish();
   idx_.publish();
 }

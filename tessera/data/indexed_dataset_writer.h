@@ -33,6 +33,7 @@ class IndexedDatasetWriter {
  private:
   void write_index();
 
+  std::string bin_name_;
   TokenType type_;
   PendingFile bin_;
   PendingFile idx_;

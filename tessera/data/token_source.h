@@ -1,5 +1,5 @@
-// Where tokens lie: numbered sequences that can be read at any place. Reading is const and safe from
-// several threads.
+// Where tokens lie: numbered sequences that can be read at any place. Reading is const and safe
+// from several threads.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class TokenSource {
   /// Reads tokens [offset, offset + out.size()) of sequence i.
   virtual void tokens(std::int64_t i, std::int64_t offset, std::span<std::int32_t> out) const = 0;
   /// For messages: the file, usually.
-  virtual std::string name() const = 0;
+  virtual const std::string& name() const = 0;
 };
 
 /// Throws Error unless tokens [offset, offset + count) of sequence i exist.

@@ -3,8 +3,7 @@
 namespace tessera {
 
 std::size_t size_of(TokenType type) {
-  return dispatch_token_type(type,
-                             []<class T>(TypeTag<T>) -> std::size_t { return sizeof(T); });
+  return dispatch_token_type(type, []<class T>(TypeTag<T>) -> std::size_t { return sizeof(T); });
 }
 
 std::string_view name_of(TokenType type) {

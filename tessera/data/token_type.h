@@ -10,7 +10,16 @@
 
 namespace tessera {
 
-enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, f64 = 6, f32 = 7, u16 = 8 };
+enum class TokenType : std::uint8_t {
+  u8 = 1,
+  i8 = 2,
+  i16 = 3,
+  i32 = 4,
+  i64 = 5,
+  f64 = 6,
+  f32 = 7,
+  u16 = 8
+};
 
 constexpr bool is_token_type(std::uint8_t code) { return code >= 1 && code <= 8; }
 std::size_t size_of(TokenType type);

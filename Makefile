@@ -1,0 +1,43 @@
+# The things one does with this tree. `make help` lists them; CMakePresets.json has the builds.
+# Every target first installs what it needs and is missing (tools/setup.sh; Debian 12).
+
+JOBS ?= $(shell nproc)
+FUZZ_RUNS ?= 10000
+
+.PHONY: build demo test lint bench test-full clean help
+
+build: ## build everything for the CPU (the default)
+	@tools/setup.sh build
+	cmake --preset cpu
+	cmake --build --preset cpu -j $(JOBS)
+
+demo: build ## train a small model on this machine, and show that layouts agree
+	examples/demo.sh
+
+test: build ## all tests, and FUZZ_RUNS inputs for each fuzz program
+	@tools/setup.sh test
+	ctest --test-dir build/cpu -j $(JOBS) --output-on-failure --no-tests=error
+	cmake --preset fuzz
+	cmake --build --preset fuzz --target fuzzers -j $(JOBS)
+	rm -rf build/fuzz/corpus
+	tools/fuzz.sh $(FUZZ_RUNS) 1 build/fuzz/corpus
+
+lint: ## format, layers, house numbers, scripts, clang-tidy
+	@tools/setup.sh build lint
+	@tools/lint.sh
+
+bench: build ## run the benchmarks
+	@for program in build/cpu/bench/bench_*; do \
+	  test -x $$program || { echo "bench: no program in build/cpu/bench"; exit 1; }; \
+	  echo "== $$program"; $$program || exit 1; \
+	done
+
+test-full: ## every campaign at full count; hours, and resumes where it was stopped
+	@tools/setup.sh build test lint
+	tools/campaigns.py
+
+clean: ## remove all builds
+	rm -rf build
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

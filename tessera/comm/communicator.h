@@ -1,0 +1,54 @@
+// A group of ranks and what they can do together. Calls take views, so dtype and count travel with
+// the data.
+//
+// Rules. All ranks of a group make the same calls in the same order. A call returns at once with a
+// Work; memory it was given is not touched before the Work was waited on. Sums are carried in f32
+// (f64 for f64) in rank order, so every transport that promises it gives equal bits. A group of one
+// is an ordinary group.
+#pragma once
+
+#include <memory>
+
+#include "tessera/tensor/stream.h"
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+enum class ReduceOp { sum, max, avg };
+
+/// A communication under way. Waiting orders a stream after it and never blocks the host on a GPU.
+class Work {
+ public:
+  virtual ~Work() = default;
+  virtual void wait(Stream&) {}
+};
+using WorkHandle = std::shared_ptr<Work>;
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// x = the reduction of x over the ranks.
+  virtual WorkHandle all_reduce(View x, ReduceOp, Stream&) = 0;
+  /// out [size, in...] = every rank's in, in rank order.
+  virtual WorkHandle all_gather(View out, ConstView in, Stream&) = 0;
+  /// out = this rank's part of the reduction of in [size, out...].
+  virtual WorkHandle reduce_scatter(View out, ConstView in, ReduceOp, Stream&) = 0;
+  virtual WorkHandle broadcast(View x, int root, Stream&) = 0;
+  /// Part r of in [size, ...] goes to rank r; part r of out comes from it.
+  virtual WorkHandle all_to_all(View out, ConstView in, Stream&) = 0;
+  virtual WorkHandle send(ConstView x, int to, Stream&) = 0;
+  virtual WorkHandle recv(View x, int from, Stream&) = 0;
+  virtual void barrier() = 0;
+
+  /// New groups of the ranks that give the same colour, ordered by key. All ranks call it.
+  virtual std::shared_ptr<Communicator> split(int colour, int key) = 0;
+};
+
+/// The group of one rank: every operation is the identity.
+std::shared_ptr<Communicator> make_self_communicator();
+
+}  // namespace tessera

@@ -1,0 +1,231 @@
+#include "tessera/comm/local.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "tessera/base/check.h"
+#include "tessera/comm/reduce.h"
+
+namespace tessera {
+namespace {
+
+// One flag for the whole process: a rank that fails releases every other, whatever group it waits
+// in.
+struct AbortFlag {
+  std::mutex mutex;
+  std::string reason;  // guarded by mutex; empty while all is well
+  std::vector<std::condition_variable*> waiting;
+};
+
+// The state of one group. All waiting goes through the abort flag's mutex, so nobody can be missed.
+struct Group {
+  Group(int ranks, std::shared_ptr<AbortFlag> flag)
+      : size(ranks), abort(std::move(flag)), buffers(static_cast<std::size_t>(ranks)) {
+    const std::lock_guard lock(abort->mutex);
+    abort->waiting.push_back(&changed);
+  }
+  ~Group() {
+    const std::lock_guard lock(abort->mutex);
+    std::erase(abort->waiting, &changed);
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  void wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready) {
+    changed.wait(lock, [&] { return !abort->reason.empty() || ready(); });
+    if (!abort->reason.empty()) fail("stopped, since another rank failed: {}", abort->reason);
+  }
+
+  void barrier() {
+    std::unique_lock lock(abort->mutex);
+    const long mine = generation;
+    if (++arrived == size) {
+      arrived = 0;
+      ++generation;
+      changed.notify_all();
+      return;
+    }
+    wait(lock, [&] { return generation != mine; });
+  }
+
+  const int size;
+  std::shared_ptr<AbortFlag> abort;
+  std::condition_variable changed;
+  int arrived = 0;
+  long generation = 0;
+  std::vector<View> buffers;  // what each rank brought
+  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>>
+      mail;  // (from, to): sent, not received
+  // Colour -> the new group and its (key, rank) members. Making a group takes the abort mutex, so
+  // joining one is guarded by a mutex of its own.
+  std::map<int, std::pair<std::shared_ptr<Group>, std::vector<std::pair<int, int>>>> splits;
+  std::mutex joining;
+};
+
+View writable(const ConstView& x) {
+  return {const_cast<void*>(x.raw()), x.dtype(), x.shape(), x.strides()};
+}
+
+class LocalCommunicator final : public Communicator {
+ public:
+  LocalCommunicator(std::shared_ptr<Group> group, int rank)
+      : group_(std::move(group)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size; }
+
+  // Rank r reduces the r-th share of the elements of all buffers and writes it to all of them.
+  WorkHandle all_reduce(View x, ReduceOp op, Stream&) override {
+    return together(x, [&] {
+      const Share share = share_of(x.numel());
+      reduce_in_rank_order(group_->buffers, share.begin, share.end, op);
+    });
+  }
+
+  WorkHandle all_gather(View out, ConstView in, Stream&) override {
+    check_parts("all_gather", out, in);
+    return together(writable(in), [&] {
+      for (int r = 0; r < size(); ++r) copy_part(out, r, buffer(r), 0, in.bytes());
+    });
+  }
+
+  WorkHandle reduce_scatter(View out, ConstView in, ReduceOp op, Stream&) override {
+    check_parts("reduce_scatter", in, out);
+    return together(writable(in),
+                    [&] { reduce_into(out, group_->buffers, rank_ * out.numel(), op); });
+  }
+
+  WorkHandle broadcast(View x, int root, Stream&) override {
+    return together(x, [&] {
+      if (rank_ != root) std::memcpy(x.raw(), buffer(root).raw(), x.bytes());
+    });
+  }
+
+  WorkHandle all_to_all(View out, ConstView in, Stream&) override {
+    const std::size_t part = in.bytes() / static_cast<std::size_t>(size());
+    return together(writable(in), [&] {
+      for (int r = 0; r < size(); ++r)
+        copy_part(out, r, buffer(r), static_cast<std::size_t>(rank_) * part, part);
+    });
+  }
+
+  // A send copies and returns, so that two neighbours may send to each other at once.
+  WorkHandle send(ConstView x, int to, Stream&) override {
+    const auto* bytes = static_cast<const std::byte*>(x.raw());
+    const std::lock_guard lock(group_->abort->mutex);
+    group_->mail[{rank_, to}].emplace_back(bytes, bytes + x.bytes());
+    group_->changed.notify_all();
+    return done_;
+  }
+
+  WorkHandle recv(View x, int from, Stream&) override {
+    std::unique_lock lock(group_->abort->mutex);
+    auto& queue = group_->mail[{from, rank_}];
+    group_->wait(lock, [&] { return !queue.empty(); });
+    const std::vector<std::byte> message = std::move(queue.front());
+    queue.pop_front();
+    lock.unlock();
+    check(message.size() == x.bytes(), "rank {} sent {} bytes to rank {}, which expects {}", from,
+          message.size(), rank_, x.to_string());
+    std::memcpy(x.raw(), message.data(), message.size());
+    return done_;
+  }
+
+  void barrier() override { group_->barrier(); }
+
+  std::shared_ptr<Communicator> split(int colour, int key) override {
+    {
+      const std::lock_guard lock(group_->abort->mutex);
+      group_->splits[colour].second.emplace_back(key, rank_);
+    }
+    group_->barrier();  // all have said where they go
+    std::shared_ptr<Group> part = join_part(colour);
+    auto members = group_->splits.at(colour).second;
+    std::sort(members.begin(), members.end());
+    const auto place =
+        std::find(members.begin(), members.end(), std::pair(key, rank_)) - members.begin();
+    group_->barrier();  // all have read
+    if (rank_ == 0) group_->splits.clear();
+    group_->barrier();
+    return std::make_shared<LocalCommunicator>(std::move(part), static_cast<int>(place));
+  }
+
+ private:
+  struct Share {
+    std::int64_t begin, end;
+  };
+
+  Share share_of(std::int64_t n) const { return {n * rank_ / size(), n * (rank_ + 1) / size()}; }
+
+  const View& buffer(int rank) const { return group_->buffers[static_cast<std::size_t>(rank)]; }
+
+  // Shows this rank's buffer to the others, checks that they agree, works, and leaves when all are
+  // done.
+  WorkHandle together(const View& mine, const std::function<void()>& body) {
+    check(mine.is_contiguous(), "a collective needs contiguous memory, got {}", mine.to_string());
+    group_->buffers[static_cast<std::size_t>(rank_)] = mine;
+    group_->barrier();
+    for (int r = 0; r < size(); ++r)
+      check(buffer(r).dtype() == mine.dtype() && buffer(r).numel() == mine.numel(),
+            "ranks disagree in a collective: rank {} brought {}, rank {} brought {}", rank_,
+            mine.to_string(), r, buffer(r).to_string());
+    body();
+    group_->barrier();
+    return done_;
+  }
+
+  void check_parts(const char* what, const ConstView& whole, const ConstView& part) const {
+    check(whole.dtype() == part.dtype() && whole.numel() == part.numel() * size() &&
+              whole.is_contiguous() && part.is_contiguous(),
+          "{} over {} ranks: {} is not {} times {}", what, size(), whole.to_string(), size(),
+          part.to_string());
+  }
+
+  static void copy_part(const View& out, int part, const View& from, std::size_t offset,
+                        std::size_t bytes) {
+    std::memcpy(static_cast<std::byte*>(out.raw()) + static_cast<std::size_t>(part) * bytes,
+                static_cast<const std::byte*>(from.raw()) + offset, bytes);
+  }
+
+  std::shared_ptr<Group> join_part(int colour) {
+    const std::lock_guard join(group_->joining);
+    auto& [part, members] = group_->splits[colour];
+    if (!part) part = std::make_shared<Group>(static_cast<int>(members.size()), group_->abort);
+    return part;
+  }
+
+  std::shared_ptr<Group> group_;
+  int rank_;
+  WorkHandle done_ = std::make_shared<Work>();
+};
+
+}  // namespace
+
+struct LocalWorld::Shared {
+  explicit Shared(int size)
+      : abort(std::make_shared<AbortFlag>()), group(std::make_shared<Group>(size, abort)) {}
+  std::shared_ptr<AbortFlag> abort;
+  std::shared_ptr<Group> group;
+};
+
+LocalWorld::LocalWorld(int size) : shared_(std::make_shared<Shared>(size)) {
+  check(size >= 1, "a world needs at least one rank, got {}", size);
+}
+LocalWorld::~LocalWorld() = default;
+
+std::shared_ptr<Communicator> LocalWorld::communicator(int rank) {
+  return std::make_shared<LocalCommunicator>(shared_->group, rank);
+}
+
+void LocalWorld::abort(const std::string& reason) {
+  const std::lock_guard lock(shared_->abort->mutex);
+  if (shared_->abort->reason.empty()) shared_->abort->reason = reason;
+  for (std::condition_variable* waiting : shared_->abort->waiting) waiting->notify_all();
+}
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// Ranks as threads of one process, over shared CPU memory.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/comm/communicator.h"
+
+namespace tessera {
+
+/// What the ranks of one process share. `abort` makes every rank that waits, now or later, throw
+/// `reason`.
+class LocalWorld {
+ public:
+  explicit LocalWorld(int size);
+  ~LocalWorld();
+  /// The communicator of one rank; each rank takes its own.
+  std::shared_ptr<Communicator> communicator(int rank);
+  void abort(const std::string& reason);
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace tessera

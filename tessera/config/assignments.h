@@ -1,0 +1,42 @@
+// Which flags were given, by the command line or a configuration file, before their values are
+// stored in Settings. Known names only; what is wrong goes to Problems.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tessera/config/command.h"
+#include "tessera/config/flag.h"
+#include "tessera/config/problems.h"
+
+namespace tessera::config {
+
+struct Assignment {
+  Values values;
+  std::string where;  ///< "file:line"; empty on the command line
+};
+
+/// By flag name.
+using Assignments = std::map<std::string, Assignment, std::less<>>;
+
+Assignments read_arguments(Command command, std::span<const std::string> args, Problems& problems);
+Assignments read_config(Command command, std::string_view yaml, std::string_view what,
+                        Problems& problems);
+
+/// The file's flags, replaced by those of the command line where both set the same thing.
+Assignments merge(const Assignments& file, const Assignments& command_line);
+
+/// Stores all values, in the order of the table.
+void store(const Assignments& given, Settings& settings, Problems& problems);
+
+/// A switch that is switched off counts as not given.
+bool is_on(const Assignment& assignment);
+bool was_given(const Assignments& given, std::string_view flag);
+
+/// How the user wrote a flag: "--lr 0.1", or "run.yaml:3: lr '0.1'".
+std::string spelled(std::string_view flag, const Assignment& assignment);
+
+}  // namespace tessera::config

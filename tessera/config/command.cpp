@@ -1,0 +1,44 @@
+#include "tessera/config/command.h"
+
+#include <vector>
+
+#include "tessera/base/check.h"
+#include "tessera/config/suggest.h"
+#include "tessera/config/value.h"
+
+namespace tessera {
+namespace {
+
+struct Info {
+  std::string_view name;
+  std::string_view summary;
+};
+
+// In the order of the enumeration.
+constexpr std::array<Info, kCommands.size()> kInfo = {{
+    {"train", "trains a language model"},
+    {"preprocess", "turns .jsonl text into the .bin/.idx files that training reads"},
+    {"generate", "continues prompts with a trained model"},
+    {"evaluate", "measures a trained model's loss on a data set or on given tokens"},
+    {"inspect", "shows a model's shape, parameters and operations, without running it"},
+}};
+
+const Info& info(Command command) { return kInfo[static_cast<std::size_t>(command)]; }
+
+}  // namespace
+
+std::string_view name_of(Command command) { return info(command).name; }
+
+std::string_view summary_of(Command command) { return info(command).summary; }
+
+Command command_from_name(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Command command : kCommands) {
+    if (name_of(command) == name) return command;
+    names.push_back(name_of(command));
+  }
+  fail_input("unknown command {}{}: expected train, preprocess, generate, evaluate or inspect",
+             config::quote(name), config::did_you_mean(name, names, ""));
+}
+
+}  // namespace tessera

@@ -1,0 +1,35 @@
+// The commands of the program, and sets of them.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <string_view>
+
+namespace tessera {
+
+enum class Command { train, preprocess, generate, evaluate, inspect };
+
+inline constexpr std::array kCommands = {Command::train, Command::preprocess, Command::generate,
+                                         Command::evaluate, Command::inspect};
+
+std::string_view name_of(Command command);
+/// One line for --help.
+std::string_view summary_of(Command command);
+/// InputError, with the nearest name, for any other text.
+Command command_from_name(std::string_view name);
+
+class CommandSet {
+ public:
+  constexpr CommandSet(std::initializer_list<Command> commands) {
+    for (const Command command : commands) bits_ |= 1u << static_cast<unsigned>(command);
+  }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr bool has(Command command) const {
+    return (bits_ >> static_cast<unsigned>(command) & 1u) != 0;
+  }
+
+ private:
+  unsigned bits_ = 0;
+};
+
+}  // namespace tessera

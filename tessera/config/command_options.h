@@ -1,0 +1,39 @@
+// What the commands other than train take besides the options of a run. Plain data, no code.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct GenerateOptions {
+  std::vector<std::string> prompts;  ///< with the null tokenizer: token numbers, space-separated
+  std::int64_t max_new_tokens = 128;
+  double temperature = 1.0;
+  std::int64_t top_k = 0;  ///< 0: no limit
+  double top_p = 1.0;      ///< 1: no limit
+  bool greedy = false;     ///< always the most likely token; nothing is drawn
+
+  bool operator==(const GenerateOptions&) const = default;
+};
+
+/// The data, sequence length and number of batches are in DataOptions and TrainOptions.
+struct EvaluateOptions {
+  std::string tokens;  ///< a .jsonl file of token lists, instead of a data set
+  std::string output;  ///< where the results go; empty: standard output
+
+  bool operator==(const EvaluateOptions&) const = default;
+};
+
+/// The tokenizer is in DataOptions.
+struct PreprocessOptions {
+  std::vector<std::string> inputs;  ///< .jsonl files
+  std::string output_prefix;
+  std::vector<std::string> json_keys = {"text"};
+  bool append_eod = false;
+
+  bool operator==(const PreprocessOptions&) const = default;
+};
+
+}  // namespace tessera

@@ -1,0 +1,82 @@
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <string_view>
+
+#include "tessera/config/rules.h"
+#include "tessera/config/value.h"
+
+namespace tessera::config {
+namespace {
+
+// The model of generate and evaluate comes from one place.
+void source_rules(const TrainOptions& train, Problems& problems) {
+  problems.require(train.load.empty() != train.load_hf.empty(),
+                   "give the model by one of --load FOLDER (a checkpoint) and --load-hf FOLDER");
+}
+
+// A non-negative number; false for anything else.
+bool read_part(std::string_view text, double& part) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, part);
+  return error == std::errc() && stop == end && std::isfinite(part) && part >= 0;
+}
+
+}  // namespace
+
+void tokenizer_rules(const DataOptions& data, Problems& problems) {
+  if (data.tokenizer == TokenizerKind::null)
+    problems.require(data.vocab_size > 0, "--tokenizer-type NullTokenizer needs --vocab-size");
+  else
+    problems.require(data.vocab_size == 0 || data.vocab_size >= kByteVocabulary,
+                     "--vocab-size {} is less than the {} tokens of ByteTokenizer: raise or drop it",
+                     data.vocab_size, kByteVocabulary);
+}
+
+void split_rules(const DataOptions& data, Problems& problems) {
+  std::string_view rest = data.split;
+  int parts = 0;
+  bool ok = true;
+  double sum = 0;
+  while (ok) {
+    const std::size_t comma = rest.find(',');
+    double part = 0;
+    ok = read_part(rest.substr(0, comma), part);
+    sum += part;
+    ++parts;
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  problems.require(ok && parts <= 3 && sum > 0 && std::isfinite(sum),
+                   "--split {}: expected up to three numbers of at least 0, not all 0, such as "
+                   "969,30,1",
+                   quote(data.split));
+}
+
+void generate_rules(const Settings& settings, Problems& problems) {
+  source_rules(settings.options.train, problems);
+  device_rules(settings.options, problems);
+}
+
+void evaluate_rules(const Settings& settings, Problems& problems) {
+  const Options& options = settings.options;
+  source_rules(options.train, problems);
+  device_rules(options, problems);
+  split_rules(options.data, problems);
+  const bool has_data = options.data.mock_data || !options.data.data_path.empty();
+  problems.require(has_data || !settings.evaluate.tokens.empty(),
+                   "nothing to evaluate: give --data-path PREFIX, --tokens FILE or --mock-data");
+  problems.require(!has_data || options.train.eval_iters > 0,
+                   "--eval-iters 0 evaluates nothing: give the number of batches");
+}
+
+void preprocess_rules(const Settings& settings, Problems& problems) {
+  tokenizer_rules(settings.options.data, problems);
+  std::set<std::string_view> keys;
+  for (const std::string& key : settings.preprocess.json_keys)
+    problems.require(keys.insert(key).second, "--json-keys has {} twice", quote(key));
+}
+
+}  // namespace tessera::config

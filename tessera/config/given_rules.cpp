@@ -1,0 +1,39 @@
+#include "tessera/config/given_rules.h"
+
+#include "tessera/config/flag_table.h"
+
+namespace tessera::config {
+namespace {
+
+void check_effects(const Given& given, Problems& problems) {
+  for (const auto& [name, assignment] : given.all) {
+    const Flag& flag = *find_flag(name);
+    const bool overridden = given.file.contains(name) && flag.has_effect(given.file_settings);
+    if (!is_on(assignment) || flag.has_effect(given.settings) || overridden) continue;
+    problems.add("{} has no effect: it belongs to {}", spelled(name, assignment),
+                 flag.applies_when);
+  }
+}
+
+void check_partners(const Assignments& given, const Options& options, Problems& problems) {
+  problems.require(
+      !was_given(given, "num-query-groups") || was_given(given, "group-query-attention"),
+      "--num-query-groups needs --group-query-attention, without which every head has keys and "
+      "values of its own: add it, or drop --num-query-groups");
+  const bool all_layers = options.recompute.granularity == RecomputeGranularity::full;
+  for (const std::string_view flag : {"recompute-method", "recompute-num-layers"})
+    problems.require(!all_layers || was_given(given, flag),
+                     "--recompute-granularity full needs --{}", flag);
+}
+
+}  // namespace
+
+void check_given(Command command, const Given& given, Problems& problems) {
+  check_effects(given, problems);
+  check_partners(given.all, given.settings.options, problems);
+  problems.require(command != Command::train || !was_given(given.all, "fp16"),
+                   "--fp16 needs loss scaling, which comes with the GPU backend: train with --bf16, "
+                   "or in f32 without either");
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,84 @@
+#include "tessera/config/limits.h"
+#include "tessera/config/resolve.h"
+#include "tessera/config/rules.h"
+
+namespace tessera::config {
+namespace {
+
+void attention_rules(const ModelOptions& m, Problems& problems) {
+  const bool has_heads = m.num_attention_heads > 0;
+  problems.require(m.kv_channels > 0 || !has_heads || m.hidden_size % m.num_attention_heads == 0,
+                   "--hidden-size {} is not a multiple of --num-attention-heads {}: change one of "
+                   "them, or set --kv-channels",
+                   m.hidden_size, m.num_attention_heads);
+  problems.require(m.num_query_groups <= 0 || m.num_attention_heads % m.num_query_groups == 0,
+                   "--num-attention-heads {} is not a multiple of --num-query-groups {}: every "
+                   "key/value head serves the same number of query heads",
+                   m.num_attention_heads, m.num_query_groups);
+  problems.require(!m.qk_norm || m.normalization == Normalization::rms_norm,
+                   "--qk-layernorm is an RMSNorm here, but --normalization is LayerNorm: set "
+                   "--normalization RMSNorm, or drop --qk-layernorm");
+  problems.require(m.window_first_layer <= m.num_layers,
+                   "--window-first-layer {} is beyond --num-layers {}", m.window_first_layer,
+                   m.num_layers);
+}
+
+void rope_rules(const ModelOptions& m, Problems& problems) {
+  if (m.position_embedding != PositionEmbedding::rope) return;
+  const RopeOptions& rope = m.rope;
+  const auto rotated =
+      static_cast<std::int64_t>(static_cast<double>(m.kv_channels) * rope.percent);
+  problems.require(m.kv_channels <= 0 || (rotated > 0 && rotated % 2 == 0),
+                   "RoPE rotates pairs, but --rotary-percent {} of a head of {} is {}: make it even "
+                   "(--kv-channels, --hidden-size, --rotary-percent)",
+                   rope.percent, m.kv_channels, rotated);
+  problems.require(
+      rope.scaling != RopeScaling::llama3 || rope.high_freq_factor > rope.low_freq_factor,
+      "--rope-high-freq-factor {} must be above --rope-low-freq-factor {}", rope.high_freq_factor,
+      rope.low_freq_factor);
+  problems.require(rope.scaling != RopeScaling::yarn || rope.beta_fast > rope.beta_slow,
+                   "--rope-beta-fast {} must be above --rope-beta-slow {}", rope.beta_fast,
+                   rope.beta_slow);
+}
+
+// In double: the values may be out of range themselves.
+double count_parameters(const ModelOptions& m) {
+  const auto h = static_cast<double>(m.hidden_size);
+  const double heads = static_cast<double>(m.num_attention_heads) + 
+                       static_cast<double>(m.num_query_groups);
+  const double attention = 2 * h * heads * static_cast<double>(m.kv_channels);
+  const double mlp = 3 * h * static_cast<double>(m.ffn_hidden_size);
+  const double embeddings =
+      h * (2 * static_cast<double>(m.vocab_size) + static_cast<double>(m.max_position_embeddings));
+  return static_cast<double>(m.num_layers) * (attention + mlp) + embeddings;
+}
+
+}  // namespace
+
+void model_rules(const ModelOptions& model, Problems& problems) {
+  attention_rules(model, problems);
+  rope_rules(model, problems);
+  const double parameters = count_parameters(model);
+  problems.require(parameters <= kMaxParameters,
+                   "a model of about {:.2g} parameters is more than the {:.0g} that can be counted: "
+                   "reduce --num-layers ({}), --hidden-size ({}) or --ffn-hidden-size ({})",
+                   parameters, kMaxParameters, model.num_layers, model.hidden_size,
+                   model.ffn_hidden_size);
+}
+
+void fit_rules(const Options& options, Problems& problems) {
+  const ModelOptions& m = options.model;
+  const bool learned = m.position_embedding == PositionEmbedding::learned_absolute;
+  problems.require(!learned || options.data.seq_length <= m.max_position_embeddings,
+                   "--seq-length {} is more than --max-position-embeddings {}, and learned "
+                   "positions end there: change one of them, or use --position-embedding-type rope",
+                   options.data.seq_length, m.max_position_embeddings);
+  const std::int64_t tokens = tokenizer_vocabulary(options.data);
+  problems.require(tokens <= m.vocab_size,
+                   "the tokenizer has {} tokens (end-of-document included), but the model's "
+                   "vocabulary {}: raise --padded-vocab-size, or change --vocab-size or "
+                   "--tokenizer-type",
+                   tokens, m.vocab_size);
+}
+
+}  // namespace tessera::config

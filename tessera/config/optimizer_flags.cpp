@@ -1,0 +1,79 @@
+// Optimizer and learning-rate schedule.
+#include "tessera/config/flag_builders.h"
+#include "tessera/config/flag_groups.h"
+
+namespace tessera::config {
+namespace {
+
+constexpr RealRange kRate = {0, 1000};
+constexpr RealRange kFraction = {0, 1, false, true};
+
+bool uses_adam(const Settings& s) { return s.options.optimizer.kind == OptimizerKind::adam; }
+
+bool uses_wsd(const Settings& s) { return s.options.schedule.decay_style == DecayStyle::wsd; }
+
+std::vector<Flag> optimizer_flags() {
+  return {
+      word("optimizer", at(&OptimizerOptions::kind),
+           {{OptimizerKind::adam, "adam"}, {OptimizerKind::sgd, "sgd"}},
+           "adam is AdamW: weight decay apart from the gradient"),
+      real("adam-beta1", at(&OptimizerOptions::adam_beta1), kFraction, "decay of the mean gradient")
+          .only_if(uses_adam, "--optimizer adam"),
+      real("adam-beta2", at(&OptimizerOptions::adam_beta2), kFraction,
+           "decay of the mean squared gradient")
+          .only_if(uses_adam, "--optimizer adam"),
+      real("adam-eps", at(&OptimizerOptions::adam_eps), {0, 1, true}, "added to the denominator")
+          .only_if(uses_adam, "--optimizer adam"),
+      real("sgd-momentum", at(&OptimizerOptions::sgd_momentum), kFraction, "decay of the momentum")
+          .only_if([](const Settings& s) { return !uses_adam(s); }, "--optimizer sgd"),
+      real("weight-decay", at(&OptimizerOptions::weight_decay), kRate,
+           "not applied to biases and norms"),
+      real("clip-grad", at(&OptimizerOptions::clip_grad), {0, 1e9},
+           "largest global gradient norm; 0 turns clipping off"),
+  };
+}
+
+std::vector<Flag> schedule_flags() {
+  return {
+      real("lr", at(&ScheduleOptions::lr), {0, 1000, true}, "highest learning rate")
+          .must_be_given(),
+      real("min-lr", at(&ScheduleOptions::min_lr), kRate, "lowest learning rate after warmup"),
+      word("lr-decay-style", at(&ScheduleOptions::decay_style),
+           {{DecayStyle::constant, "constant"},
+            {DecayStyle::linear, "linear"},
+            {DecayStyle::cosine, "cosine"},
+            {DecayStyle::inverse_square_root, "inverse-square-root"},
+            {DecayStyle::wsd, "WSD"}},
+           "how the rate falls after warmup; WSD stays constant until its last iterations"),
+      integer("lr-decay-iters", at(&ScheduleOptions::decay_iters), {1, kMaxIterations},
+              "iterations until the lowest rate, warmup included [default: --train-iters]"),
+      integer("lr-warmup-iters", at(&ScheduleOptions::warmup_iters), {0, kMaxIterations},
+              "iterations of linear warmup")
+          .one_of("warmup")
+          .shown_if([](const Settings& s) { return s.options.schedule.warmup_fraction == 0; }),
+      real("lr-warmup-fraction", at(&ScheduleOptions::warmup_fraction), {0, 1, true, true},
+           "warmup as a part of --lr-decay-iters, instead of --lr-warmup-iters")
+          .one_of("warmup"),
+      real("lr-warmup-init", at(&ScheduleOptions::lr_warmup_init), kRate,
+           "rate that warmup starts from"),
+      word("lr-wsd-decay-style", at(&ScheduleOptions::wsd_decay_style),
+           {{WsdDecayStyle::exponential, "exponential"},
+            {WsdDecayStyle::linear, "linear"},
+            {WsdDecayStyle::cosine, "cosine"},
+            {WsdDecayStyle::minus_sqrt, "minus_sqrt"}},
+           "how the rate falls in the last iterations of WSD")
+          .only_if(uses_wsd, "--lr-decay-style WSD"),
+      integer("lr-wsd-decay-iters", at(&ScheduleOptions::wsd_decay_iters), {1, kMaxIterations},
+              "the last iterations of WSD, in which the rate falls")
+          .only_if(uses_wsd, "--lr-decay-style WSD"),
+  };
+}
+
+}  // namespace
+
+void append_optimizer_flags(std::vector<Flag>& table) {
+  append(table, Group::optimizer, {Command::train}, optimizer_flags());
+  append(table, Group::learning_rate, {Command::train}, schedule_flags());
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,40 @@
+// Every option of a run, gathered from the rooms that they belong to. Plain data, no code.
+#pragma once
+
+#include <string>
+
+#include "tessera/config/command_options.h"
+#include "tessera/data/data_options.h"
+#include "tessera/model/model_options.h"
+#include "tessera/optim/optim_options.h"
+#include "tessera/parallel/parallel_options.h"
+#include "tessera/train/train_options.h"
+
+namespace tessera {
+
+struct Options {
+  ModelOptions model;
+  RecomputeOptions recompute;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  DataOptions data;
+  TrainOptions train;
+  ParallelOptions parallel;
+
+  bool operator==(const Options&) const = default;
+};
+
+/// All that a command line can set: where every flag of the table (flag_table.h) is stored.
+struct Settings {
+  Options options;
+  GenerateOptions generate;
+  EvaluateOptions evaluate;
+  PreprocessOptions preprocess;
+  bool help = false;
+  bool print_config = false;
+  std::string config;  ///< the YAML file of --config
+
+  bool operator==(const Settings&) const = default;
+};
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+#include "tessera/config/parse.h"
+
+#include <algorithm>
+
+#include "tessera/base/files.h"
+#include "tessera/config/given_rules.h"
+#include "tessera/config/limits.h"
+
+namespace tessera {
+namespace {
+
+using config::Assignments;
+using config::Problems;
+
+Settings default_settings(Command command) {
+  Settings settings;
+  if (command == Command::evaluate) settings.options.train.micro_batch_size = 1;
+  return settings;
+}
+
+Assignments read_file(Command command, const Assignments& arguments, Problems& problems) {
+  const auto flag = arguments.find("config");
+  if (flag == arguments.end()) return {};
+  const std::string& path = flag->second.values.front();
+  return config::read_config(command, read_text_file(path, config::kMaxConfigBytes), path,
+                             problems);
+}
+
+ParsedCommand settle(Command command, const Assignments& file, Assignments all,
+                     Problems& problems) {
+  ParsedCommand parsed{default_settings(command), command, std::move(all)};
+  config::store(parsed.given, parsed, problems);
+  problems.throw_if_any();
+  // A file's value that the command line replaces may be bad: then it has no say either.
+  Problems unused;
+  Settings file_settings = default_settings(command);
+  config::store(file, file_settings, unused);
+  config::check_given(command, {parsed.given, parsed, file, file_settings}, problems);
+  problems.throw_if_any();
+  return parsed;
+}
+
+}  // namespace
+
+ParsedCommand parse_command(std::string_view name, std::span<const std::string> args) {
+  const Command command = command_from_name(name);
+  if (std::any_of(args.begin(), args.end(),
+                  [](const std::string& a) { return a == "--help" || a == "-h"; })) {
+    ParsedCommand parsed{default_settings(command), command, {}};
+    parsed.help = true;
+    return parsed;
+  }
+  Problems problems;
+  const Assignments arguments = config::read_arguments(command, args, problems);
+  const Assignments file = read_file(command, arguments, problems);
+  return settle(command, file, config::merge(file, arguments), problems);
+}
+
+Options options_from_yaml(std::string_view text, std::string_view what) {
+  Problems problems;
+  const Assignments file = config::read_config(Command::train, text, what, problems);
+  return settle(Command::train, file, file, problems).options;
+}
+
+void apply_given(const ParsedCommand& parsed, Options& options) {
+  Settings settings;
+  settings.options = options;
+  Problems problems;
+  config::store(parsed.given, settings, problems);
+  problems.throw_if_any();
+  options = settings.options;
+}
+
+}  // namespace tessera

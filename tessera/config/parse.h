@@ -1,0 +1,35 @@
+// From a command line, and the configuration file that it may name, to typed options. The order of
+// use: parse_command, then fill in a model that comes from a checkpoint or a Hugging Face folder,
+// then resolve (resolve.h), then validate (validate.h).
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tessera/config/assignments.h"
+#include "tessera/config/command.h"
+#include "tessera/config/options.h"
+
+namespace tessera {
+
+struct ParsedCommand : Settings {
+  Command command = Command::train;
+  config::Assignments given;
+
+  /// Whether the command line or the configuration file set this flag ("lr", without dashes).
+  bool was_given(std::string_view flag) const { return config::was_given(given, flag); }
+};
+
+/// `args` are those after the command's name. Throws one InputError with all that is wrong in flags
+/// and values, and in which flags go together; rules between values are validate's. With --help
+/// among the arguments nothing else is looked at.
+ParsedCommand parse_command(std::string_view command, std::span<const std::string> args);
+
+/// What print_config(Options) wrote, or any configuration file of `train`. `what` names it in errors.
+Options options_from_yaml(std::string_view text, std::string_view what);
+
+/// Stores what was given on the command line over options that come from elsewhere (a checkpoint).
+void apply_given(const ParsedCommand& parsed, Options& options);
+
+}  // namespace tessera

@@ -1,0 +1,32 @@
+// Collects what is wrong with a configuration, so that a user sees all of it at once.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tessera::config {
+
+class Problems {
+ public:
+  template <class... Args>
+  void add(fmt::format_string<Args...> text, Args&&... args) {
+    lines_.push_back(fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  /// Adds a problem unless `ok`.
+  template <class... Args>
+  void require(bool ok, fmt::format_string<Args...> text, Args&&... args) {
+    if (!ok) add(text, std::forward<Args>(args)...);
+  }
+
+  /// One InputError with a line for each problem; nothing when there is none.
+  void throw_if_any() const;
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+}  // namespace tessera::config

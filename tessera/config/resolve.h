@@ -1,0 +1,20 @@
+// Fills in what follows from other options. Values that were given are never changed, and nothing is
+// refused here: what cannot be derived stays 0, and validate names it.
+#pragma once
+
+#include "tessera/config/options.h"
+
+namespace tessera {
+
+/// ffn_hidden_size, kv_channels, num_query_groups.
+void resolve_model(ModelOptions& model);
+
+/// The model, its vocabulary (from the tokenizer) and positions (from the sequence length), batch
+/// size, iterations, decay iterations, the data's seed and mock data's split.
+void resolve(Options& options);
+
+/// The vocabulary of the tokenizer that `data` names, end-of-document included; 0 when it is not
+/// known.
+std::int64_t tokenizer_vocabulary(const DataOptions& data);
+
+}  // namespace tessera

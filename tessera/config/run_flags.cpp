@@ -1,0 +1,155 @@
+// How a run goes: precision, recompute, batches, evaluation, logs, device, parallel sizes.
+#include "tessera/config/flag_builders.h"
+#include "tessera/config/flag_groups.h"
+
+namespace tessera::config {
+namespace {
+
+constexpr CommandSet kTrain = {Command::train};
+constexpr CommandSet kRunning = {Command::train, Command::generate, Command::evaluate};
+constexpr CommandSet kWithModel = {Command::train, Command::generate, Command::evaluate,
+                                   Command::inspect};
+
+bool recomputes_all(const Settings& s) {
+  return s.options.recompute.granularity == RecomputeGranularity::full;
+}
+
+Flag dtype_switch(std::string_view name, DType type, std::string_view help) {
+  return action(
+             name,
+             [type](Settings& s, bool on) {
+               if (on) s.options.model.dtype = type;
+             },
+             [type](const Settings& s) { return s.options.model.dtype == type; }, help)
+      .one_of("precision")
+      .never_shown();
+}
+
+std::vector<Flag> precision_flags() {
+  return {
+      word("params-dtype", at(&ModelOptions::dtype),
+           {{DType::f64, "f64"}, {DType::f32, "f32"}, {DType::bf16, "bf16"}, {DType::f16, "f16"}},
+           "type of parameters and activations")
+          .one_of("precision"),
+      dtype_switch("bf16", DType::bf16, "the same as --params-dtype bf16"),
+      dtype_switch("fp16", DType::f16, "the same as --params-dtype f16 (not for training yet)"),
+  };
+}
+
+std::vector<Flag> recompute_flags() {
+  return {
+      word("recompute-granularity", at(&RecomputeOptions::granularity),
+           {{RecomputeGranularity::none, "none"},
+            {RecomputeGranularity::selective, "selective"},
+            {RecomputeGranularity::full, "full"}},
+           "activations computed again in backward: of core attention (selective), of whole layers "
+           "(full)")
+          .one_of("recompute"),
+      action(
+          "recompute-activations",
+          [](Settings& s, bool on) {
+            if (on) s.options.recompute.granularity = RecomputeGranularity::selective;
+          },
+          [](const Settings& s) {
+            return s.options.recompute.granularity == RecomputeGranularity::selective;
+          }, "the same as --recompute-granularity selective")
+          .one_of("recompute")
+          .never_shown(),
+      word("recompute-method", at(&RecomputeOptions::method),
+           {{RecomputeMethod::uniform, "uniform"}, {RecomputeMethod::block, "block"}},
+           "full recompute of all layers in groups (uniform) or of the first layers (block)")
+          .only_if(recomputes_all, "--recompute-granularity full"),
+      integer("recompute-num-layers", at(&RecomputeOptions::num_layers), {1, kMaxLayers},
+              "layers of a group (uniform), or number of first layers (block)")
+          .only_if(recomputes_all, "--recompute-granularity full"),
+  };
+}
+
+std::vector<Flag> batch_flags() {
+  return {
+      integer("micro-batch-size", at(&TrainOptions::micro_batch_size), {1, kMaxMicroBatch},
+              "samples computed at once")
+          .only_for({Command::train, Command::evaluate})
+          .must_be_given(),
+      integer("global-batch-size", at(&TrainOptions::global_batch_size), {1, kMaxBatch},
+              "samples of one optimizer step [default: micro-batch-size x data-parallel size]"),
+      integer("train-iters", at(&TrainOptions::train_iters), {1, kMaxIterations},
+              "optimizer steps of the whole training")
+          .one_of("length")
+          .shown_if([](const Settings& s) { return s.options.train.train_samples == 0; }),
+      integer("train-samples", at(&TrainOptions::train_samples), {1, kMaxSamples},
+              "samples of the whole training, instead of --train-iters; whole batches are taken")
+          .one_of("length"),
+      toggle("calculate-per-token-loss", at(&TrainOptions::calculate_per_token_loss),
+             "weigh tokens, not microbatches, equally"),
+      integer("seed", at(&TrainOptions::seed), {0, kMaxSeed},
+              "of initial weights, dropout, data order and drawn tokens")
+          .only_for(kRunning),
+      integer("exit-interval", at(&TrainOptions::exit_interval), {1, kMaxIterations},
+              "stop (after saving, with --save) when the iteration is a multiple of this"),
+  };
+}
+
+std::vector<Flag> evaluation_flags() {
+  return {
+      integer("eval-interval", at(&TrainOptions::eval_interval), {1, kMaxIterations},
+              "iterations between evaluations")
+          .only_for(kTrain),
+      integer("eval-iters", at(&TrainOptions::eval_iters), {0, kMaxIterations},
+              "batches of one evaluation; 0 turns evaluation off while training"),
+  };
+}
+
+std::vector<Flag> logging_flags() {
+  return {
+      integer("log-interval", at(&TrainOptions::log_interval), {1, kMaxIterations},
+              "iterations between log lines"),
+      toggle("log-throughput", at(&TrainOptions::log_throughput),
+             "log floating-point operations per second"),
+      path("metrics-file", at(&TrainOptions::metrics_file), "FILE",
+           "where metrics go, one JSON object a line [default: metrics.jsonl in --save]"),
+      path("dump-step", at(&TrainOptions::dump_step), "FOLDER",
+           "write the first step's batch, loss, gradients and weights there"),
+  };
+}
+
+std::vector<Flag> device_flags() {
+  return {
+      word("device", at(&TrainOptions::device),
+           {{DeviceChoice::cpu, "cpu"}, {DeviceChoice::cuda, "cuda"}}, "where to compute"),
+      integer("threads", at(&TrainOptions::threads), {0, 4096},
+              "CPU threads of each rank; 0 means all cores, shared by the ranks"),
+  };
+}
+
+std::vector<Flag> parallel_flags() {
+  constexpr IntegerRange kDegree = {1, kMaxRanks};
+  return {
+      integer("tensor-model-parallel-size", at(&ParallelOptions::tensor), kDegree,
+              "ranks that share each layer's matrices"),
+      integer("pipeline-model-parallel-size", at(&ParallelOptions::pipeline), kDegree,
+              "ranks that share the layers"),
+      integer("context-parallel-size", at(&ParallelOptions::context), kDegree,
+              "ranks that share each sequence"),
+      integer("expert-model-parallel-size", at(&ParallelOptions::expert), kDegree,
+              "ranks that share the experts"),
+      toggle("sequence-parallel", at(&ParallelOptions::sequence_parallel),
+             "norms and dropout on a part of the sequence per tensor-parallel rank"),
+      integer("nproc", at(&ParallelOptions::nproc), kDegree,
+              "ranks to start as threads of this process"),
+  };
+}
+
+}  // namespace
+
+void append_run_flags(std::vector<Flag>& table) {
+  append(table, Group::precision, kWithModel, precision_flags());
+  append(table, Group::recompute, kTrain, recompute_flags());
+  append(table, Group::batches, kTrain, batch_flags());
+  append(table, Group::evaluation, {Command::train, Command::evaluate}, evaluation_flags());
+  append(table, Group::logging, kTrain, logging_flags());
+  append(table, Group::device, kRunning, device_flags());
+  append(table, Group::parallel, kTrain, parallel_flags());
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,113 @@
+#include <string>
+
+#include "tessera/config/limits.h"
+#include "tessera/config/rules.h"
+
+namespace tessera::config {
+namespace {
+
+void batch_rules(const Options& options, Problems& problems) {
+  const TrainOptions& train = options.train;
+  const std::int64_t step = train.micro_batch_size * options.parallel.data;
+  problems.require(step <= 0 || train.global_batch_size % step == 0,
+                   "--global-batch-size {} is not a multiple of --micro-batch-size {} x "
+                   "data-parallel size {}: change one of them",
+                   train.global_batch_size, train.micro_batch_size, options.parallel.data);
+  const bool given = train.train_iters > 0 || train.train_samples > 0;
+  problems.require(given, "one of --train-iters and --train-samples is required");
+  problems.require(!given || train.train_iters > 0,
+                   "--train-samples {} is less than one batch (--global-batch-size {})",
+                   train.train_samples, train.global_batch_size);
+}
+
+void size_rules(const Options& options, Problems& problems) {
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double batch_tokens =
+      real(options.train.micro_batch_size) * real(options.data.seq_length);
+  problems.require(batch_tokens * real(options.model.vocab_size) <= kMaxElements &&
+                       batch_tokens * real(options.model.ffn_hidden_size) <= kMaxElements &&
+                       batch_tokens * real(options.data.seq_length) *
+                               real(options.model.num_attention_heads) <=
+                           kMaxElements,
+                   "activations of --micro-batch-size {} x --seq-length {} are too large to be "
+                   "counted: reduce one of them",
+                   options.train.micro_batch_size, options.data.seq_length);
+  const double tokens = real(options.train.train_iters) * real(options.train.global_batch_size) *
+                        real(options.data.seq_length);
+  problems.require(tokens <= kMaxElements,
+                   "a training of {:.2g} tokens is too long to be counted: reduce --train-iters ({})",
+                   tokens, options.train.train_iters);
+}
+
+void schedule_rules(const ScheduleOptions& s, Problems& problems) {
+  problems.require(s.lr <= 0 || s.min_lr <= s.lr, "--min-lr {} is above --lr {}", s.min_lr, s.lr);
+  problems.require(s.lr <= 0 || s.lr_warmup_init <= s.lr, "--lr-warmup-init {} is above --lr {}",
+                   s.lr_warmup_init, s.lr);
+  problems.require(s.decay_iters <= 0 || s.warmup_iters < s.decay_iters,
+                   "--lr-warmup-iters {} must be below --lr-decay-iters {} (by default "
+                   "--train-iters)",
+                   s.warmup_iters, s.decay_iters);
+  if (s.decay_style != DecayStyle::wsd) return;
+  problems.require(s.wsd_decay_iters > 0, "--lr-decay-style WSD needs --lr-wsd-decay-iters");
+  const double warmup = s.warmup_fraction > 0
+                            ? s.warmup_fraction * static_cast<double>(s.decay_iters)
+                            : static_cast<double>(s.warmup_iters);
+  problems.require(
+      s.decay_iters <= 0 ||
+          warmup + static_cast<double>(s.wsd_decay_iters) <= static_cast<double>(s.decay_iters),
+      "warmup ({} iterations) and --lr-wsd-decay-iters {} together are more than --lr-decay-iters {}",
+      warmup, s.wsd_decay_iters, s.decay_iters);
+}
+
+void recompute_rules(const Options& options, Problems& problems) {
+  const RecomputeOptions& recompute = options.recompute;
+  problems.require(recompute.granularity != RecomputeGranularity::full ||
+                       recompute.num_layers <= options.model.num_layers,
+                   "--recompute-num-layers {} is more than --num-layers {}", recompute.num_layers,
+                   options.model.num_layers);
+}
+
+void data_rules(const DataOptions& data, Problems& problems) {
+  problems.require(data.mock_data || !data.data_path.empty(),
+                   "no data: give --data-path PREFIX, or --mock-data");
+  problems.require(data.seq_length > 0, "--seq-length is required");
+}
+
+void parallel_rules(const ParallelOptions& p, Problems& problems) {
+  const auto alone = [&](std::string_view flag, int size) {
+    problems.require(size == 1, "--{} {}: this version trains on one rank; set it to 1 or drop it",
+                     flag, size);
+  };
+  alone("tensor-model-parallel-size", p.tensor);
+  alone("pipeline-model-parallel-size", p.pipeline);
+  alone("context-parallel-size", p.context);
+  alone("expert-model-parallel-size", p.expert);
+  alone("nproc", p.nproc);
+  problems.require(!p.sequence_parallel,
+                   "--sequence-parallel: this version trains on one rank, and sequence parallelism "
+                   "needs --tensor-model-parallel-size above 1; drop it");
+}
+
+}  // namespace
+
+void device_rules(const Options& options, Problems& problems) {
+  problems.require(options.train.device == DeviceChoice::cpu,
+                   "--device cuda: this version computes on the CPU only; use --device cpu");
+}
+
+void train_rules(const Options& options, Problems& problems) {
+  batch_rules(options, problems);
+  size_rules(options, problems);
+  schedule_rules(options.schedule, problems);
+  recompute_rules(options, problems);
+  data_rules(options.data, problems);
+  tokenizer_rules(options.data, problems);
+  split_rules(options.data, problems);
+  fit_rules(options, problems);
+  const TrainOptions& train = options.train;
+  problems.require(train.save.empty() || train.save_interval > 0, "--save needs --save-interval");
+  device_rules(options, problems);
+  parallel_rules(options.parallel, problems);
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,99 @@
+#include "tessera/config/validate.h"
+
+#include <fmt/ranges.h>
+
+#include "tessera/config/flag_table.h"
+#include "tessera/config/resolve.h"
+#include "tessera/config/rules.h"
+
+namespace tessera {
+namespace {
+
+using config::Flag;
+using config::Problems;
+
+bool is_model_flag(const Flag& flag) {
+  return flag.group == config::Group::model || flag.group == config::Group::initialization;
+}
+
+// Ranges, and whether all that is required is there. A value that is out of range as its default is
+// means that it was not set.
+void check_value(const Flag& flag, const Settings& settings, Problems& problems) {
+  const std::string fault = flag.fault(settings);
+  const bool is_unset = fault == flag.fault(Settings{});
+  if (!is_unset)
+    problems.add("--{} {}", flag.name, fault);
+  else if (flag.required && !flag.get(settings))
+    problems.add("--{} is required", flag.name);
+}
+
+void check_model(const ModelOptions& model, Problems& problems) {
+  Settings settings;
+  settings.options.model = model;
+  for (const Flag& flag : config::flag_table())
+    if (is_model_flag(flag)) check_value(flag, settings, problems);
+  problems.require(model.ffn_hidden_size != 0 || model.hidden_size == 0,
+                   "--ffn-hidden-size cannot be derived from --hidden-size {}: set it",
+                   model.hidden_size);
+  problems.require(model.vocab_size != 0, "the vocabulary is not known: set --vocab-size");
+  problems.require(model.max_position_embeddings != 0,
+                   "--max-position-embeddings or --seq-length is required");
+  config::model_rules(model, problems);
+}
+
+void check_command(const ParsedCommand& parsed, Problems& problems) {
+  switch (parsed.command) {
+    case Command::train: config::train_rules(parsed.options, problems); break;
+    case Command::preprocess: config::preprocess_rules(parsed, problems); break;
+    case Command::generate: config::generate_rules(parsed, problems); break;
+    case Command::evaluate: config::evaluate_rules(parsed, problems); break;
+    case Command::inspect: config::inspect_rules(parsed, problems); break;
+  }
+}
+
+}  // namespace
+
+void validate(const ParsedCommand& parsed) {
+  Problems problems;
+  if (parsed.command == Command::train) check_model(parsed.options.model, problems);
+  for (const Flag& flag : config::flag_table())
+    if (flag.commands.has(parsed.command) && !is_model_flag(flag))
+      check_value(flag, parsed, problems);
+  check_command(parsed, problems);
+  problems.throw_if_any();
+}
+
+void validate_model(const ModelOptions& model) {
+  Problems problems;
+  check_model(model, problems);
+  problems.throw_if_any();
+}
+
+void validate_fit(const Options& options) {
+  Problems problems;
+  config::fit_rules(options, problems);
+  problems.throw_if_any();
+}
+
+void check_model_matches(const ParsedCommand& parsed, const ModelOptions& loaded,
+                         std::string_view what) {
+  Options with_flags;
+  with_flags.model = loaded;
+  apply_given(parsed, with_flags);
+  Settings asked, found;
+  asked.options.model = with_flags.model;
+  found.options.model = loaded;
+  const auto shown = [](const std::optional<config::Values>& values) {
+    return values ? fmt::format("{}", fmt::join(*values, " ")) : std::string("nothing");
+  };
+  Problems problems;
+  for (const Flag& flag : config::flag_table()) {
+    if (flag.group != config::Group::model) continue;
+    const auto want = flag.get(asked), have = flag.get(found);
+    problems.require(want == have, "--{} is {} in {}, but {} by the flags given: drop the flags, or "
+                     "train a new model", flag.name, shown(have), what, shown(want));
+  }
+  problems.throw_if_any();
+}
+
+}  // namespace tessera

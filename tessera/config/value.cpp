@@ -1,0 +1,120 @@
+#include "tessera/config/value.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "tessera/base/check.h"
+#include "tessera/config/limits.h"
+
+namespace tessera::config {
+namespace {
+
+// Reads all of `text` as one number; false when it is anything else or does not fit.
+template <class T>
+bool read_number(std::string_view text, T& value) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end;
+}
+
+// The bytes of the UTF-8 sequence that starts with `first`; 0 when none does.
+std::size_t sequence_length(unsigned char first) {
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first < 0xe0) return 2;
+  if (first >= 0xe0 && first < 0xf0) return 3;
+  return first >= 0xf0 && first < 0xf5 ? 4 : 0;
+}
+
+// Overlong forms, surrogates and values past U+10FFFF show in the second byte.
+bool second_byte_fits(unsigned char first, unsigned char second) {
+  if (first == 0xe0) return second >= 0xa0;
+  if (first == 0xed) return second < 0xa0;
+  if (first == 0xf0) return second >= 0x90;
+  return first != 0xf4 || second < 0x90;
+}
+
+}  // namespace
+
+std::string IntegerRange::expected() const {
+  return fmt::format("expected an integer from {} to {}", min, max);
+}
+
+bool RealRange::has(double value) const {
+  const bool above = without_min ? value > min : value >= min;
+  return above && (without_max ? value < max : value <= max);
+}
+
+std::string RealRange::expected() const {
+  return fmt::format("expected a number {} {} and {} {}", without_min ? "above" : "of at least",
+                     to_text(min), without_max ? "below" : "at most", to_text(max));
+}
+
+std::int64_t parse_integer(std::string_view text, const IntegerRange& range) {
+  std::int64_t value = 0;
+  check_input(read_number(text, value) && range.has(value), "{}", range.expected());
+  return value;
+}
+
+double parse_real(std::string_view text, const RealRange& range) {
+  double value = 0;
+  check_input(read_number(text, value) && std::isfinite(value) && range.has(value), "{}",
+              range.expected());
+  return value;
+}
+
+bool parse_switch(std::string_view text) {
+  check_input(text == "true" || text == "false", "expected true or false");
+  return text == "true";
+}
+
+std::string parse_text(std::string_view text, std::size_t limit) {
+  check_input(!text.empty(), "expected text, got nothing");
+  check_input(text.size() <= limit, "expected at most {} bytes, got {}", limit, text.size());
+  check_input(text.find('\0') == std::string_view::npos, "expected text without NUL bytes");
+  check_input(is_utf8(text), "expected UTF-8 text");
+  return std::string(text);
+}
+
+std::int64_t parse_window(std::string_view text) {
+  if (text.size() >= 2 && text.front() == '(' && text.back() == ')')
+    text = text.substr(1, text.size() - 2);
+  const std::size_t comma = text.find(',');
+  std::int64_t left = 0, right = 0;
+  std::string_view second = comma < text.size() ? text.substr(comma + 1) : std::string_view();
+  if (second.starts_with(' ')) second.remove_prefix(1);
+  const bool ok = read_number(text.substr(0, comma), left) && read_number(second, right);
+  check_input(ok && left >= -1 && left < kMaxPositions,
+              "expected LEFT,RIGHT, such as 4095,0 for 4096 keys with the query's own, or -1,0 for "
+              "all keys");
+  check_input(right == 0, "the right side must be 0: attention is causal");
+  return left + 1;
+}
+
+std::string to_text(double value) { return fmt::format("{}", value); }
+
+bool is_utf8(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = sequence_length(byte(i));
+    if (length == 0 || length > text.size() - i) return false;
+    if (length > 1 && !second_byte_fits(byte(i), byte(i + 1))) return false;
+    for (std::size_t k = 1; k < length; ++k)
+      if ((byte(i + k) & 0xc0) != 0x80) return false;
+    i += length;
+  }
+  return true;
+}
+
+std::string quote(std::string_view text) {
+  constexpr std::size_t kShown = 60;
+  const std::string_view start = text.substr(0, kShown);
+  const unsigned char end_of_printable = is_utf8(start) ? 0xff : 0x7f;
+  std::string shown = "'";
+  for (const char c : start) {
+    const auto byte = static_cast<unsigned char>(c);
+    shown += byte >= 0x20 && byte != 0x7f && byte < end_of_printable ? c : '?';
+  }
+  return shown + (text.size() > kShown ? "...'" : "'");
+}
+
+}  // namespace tessera::config

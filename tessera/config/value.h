@@ -1,0 +1,50 @@
+// One value of a flag: from text to a typed value and back, strictly. A refusal (InputError) says
+// what was expected; who calls adds the flag and the text it came from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tessera::config {
+
+struct IntegerRange {
+  std::int64_t min;
+  std::int64_t max;
+
+  bool has(std::int64_t value) const { return value >= min && value <= max; }
+  std::string expected() const;
+};
+
+struct RealRange {
+  double min;
+  double max;
+  bool without_min = false;
+  bool without_max = false;
+
+  /// False for NaN.
+  bool has(double value) const;
+  std::string expected() const;
+};
+
+/// Decimal digits with an optional minus sign, nothing else.
+std::int64_t parse_integer(std::string_view text, const IntegerRange& range);
+/// A finite decimal number.
+double parse_real(std::string_view text, const RealRange& range);
+/// "true" or "false".
+bool parse_switch(std::string_view text);
+/// Text that can be stored: UTF-8 without NUL, not empty, at most `limit` bytes.
+std::string parse_text(std::string_view text, std::size_t limit);
+/// Megatron's attention window "L,R" or "(L,R)": a query sees L keys to its left and R to its right.
+/// Returns how many it sees, itself included; 0 means all.
+std::int64_t parse_window(std::string_view text);
+
+/// The shortest text that reads back as the same number.
+std::string to_text(double value);
+
+bool is_utf8(std::string_view text);
+
+/// 'text' for a message: shortened, and without characters that a terminal would obey.
+std::string quote(std::string_view text);
+
+}  // namespace tessera::config

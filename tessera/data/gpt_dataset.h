@@ -1,0 +1,43 @@
+// Samples for a language model, cut from the stream that the GPT indices describe.
+#pragma once
+
+#include <memory>
+
+#include "tessera/data/dataset.h"
+#include "tessera/data/gpt_indices.h"
+#include "tessera/data/token_source.h"
+
+namespace tessera {
+
+struct GptDatasetOptions {
+  std::int64_t seq_length = 0;
+  std::int32_t eod = 0;
+  std::int64_t vocab_size = 0;      ///< tokens outside [0, vocab_size) are refused; 0: not checked
+  bool eod_mask_loss = false;       ///< no loss where the input token is EOD
+  bool reset_position_ids = false;  ///< the token after an EOD has position 0 again
+};
+
+class GptDataset : public Dataset {
+ public:
+  /// `indices` are those of `source` for the same seq_length.
+  GptDataset(std::shared_ptr<const TokenSource> source, GptIndices indices,
+             const GptDatasetOptions& options);
+
+  std::int64_t size() const override {
+    return static_cast<std::int64_t>(indices_.shuffle_index.size());
+  }
+  std::int64_t seq_length() const override { return options_.seq_length; }
+  void get(std::int64_t i, const SampleView& sample) const override;
+
+ private:
+  void read_stream(SampleStart at, std::span<std::int32_t> out) const;
+  void check_vocabulary(std::int64_t sequence, std::int64_t offset,
+                        std::span<const std::int32_t> tokens) const;
+  void fill_mask_and_positions(const SampleView& sample) const;
+
+  std::shared_ptr<const TokenSource> source_;
+  GptIndices indices_;
+  GptDatasetOptions options_;
+};
+
+}  // namespace tessera

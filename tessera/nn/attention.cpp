@@ -1,0 +1,211 @@
+#include "tessera/nn/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+LinearSpec qkv_spec(const AttentionLayerSpec& spec) {
+  return {{{spec.name + ".q", spec.heads * spec.head_size},
+           {spec.name + ".k", spec.groups * spec.head_size},
+           {spec.name + ".v", spec.groups * spec.head_size}},
+          spec.hidden,
+          spec.qkv_bias,
+          spec.init_std};
+}
+
+LinearSpec out_spec(const AttentionLayerSpec& spec) {
+  return {{{spec.name + ".out", spec.hidden}},
+          spec.heads * spec.head_size,
+          spec.output_bias,
+          spec.output_init_std};
+}
+
+}  // namespace
+
+Attention::Attention(const AttentionLayerSpec& spec, const LayerSite& site, const RopeTable* rope)
+    : spec_(spec),
+      dtype_(site.dtype),
+      heads_(spec.heads / site.tensor_size),
+      groups_(spec.groups / site.tensor_size),
+      first_head_(heads_ * site.tensor_rank),
+      dropout_key_(rng_key(site.seed, RngPurpose::attention_dropout, spec.name)),
+      rope_(rope),
+      qkv_(qkv_spec(spec), site),
+      out_(out_spec(spec), site) {
+  check(spec.heads % spec.groups == 0, "{} query heads cannot share {} key/value heads", spec.heads,
+        spec.groups);
+  if (!spec.qk_norm) return;
+  q_norm_.emplace(spec.name + ".q_norm", spec.head_size, *spec.qk_norm, site);
+  k_norm_.emplace(spec.name + ".k_norm", spec.head_size, *spec.qk_norm, site);
+}
+
+void Attention::collect(ParameterList& parameters) {
+  qkv_.collect(parameters);
+  out_.collect(parameters);
+  if (!q_norm_) return;
+  q_norm_->collect(parameters);
+  k_norm_->collect(parameters);
+}
+
+Attention::Saved Attention::carve(SlotCarver& slot, Carver& scratch,
+                                  const BatchShape& shape) const {
+  const std::int64_t n = shape.rows();
+  const std::int64_t d = spec_.head_size;
+  const DType acc = accumulator_of(dtype_);
+  Saved saved;
+  saved.qkv = slot.until_input.take(dtype_, {n, (heads_ + 2 * groups_) * d});
+  if (q_norm_) {
+    saved.normed = slot.until_input.take(dtype_, {n, (heads_ + groups_) * d});
+    saved.q_stats = slot.until_input.take(acc, {n * heads_, 2});
+    saved.k_stats = slot.until_input.take(acc, {n * groups_, 2});
+  }
+  Carver& core = spec_.recompute_core ? scratch : slot.until_weight;
+  saved.out = core.take(dtype_, {n, heads_ * d});
+  saved.lse = (spec_.recompute_core ? scratch : slot.until_input)
+                  .take(acc, {shape.batch, heads_, shape.seq});
+  saved.d_qkv = slot.gradient(scratch, dtype_, {n, (heads_ + 2 * groups_) * d});
+  if (slot.split_backward) saved.dy = slot.until_weight.take(dtype_, {n, spec_.hidden});
+  return saved;
+}
+
+Attention::Scratch Attention::carve_scratch(Carver& scratch, const BatchShape& shape) const {
+  return {scratch.take(dtype_, {shape.rows(), heads_ * spec_.head_size})};
+}
+
+std::size_t Attention::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
+                                       std::int64_t keys) const {
+  const std::int64_t d = spec_.head_size;
+  const std::size_t core = kernels.attention_workspace_bytes(
+      {shape.seq, shape.batch, heads_, d}, {keys, shape.batch, groups_, d}, dtype_);
+  return q_norm_ ? std::max(core, kernels.norm_workspace_bytes(shape.rows() * heads_, d, dtype_))
+                 : core;
+}
+
+// Heads [first, first + count) of rows [N, heads D] as [S, B, count, D].
+View Attention::heads(const View& rows, const BatchShape& shape, std::int64_t first,
+                      std::int64_t count) const {
+  const std::int64_t d = spec_.head_size;
+  const std::int64_t width = rows.dim(1);
+  return View(rows.raw(), dtype_, {shape.seq, shape.batch, width / d, d}).slice(2, first, count);
+}
+
+View Attention::queries(const Saved& saved, const BatchShape& shape) const {
+  return heads(q_norm_ ? saved.normed : saved.qkv, shape, 0, heads_);
+}
+View Attention::keys(const Saved& saved, const BatchShape& shape) const {
+  return heads(q_norm_ ? saved.normed : saved.qkv, shape, heads_, groups_);
+}
+View Attention::values(const Saved& saved, const BatchShape& shape) const {
+  return heads(saved.qkv, shape, heads_ + groups_, groups_);
+}
+
+AttentionSpec Attention::core_spec(const Microbatch& batch) const {
+  AttentionSpec spec;
+  spec.scale = 1.0 / std::sqrt(static_cast<double>(spec_.head_size));
+  spec.window = spec_.window;
+  spec.q_start = batch.position_start;
+  spec.kv_start = batch.cache ? 0 : batch.position_start;
+  spec.head_start = first_head_;
+  spec.dropout = {batch.training ? spec_.dropout : 0.0, dropout_key_, batch.samples};
+  return spec;
+}
+
+// Norms each query and key head, then rotates them by their positions.
+void Attention::prepare_heads(Context& context, const Microbatch& batch, Saved& saved) const {
+  const BatchShape& shape = batch.shape;
+  const std::int64_t n = shape.rows();
+  const std::int64_t d = spec_.head_size;
+  if (q_norm_) {
+    const auto rows = [&](const View& x, std::int64_t first, std::int64_t count) {
+      return x.split_last({x.dim(1) / d, d}).slice(1, first, count);
+    };
+    check(saved.normed.dim(0) == n, "attention: slot of {} rows, batch of {}", saved.normed.dim(0),
+          n);
+    q_norm_->forward(context, rows(saved.normed, 0, heads_), saved.q_stats,
+                     rows(saved.qkv, 0, heads_));
+    k_norm_->forward(context, rows(saved.normed, heads_, groups_), saved.k_stats,
+                     rows(saved.qkv, heads_, groups_));
+  }
+  // Queries and keys lie side by side, so one call rotates both.
+  if (rope_)
+    context.kernels.rope(context.stream,
+                         heads(q_norm_ ? saved.normed : saved.qkv, shape, 0, heads_ + groups_),
+                         rope_->cos(), rope_->sin(), batch.positions, false);
+}
+
+// The gradients of prepare_heads, in place in d_qkv.
+void Attention::undo_heads(Context& context, const Microbatch& batch, Saved& saved) {
+  const std::int64_t d = spec_.head_size;
+  if (rope_)
+    context.kernels.rope(context.stream, heads(saved.d_qkv, batch.shape, 0, heads_ + groups_),
+                         rope_->cos(), rope_->sin(), batch.positions, true);
+  if (!q_norm_) return;
+  const auto rows = [&](const View& x, std::int64_t first, std::int64_t count) {
+    return x.split_last({x.dim(1) / d, d}).slice(1, first, count);
+  };
+  const View dq = rows(saved.d_qkv, 0, heads_);
+  const View dk = rows(saved.d_qkv, heads_, groups_);
+  q_norm_->backward(context, dq, dq, rows(saved.qkv, 0, heads_), saved.q_stats, false);
+  k_norm_->backward(context, dk, dk, rows(saved.qkv, heads_, groups_), saved.k_stats, false);
+}
+
+// Adds the fresh rows to a cache and returns all of its rows so far.
+ConstView Attention::cached(Context& context, const Microbatch& batch, const View& cache,
+                            ConstView fresh) const {
+  context.kernels.copy(context.stream, cache.slice(0, batch.position_start, batch.shape.seq),
+                       fresh);
+  return cache.slice(0, 0, batch.position_start + batch.shape.seq);
+}
+
+void Attention::core_forward(Context& context, const Microbatch& batch, Saved& saved) const {
+  const BatchShape& shape = batch.shape;
+  ConstView k = keys(saved, shape);
+  ConstView v = values(saved, shape);
+  if (batch.cache) {
+    KvCache::Layer& layer = batch.cache->layers.at(static_cast<std::size_t>(spec_.layer));
+    k = cached(context, batch, layer.k, k);
+    v = cached(context, batch, layer.v, v);
+  }
+  context.kernels.attention_forward(context.stream, heads(saved.out, shape, 0, heads_), saved.lse,
+                                    queries(saved, shape), k, v, core_spec(batch),
+                                    context.workspace);
+}
+
+void Attention::forward(Context& context, const Microbatch& batch, View y, ConstView x,
+                        Saved& saved) const {
+  saved.x = x;
+  qkv_.forward(context, saved.qkv, x);
+  prepare_heads(context, batch, saved);
+  core_forward(context, batch, saved);
+  out_.forward(context, y, saved.out);
+}
+
+void Attention::backward_input(Context& context, const Microbatch& batch, View dx, ConstView dy,
+                               Saved& saved, const Scratch& scratch) {
+  const BatchShape& shape = batch.shape;
+  if (spec_.recompute_core) core_forward(context, batch, saved);
+  out_.backward_input(context, scratch.d_out, dy);
+  context.kernels.attention_backward(
+      context.stream, heads(saved.d_qkv, shape, 0, heads_),
+      heads(saved.d_qkv, shape, heads_, groups_),
+      heads(saved.d_qkv, shape, heads_ + groups_, groups_), heads(scratch.d_out, shape, 0, heads_),
+      queries(saved, shape), keys(saved, shape), values(saved, shape),
+      heads(saved.out, shape, 0, heads_), saved.lse, core_spec(batch), context.workspace);
+  undo_heads(context, batch, saved);
+  qkv_.backward_input(context, dx, saved.d_qkv);
+  saved.dy_seen = dy;
+  if (!saved.dy) return;
+  context.kernels.copy(context.stream, saved.dy, dy);
+  saved.dy_seen = saved.dy;
+}
+
+void Attention::backward_weight(Context& context, Saved& saved) {
+  out_.backward_weight(context, saved.dy_seen, saved.out);
+  qkv_.backward_weight(context, saved.d_qkv, saved.x);
+}
+
+}  // namespace tessera

@@ -1,0 +1,92 @@
+// Self-attention as a sublayer: normed input -> branch. Heads are split over the tensor-parallel
+// group; nothing is communicated inside.
+//
+// Shape legend: N = S B rows; H query heads, K key/value heads, D head size, all of this rank.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tessera/nn/linear.h"
+#include "tessera/nn/microbatch.h"
+#include "tessera/nn/norm.h"
+#include "tessera/nn/rope_table.h"
+
+namespace tessera {
+
+struct AttentionLayerSpec {
+  std::string name;        ///< layers.3.attention
+  std::int64_t layer = 0;  ///< global number, for the cache
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;   ///< global
+  std::int64_t groups = 0;  ///< global key/value heads
+  std::int64_t head_size = 0;
+  std::int64_t window = 0;
+  bool qkv_bias = false;
+  bool output_bias = false;
+  std::optional<NormSpec> qk_norm;
+  double dropout = 0.0;
+  double init_std = 0.02;
+  double output_init_std = 0.02;
+  bool recompute_core =
+      false;  ///< the attention output is computed again in backward instead of kept
+};
+
+class Attention {
+ public:
+  /// What one microbatch keeps. Views that backward fills lie in scratch unless the backward is
+  /// split.
+  struct Saved {
+    ConstView x;  ///< [N, hidden] the caller's memory
+    View qkv;     ///< [N, (H + 2K) D]: q | k | v; rotated in place, unless qk_norm keeps them raw
+    View normed;  ///< [N, (H + K) D] with qk_norm: normed and rotated q | k
+    View q_stats, k_stats;
+    View out;           ///< [N, H D]
+    View lse;           ///< acc [B, H, S]
+    View d_qkv;         ///< as qkv
+    View dy;            ///< [N, hidden], split backward only
+    ConstView dy_seen;  ///< what backward_weight reads
+  };
+  struct Scratch {
+    View d_out;  ///< [N, H D]
+  };
+
+  /// `rope` is null for models without rotary positions.
+  Attention(const AttentionLayerSpec& spec, const LayerSite& site, const RopeTable* rope);
+
+  void collect(ParameterList& parameters);
+  Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
+  Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+  std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
+                              std::int64_t keys) const;
+
+  void forward(Context&, const Microbatch&, View y, ConstView x, Saved&) const;
+  void backward_input(Context&, const Microbatch&, View dx, ConstView dy, Saved&, const Scratch&);
+  void backward_weight(Context&, Saved&);
+
+ private:
+  AttentionSpec core_spec(const Microbatch&) const;
+  View heads(const View& rows, const BatchShape& shape, std::int64_t first,
+             std::int64_t count) const;
+  View queries(const Saved& saved, const BatchShape& shape) const;
+  View keys(const Saved& saved, const BatchShape& shape) const;
+  View values(const Saved& saved, const BatchShape& shape) const;
+  void core_forward(Context&, const Microbatch&, Saved&) const;
+  void prepare_heads(Context&, const Microbatch&, Saved&) const;
+  void undo_heads(Context&, const Microbatch&, Saved&);
+  ConstView cached(Context&, const Microbatch&, const View& cache, ConstView fresh) const;
+
+  AttentionLayerSpec spec_;
+  DType dtype_;
+  std::int64_t heads_;  ///< of this rank
+  std::int64_t groups_;
+  std::int64_t first_head_;
+  RngKey dropout_key_;
+  const RopeTable* rope_;
+  ColumnParallelLinear qkv_;
+  RowParallelLinear out_;
+  std::optional<Norm> q_norm_;
+  std::optional<Norm> k_norm_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,101 @@
+#include "tessera/nn/block.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+Block::Block(const BlockSpec& spec, const LayerSite& site, const RopeTable* rope)
+    : spec_(spec),
+      dtype_(site.dtype),
+      attention_key_(rng_key(site.seed, RngPurpose::hidden_dropout, spec.attention.name)),
+      mlp_key_(rng_key(site.seed, RngPurpose::hidden_dropout, spec.mlp.name)),
+      norm1_(spec.name + ".attention_norm", spec.attention.hidden, spec.norm, site),
+      attention_(spec.attention, site, rope),
+      norm2_(spec.name + ".mlp_norm", spec.attention.hidden, spec.norm, site),
+      mlp_(spec.mlp, site) {}
+
+void Block::collect(ParameterList& parameters) {
+  norm1_.collect(parameters);
+  attention_.collect(parameters);
+  norm2_.collect(parameters);
+  mlp_.collect(parameters);
+}
+
+Block::Saved Block::carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const {
+  const Shape rows{shape.rows(), spec_.attention.hidden};
+  const Shape stats{shape.rows(), 2};
+  const DType acc = accumulator_of(dtype_);
+  Saved saved;
+  saved.x = slot.until_input.take(dtype_, rows);
+  saved.y1 = slot.until_weight.take(dtype_, rows);
+  saved.stats1 = slot.until_input.take(acc, stats);
+  saved.attention = attention_.carve(slot, scratch, shape);
+  saved.x1 = slot.until_input.take(dtype_, rows);
+  saved.y2 = slot.until_weight.take(dtype_, rows);
+  saved.stats2 = slot.until_input.take(acc, stats);
+  saved.mlp = mlp_.carve(slot, scratch, shape);
+  return saved;
+}
+
+Block::Scratch Block::carve_scratch(Carver& scratch, const BatchShape& shape) const {
+  const Shape rows{shape.rows(), spec_.attention.hidden};
+  Scratch views;
+  views.branch = scratch.take(dtype_, rows);
+  if (spec_.hidden_dropout > 0) views.d_branch = scratch.take(dtype_, rows);
+  views.dy = scratch.take(dtype_, rows);
+  views.attention = attention_.carve_scratch(scratch, shape);
+  views.mlp = mlp_.carve_scratch(scratch, shape);
+  return views;
+}
+
+std::size_t Block::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
+                                   std::int64_t keys) const {
+  return std::max(attention_.workspace_bytes(kernels, shape, keys),
+                  kernels.norm_workspace_bytes(shape.rows(), spec_.attention.hidden, dtype_));
+}
+
+DropoutSpec Block::attention_dropout(const Microbatch& batch) const {
+  return {batch.training ? spec_.hidden_dropout : 0.0, attention_key_, batch.samples,
+          batch.position_start};
+}
+DropoutSpec Block::mlp_dropout(const Microbatch& batch) const {
+  return {batch.training ? spec_.hidden_dropout : 0.0, mlp_key_, batch.samples,
+          batch.position_start};
+}
+
+void Block::forward(Context& context, const Microbatch& batch, Saved& saved,
+                    const Scratch& scratch) const {
+  attention_.forward(context, batch, scratch.branch, saved.y1, saved.attention);
+  norm2_.add_forward(context, saved.y2, saved.x1, saved.stats2, saved.x, scratch.branch,
+                     attention_dropout(batch));
+  mlp_.forward(context, scratch.branch, saved.y2, saved.mlp);
+}
+
+// Without dropout the gradient of a branch is that of the stream it was added to.
+ConstView Block::branch_gradient(Context& context, View dres, const Scratch& scratch,
+                                 const DropoutSpec& spec) const {
+  if (spec.p <= 0) return dres;
+  context.kernels.add_dropout(context.stream, scratch.d_branch, {}, dres, spec);
+  return scratch.d_branch;
+}
+
+void Block::backward_input(Context& context, const Microbatch& batch, View dres, Saved& saved,
+                           const Scratch& scratch, bool weights_too) {
+  ConstView d_branch = branch_gradient(context, dres, scratch, mlp_dropout(batch));
+  mlp_.backward_input(context, scratch.dy, d_branch, saved.mlp, scratch.mlp);
+  if (weights_too) mlp_.backward_weight(context, saved.mlp);
+  norm2_.backward(context, dres, scratch.dy, saved.x1, saved.stats2, true);
+
+  d_branch = branch_gradient(context, dres, scratch, attention_dropout(batch));
+  attention_.backward_input(context, batch, scratch.dy, d_branch, saved.attention,
+                            scratch.attention);
+  if (weights_too) attention_.backward_weight(context, saved.attention);
+  norm1_.backward(context, dres, scratch.dy, saved.x, saved.stats1, true);
+}
+
+void Block::backward_weight(Context& context, Saved& saved) {
+  mlp_.backward_weight(context, saved.mlp);
+  attention_.backward_weight(context, saved.attention);
+}
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// The output layer with its loss. Rows are taken in chunks, so the logits of a microbatch never
+// exist whole; the vocabulary is split over the tensor-parallel group, and its logits are never
+// gathered. When training, the gradients are computed along with the loss (the weight of each token
+// is known before), and the gradient of the input replaces the input.
+#pragma once
+
+#include <optional>
+
+#include "tessera/nn/linear.h"
+#include "tessera/nn/microbatch.h"
+
+namespace tessera {
+
+class LmHead {
+ public:
+  struct Saved {
+    View x;     ///< [N, hidden]: the input, and after a training forward its gradient
+    View loss;  ///< acc [N], not masked
+  };
+  struct Scratch {
+    View logits;   ///< [chunk, V / TP]
+    View stats;    ///< acc [3, chunk]
+    View maximum;  ///< acc [chunk]
+  };
+
+  /// With `shared`, the weight is that table (tied embeddings) and the head has no parameter of its
+  /// own.
+  LmHead(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerSite& site,
+         Parameter* shared);
+
+  void collect(ParameterList& parameters);
+  Saved carve(SlotCarver& slot, const BatchShape& shape) const;
+  Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+
+  /// Fills saved.loss; when training, also adds the weight gradient and turns saved.x into its
+  /// gradient.
+  void forward(Context&, const Microbatch&, Saved&, const Scratch&);
+  /// logits [rows, V / TP] of some rows, for generation.
+  void logits(Context&, View out, ConstView x) const;
+
+ private:
+  struct Chunk {
+    std::int64_t begin, rows;
+  };
+  const Parameter& weight() const { return shared_ ? *shared_ : *own_; }
+  Parameter& weight() { return shared_ ? *shared_ : *own_; }
+  std::int64_t chunk_rows(const BatchShape& shape) const;
+  void chunk_loss(Context&, const Microbatch&, Saved&, const Scratch&, const Chunk&);
+  void chunk_gradients(Context&, Saved&, const Scratch&, const Chunk&);
+
+  std::int64_t hidden_;
+  DType dtype_;
+  Range rows_;  ///< of the vocabulary, on this rank
+  std::optional<Parameter> own_;
+  Parameter* shared_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,40 @@
+// All that differs between microbatches, and nothing else. Rows are sequence-first: row = s B + b.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+/// S positions of B samples: N = S B rows.
+struct BatchShape {
+  std::int64_t seq = 0;
+  std::int64_t batch = 0;
+  std::int64_t rows() const { return seq * batch; }
+  bool operator==(const BatchShape&) const = default;
+};
+
+/// Keys and values of the positions already seen, for generation: [capacity, B, K, D] per layer.
+struct KvCache {
+  struct Layer {
+    View k, v;
+  };
+  std::vector<Layer> layers;
+};
+
+struct Microbatch {
+  BatchShape shape;
+  ConstView tokens;                 ///< i32 [N]
+  ConstView labels;                 ///< i32 [N]
+  ConstView mask;                   ///< f32 [N]: which labels count in the loss
+  ConstView positions;              ///< i32 [S, B]
+  ConstView samples;                ///< i64 [B]: global sample numbers, for dropout
+  ConstView grad_scale;             ///< f64 [1]: what the loss of one token weighs in the gradient
+  bool training = true;             ///< dropout, and gradients of the loss in forward
+  KvCache* cache = nullptr;         ///< generation: attend to what is cached, and add to it
+  std::int64_t position_start = 0;  ///< of the first row; with a cache, how many positions it holds
+};
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// The feed-forward sublayer: normed input -> branch, with GELU or SwiGLU between its two linear
+// layers.
+#pragma once
+
+#include <string>
+
+#include "tessera/nn/linear.h"
+#include "tessera/nn/microbatch.h"
+
+namespace tessera {
+
+enum class MlpKind { gelu, swiglu };
+
+struct MlpSpec {
+  std::string name;  ///< layers.3.mlp
+  MlpKind kind = MlpKind::gelu;
+  std::int64_t hidden = 0;
+  std::int64_t ffn = 0;  ///< global
+  bool bias = false;
+  double init_std = 0.02;
+  double output_init_std = 0.02;
+};
+
+class Mlp {
+ public:
+  struct Saved {
+    ConstView x;        ///< [N, hidden] the caller's memory
+    View pre;           ///< [N, F], or [N, 2F] = gate | up: before the activation
+    View act;           ///< [N, F]: after it
+    View d_pre;         ///< as pre
+    View dy;            ///< [N, hidden], split backward only
+    ConstView dy_seen;  ///< what backward_weight reads
+  };
+  struct Scratch {
+    View d_act;  ///< [N, F], swiglu only
+  };
+
+  Mlp(const MlpSpec& spec, const LayerSite& site);
+
+  void collect(ParameterList& parameters);
+  Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
+  Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+
+  void forward(Context&, View y, ConstView x, Saved&) const;
+  void backward_input(Context&, View dx, ConstView dy, Saved&, const Scratch&);
+  void backward_weight(Context&, Saved&);
+
+ private:
+  std::int64_t pre_width() const { return spec_.kind == MlpKind::swiglu ? 2 * ffn_ : ffn_; }
+
+  MlpSpec spec_;
+  DType dtype_;
+  std::int64_t ffn_;  ///< of this rank
+  ColumnParallelLinear up_;
+  RowParallelLinear down_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+#include "tessera/nn/parameter.h"
+
+#include <utility>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+
+Parameter::Parameter(DType dtype, const Shape& local, std::vector<ShardedTensor> tensors,
+                     InitSpec init)
+    : dtype_(dtype), shape_(local), tensors_(std::move(tensors)), init_(init) {
+  check(!tensors_.empty(), "a parameter of shape {} holds no tensor", local.to_string());
+}
+
+Gradient Parameter::grad() {
+  check(static_cast<bool>(grad_), "parameter '{}' has no gradient memory", name());
+  return {grad_, std::exchange(contributed_, true)};
+}
+
+void Parameter::bind(const View& value, const View& grad) {
+  check(value.shape() == shape_ && value.dtype() == dtype_, "parameter '{}' is {} {}, bound to {}",
+        name(), name_of(dtype_), shape_.to_string(), value.to_string());
+  value_ = value;
+  grad_ = grad;
+}
+
+Parameter replicated_parameter(DType dtype, const std::string& name, const Shape& shape,
+                               InitSpec init, int group_rank) {
+  Shape origin = shape;
+  for (int i = 0; i < shape.rank(); ++i) origin[i] = 0;
+  const bool first = group_rank == 0;
+  const ShardPiece whole{origin, shape, 0, contiguous_strides(shape)};
+  return {dtype, shape, {{name, shape, {whole}, first, first}}, init};
+}
+
+}  // namespace tessera

@@ -1,0 +1,66 @@
+// A parameter as a layer sees it: a value to read and a gradient to add to. Where they live is
+// decided elsewhere (optim/), so a layer never keeps an address.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/parallel/sharding.h"
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+enum class InitKind { zeros, ones, normal };
+
+struct InitSpec {
+  InitKind kind = InitKind::zeros;
+  double std = 0.0;
+};
+
+/// A gradient to contribute to: the first contribution of a step overwrites, later ones add.
+struct Gradient {
+  View view;
+  bool accumulate = false;
+};
+
+class Parameter {
+ public:
+  /// `tensors` say which global tensors the storage of shape `local` holds (several when a layer
+  /// fuses them).
+  Parameter(DType dtype, const Shape& local, std::vector<ShardedTensor> tensors, InitSpec init);
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  const std::vector<ShardedTensor>& tensors() const { return tensors_; }
+  const InitSpec& init() const { return init_; }
+  /// Weight decay applies to matrices, not to biases and norms.
+  bool decays() const { return shape_.rank() >= 2; }
+  std::string name() const { return tensors_.front().name; }
+
+  View value() const { return value_; }
+  /// Marks the gradient as contributed to.
+  Gradient grad();
+  View grad_view() const { return grad_; }
+
+  void bind(const View& value, const View& grad);
+  void begin_step() { contributed_ = false; }
+  bool contributed() const { return contributed_; }
+
+ private:
+  DType dtype_;
+  Shape shape_;
+  std::vector<ShardedTensor> tensors_;
+  InitSpec init_;
+  View value_;
+  View grad_;
+  bool contributed_ = false;
+};
+
+using ParameterList = std::vector<Parameter*>;
+
+/// A parameter that every rank of a group holds whole; the group's first rank saves and counts it.
+Parameter replicated_parameter(DType dtype, const std::string& name, const Shape& shape,
+                               InitSpec init, int group_rank);
+
+}  // namespace tessera

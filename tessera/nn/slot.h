@@ -1,0 +1,33 @@
+// A slot keeps what backward needs of one microbatch in flight. Layers carve their parts from it,
+// once.
+#pragma once
+
+#include "tessera/tensor/carver.h"
+
+namespace tessera {
+
+/// The memory of one slot: what is needed until the input gradient is done, and what the weight
+/// gradient needs on top. With `split_backward` the two gradients are computed at different times;
+/// otherwise gradients that pass from one to the other live in scratch.
+struct SlotCarver {
+  Carver until_input;
+  Carver until_weight;
+  bool split_backward = false;
+
+  /// Memory for a gradient that the weight gradient reads: kept when the two are apart, scratch
+  /// otherwise.
+  View gradient(Carver& scratch, DType dtype, const Shape& shape) {
+    return split_backward ? until_weight.take(dtype, shape) : scratch.take(dtype, shape);
+  }
+};
+
+/// Where layers are built: the model's dtype, the seed, and the tensor-parallel group they are
+/// split over.
+struct LayerSite {
+  DType dtype = DType::f32;
+  std::uint64_t seed = 0;
+  int tensor_rank = 0;
+  int tensor_size = 1;
+};
+
+}  // namespace tessera

@@ -1,0 +1,62 @@
+#include "tessera/parallel/rank_grid.h"
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+
+RankGrid::RankGrid(const ParallelOptions& options, int ranks)
+    : tensor_(options.tensor),
+      context_(options.context),
+      data_(options.data),
+      pipeline_(options.pipeline) {
+  check_input(
+      tensor_ >= 1 && context_ >= 1 && data_ >= 1 && pipeline_ >= 1,
+      "every degree of parallelism must be at least 1: tensor {}, context {}, data {}, pipeline {}",
+      tensor_, context_, data_, pipeline_);
+  check_input(this->ranks() == ranks,
+              "tensor {} x context {} x data {} x pipeline {} = {} ranks, but {} are running",
+              tensor_, context_, data_, pipeline_, this->ranks(), ranks);
+}
+
+int RankGrid::size(Axis axis) const {
+  switch (axis) {
+    case Axis::tensor: return tensor_;
+    case Axis::context: return context_;
+    case Axis::data: return data_;
+    case Axis::pipeline: return pipeline_;
+  }
+  fail("unknown axis");
+}
+
+RankCoordinates RankGrid::coordinates(int rank) const {
+  return {rank % tensor_, rank / tensor_ % context_, rank / (tensor_ * context_) % data_,
+          rank / (tensor_ * context_ * data_)};
+}
+
+int RankGrid::rank(const RankCoordinates& at) const {
+  return at.tensor + tensor_ * (at.context + context_ * (at.data + data_ * at.pipeline));
+}
+
+int RankGrid::coordinate(int rank, Axis axis) const {
+  const RankCoordinates at = coordinates(rank);
+  switch (axis) {
+    case Axis::tensor: return at.tensor;
+    case Axis::context: return at.context;
+    case Axis::data: return at.data;
+    case Axis::pipeline: return at.pipeline;
+  }
+  fail("unknown axis");
+}
+
+int RankGrid::colour(int rank, Axis axis) const {
+  RankCoordinates at = coordinates(rank);
+  switch (axis) {
+    case Axis::tensor: at.tensor = 0; break;
+    case Axis::context: at.context = 0; break;
+    case Axis::data: at.data = 0; break;
+    case Axis::pipeline: at.pipeline = 0; break;
+  }
+  return this->rank(at);
+}
+
+}  // namespace tessera

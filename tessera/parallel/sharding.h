@@ -1,0 +1,43 @@
+// The one description of a tensor that is spread over ranks. Optimizer, checkpoint, import and
+// export work from it; names and global shapes never depend on the layout.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/base/dtype.h"
+#include "tessera/base/shape.h"
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+/// A box of the global tensor that this rank holds, and where it lies in the rank's storage.
+struct ShardPiece {
+  Shape offset;  ///< in the global tensor
+  Shape extent;
+  std::int64_t storage_offset = 0;  ///< elements from the start of the storage
+  Shape strides;                    ///< of the box in the storage
+
+  /// The box inside a storage view (a parameter's value, its gradient, an optimizer moment).
+  View in(const View& storage) const;
+};
+
+struct ShardedTensor {
+  std::string name;  ///< global and unfused: layers.3.attention.q.weight
+  Shape global;
+  std::vector<ShardPiece> pieces;
+  bool writer = true;          ///< of the ranks that hold a copy, this one saves it
+  bool counts_in_norm = true;  ///< and this one counts it in global norms
+};
+
+/// The contiguous share of `size` that part `index` of `parts` holds: equal shares, the first ones
+/// one larger.
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t length() const { return end - begin; }
+};
+Range share_of(std::int64_t size, int parts, int index);
+
+}  // namespace tessera

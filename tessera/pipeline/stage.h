@@ -1,0 +1,23 @@
+// What the executor asks of a model stage. Microbatches and slots are numbers; the stage knows what
+// they hold.
+#pragma once
+
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+class Stage {
+ public:
+  virtual ~Stage() = default;
+
+  /// `in` comes from the stage before (empty on the first), `out` goes to the next (empty on the
+  /// last).
+  virtual void forward(int microbatch, int slot, View out, ConstView in) = 0;
+  /// `d_out` comes from the next stage (empty on the last), `d_in` goes to the one before (empty on
+  /// the first).
+  virtual void backward(int microbatch, int slot, View d_in, ConstView d_out) = 0;
+  virtual void backward_input(int microbatch, int slot, View d_in, ConstView d_out) = 0;
+  virtual void backward_weight(int microbatch, int slot) = 0;
+};
+
+}  // namespace tessera

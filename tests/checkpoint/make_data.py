@@ -1,0 +1,82 @@
+"""Makes tests/checkpoint/data: tiny models of each family as transformers saves them.
+
+Needs torch, transformers and safetensors. Usage: python make_data.py
+
+Element j of the tensor that is k-th by name in the checkpoint holds (31 k + j) mod 251 - 125, a number that every
+float type has, so that the tests can tell each element's origin.
+"""
+
+import pathlib
+import shutil
+
+import torch
+import transformers
+
+DATA = pathlib.Path(__file__).parent / "data"
+
+SMALL = dict(
+    vocab_size=11,
+    hidden_size=8,
+    intermediate_size=12,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=64,
+)
+
+MODELS = {
+    "gpt2": transformers.GPT2Config(vocab_size=11, n_positions=6, n_embd=6, n_layer=2, n_head=2, n_inner=10),
+    "llama": transformers.LlamaConfig(
+        **SMALL,
+        attention_bias=True,
+        dtype="bfloat16",
+        rope_parameters=dict(
+            rope_type="llama3",
+            rope_theta=500000.0,
+            factor=8.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=32,
+        ),
+    ),
+    "mistral": transformers.MistralConfig(**(SMALL | dict(num_hidden_layers=1)), head_dim=6, sliding_window=16, dtype="float16"),
+    "qwen2": transformers.Qwen2Config(
+        **SMALL,
+        use_sliding_window=True,
+        sliding_window=5,
+        max_window_layers=1,
+        tie_word_embeddings=True,
+        dtype="bfloat16",
+    ),
+    "qwen3": transformers.Qwen3Config(
+        **(SMALL | dict(num_hidden_layers=1)),
+        head_dim=6,
+        dtype="bfloat16",
+        rope_parameters=dict(rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=16),
+    ),
+}
+
+
+def fill(model):
+    tied = model.config.tie_word_embeddings
+    names = sorted(name for name in model.state_dict() if not (tied and name == "lm_head.weight"))
+    for k, name in enumerate(names):
+        tensor = model.state_dict()[name]
+        numbers = (31 * k + torch.arange(tensor.numel())) % 251 - 125
+        tensor.copy_(numbers.reshape(tensor.shape))
+
+
+def main():
+    shutil.rmtree(DATA, ignore_errors=True)
+    for family, config in MODELS.items():
+        model = transformers.AutoModelForCausalLM.from_config(config)
+        with torch.no_grad():
+            fill(model)
+        # One model is split over several files.
+        size = "1500B" if family == "llama" else "1GB"
+        model.save_pretrained(DATA / family, max_shard_size=size)
+        (DATA / family / "generation_config.json").unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

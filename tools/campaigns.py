@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Runs every test campaign at its full count. Stopped at any point, it goes on where it was.
+
+usage: tools/campaigns.py [NAME...]     only these campaigns
+       tools/campaigns.py --list
+
+A campaign is a list of steps. A step that passed on this very tree (by the contents of its files)
+is not run again; any change to the tree starts all anew. Output goes to build/campaigns/<name>.log,
+and its end is shown when a campaign fails. One that ran no test at all has failed.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build" / "campaigns"
+
+FUZZ_CHUNKS = 10
+FUZZ_CHUNK_INPUTS = 100_000
+
+TAIL_LINES = 40
+
+# How many tests, inputs or files a step went through, by its own word.
+GTEST_COUNT = r"^\[==========\] (\d+) tests? from .* ran\."
+CTEST_COUNT = r"tests failed out of (\d+)"
+FUZZ_COUNT = r"^fuzz: \S+ +(\d+) inputs ok"
+FILE_COUNT = r"^check_layers: (\d+) files"
+
+
+@dataclasses.dataclass(frozen=True)
+class Campaign:
+    name: str
+    steps: list  # commands, each a list of words
+    count: str  # pattern whose group is a step's count; the steps' counts are added up
+    env: dict = dataclasses.field(default_factory=dict)
+
+
+def build_steps(preset, *targets):
+    words = ["--target", *targets] if targets else []
+    return [["cmake", "--preset", preset], ["cmake", "--build", "--preset", preset, *words]]
+
+
+def ctest_step(preset):
+    folder, jobs = f"build/{preset}", str(os.cpu_count())
+    return ["ctest", "--test-dir", folder, "-j", jobs, "--output-on-failure", "--no-tests=error"]
+
+
+def programs(folder, pattern):
+    files = (ROOT / folder).glob(pattern)
+    found = sorted(p for p in files if p.is_file() and os.access(p, os.X_OK))
+    if not found:
+        sys.exit(f"campaigns: no program {folder}/{pattern}")
+    return found
+
+
+def test_campaigns():
+    """The tests read TESSERA_FULL, and then go through all their cases and not a sample."""
+    for program in programs("build/cpu/tests", "test_*"):
+        steps = [[str(program), "--gtest_brief=1"]]
+        yield Campaign(program.name, steps, GTEST_COUNT, {"TESSERA_FULL": "1"})
+
+
+def fuzz_campaigns():
+    """Chunks with seeds of their own; each starts from the corpus collected so far."""
+    for program in programs("build/fuzz/tests/fuzz", "fuzz_*"):
+        corpus = str(FOLDER / "corpus")
+        steps = [
+            ["tools/fuzz.sh", str(FUZZ_CHUNK_INPUTS), str(seed), corpus, program.name]
+            for seed in range(1, FUZZ_CHUNKS + 1)
+        ]
+        yield Campaign(program.name, steps, FUZZ_COUNT)
+
+
+def sanitizer_campaign(preset, env):
+    return Campaign(preset, [*build_steps(preset), ctest_step(preset)], CTEST_COUNT, env)
+
+
+def all_campaigns():
+    return [
+        Campaign("check_layers", [["tools/check_layers.py"]], FILE_COUNT),
+        Campaign("lint", [["tools/lint.sh"]], FILE_COUNT),
+        *test_campaigns(),
+        *fuzz_campaigns(),
+        sanitizer_campaign("asan", {}),
+        # The BLAS libraries are not instrumented; what they do inside is not ours to judge.
+        sanitizer_campaign("tsan", {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1"}),
+    ]
+
+
+def tree_hash():
+    """Names and contents of all files that git does not ignore, committed or not."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True).stdout.split(b"\0")
+    total = hashlib.sha256()
+    for name in sorted(set(names) - {b""}):
+        file = ROOT / os.fsdecode(name)
+        if file.is_file():
+            total.update(name + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
+
+
+class Record:
+    """What has passed on this tree: "name/step" -> [count, seconds]. Saved after every step."""
+
+    def __init__(self, folder, tree):
+        self.file = folder / "state.json"
+        self.state = json.loads(self.file.read_text()) if self.file.exists() else {}
+        if self.state.get("tree") != tree:
+            shutil.rmtree(folder, ignore_errors=True)
+            self.state = {"tree": tree, "passed": {}}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, name, step):
+        return self.state["passed"].get(f"{name}/{step}")
+
+    def put(self, name, step, count, seconds):
+        self.state["passed"][f"{name}/{step}"] = [count, seconds]
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps(self.state, indent=1))
+        new.replace(self.file)
+
+
+def run_step(command, env, log):
+    """Runs one command with its output added to the log. Returns (ok, what it printed)."""
+    with open(log, "a+") as out:
+        out.write(f"$ {' '.join(command)}\n")
+        out.flush()
+        start = out.tell()
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **env}, stdin=subprocess.DEVNULL,
+            stdout=out, stderr=subprocess.STDOUT,
+        )
+        out.seek(start)
+        return done.returncode == 0, out.read()
+
+
+def run_campaign(campaign, record, folder):
+    """Returns (count, result, seconds)."""
+    log = folder / f"{campaign.name}.log"
+    count, seconds, fresh = 0, 0.0, False
+    for number, command in enumerate(campaign.steps, 1):
+        passed = record.get(campaign.name, number)
+        if not passed:
+            fresh, start = True, time.monotonic()
+            ok, text = run_step(command, campaign.env, log)
+            took = time.monotonic() - start
+            if not ok:
+                return count, "FAILED", seconds + took
+            passed = [sum(map(int, re.findall(campaign.count, text, re.MULTILINE))), took]
+            record.put(campaign.name, number, *passed)
+        count, seconds = count + passed[0], seconds + passed[1]
+    if count == 0:
+        return 0, "FAILED", seconds
+    return count, "ok" if fresh else "ok (earlier)", seconds
+
+
+def show_tail(log, out):
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    for line in lines[-TAIL_LINES:]:
+        print(f"    {line}", file=out)
+    print(f"    (all of it: {log})", file=out)
+
+
+def run_all(campaigns, folder, tree, out=sys.stdout):
+    """Prints one line for each campaign. Returns whether all passed."""
+    record = Record(folder, tree)
+    print(f"{'campaign':<28} {'count':>10}  {'result':<12} {'seconds':>8}", file=out)
+    failed = 0
+    for campaign in campaigns:
+        count, result, seconds = run_campaign(campaign, record, folder)
+        line = f"{campaign.name:<28} {count:>10}  {result:<12} {seconds:>8.1f}"
+        print(line, file=out, flush=True)
+        if result == "FAILED":
+            failed += 1
+            show_tail(folder / f"{campaign.name}.log", out)
+    print(f"campaigns: {len(campaigns) - failed} passed, {failed} failed", file=out)
+    return failed == 0
+
+
+def main():
+    names = sys.argv[1:]
+    for command in build_steps("cpu") + build_steps("fuzz", "fuzzers"):
+        if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode != 0:
+            sys.exit("campaigns: the build failed (see above)")
+    campaigns = all_campaigns()
+    if names == ["--list"]:
+        print(*(c.name for c in campaigns), sep="\n")
+        return 0
+    unknown = set(names) - {c.name for c in campaigns}
+    if unknown:
+        sys.exit(f"campaigns: unknown: {', '.join(sorted(unknown))}; --list shows all")
+    chosen = [c for c in campaigns if not names or c.name in names]
+    return 0 if run_all(chosen, FOLDER, tree_hash()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
