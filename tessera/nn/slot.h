@@ -7,11 +7,12 @@
 namespace tessera {
 
 /// The memory of one slot: what is needed until the input gradient is done, and what the weight
-/// gradient needs on top. With `split_backward` the two gradients are computed at different times;
-/// otherwise gradients that pass from one to the other live in scratch.
+/// gradient needs on top (one block, when both are computed together). With `split_backward` the
+/// two gradients are computed at different times; otherwise gradients that pass from one to the
+/// other live in scratch.
 struct SlotCarver {
-  Carver until_input;
-  Carver until_weight;
+  Carver& until_input;
+  Carver& until_weight;
   bool split_backward = false;
 
   /// Memory for a gradient that the weight gradient reads: kept when the two are apart, scratch

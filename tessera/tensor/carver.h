@@ -2,6 +2,7 @@
 // yet), then handing out views, so sizes and layout can never disagree.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "tessera/tensor/view.h"
@@ -18,6 +19,9 @@ class Carver {
   /// The next `shape` elements, aligned to 64 bytes. Throws when the block is too small.
   View take(DType dtype, const Shape& shape);
   std::size_t bytes() const { return used_; }
+  /// Copies of a carver may hand out the same memory for uses that never overlap in time; the
+  /// original then takes in how far each went.
+  void include(const Carver& branch) { used_ = std::max(used_, branch.used_); }
   bool measuring() const { return !block_; }
 
  private:

@@ -1,0 +1,14 @@
+// Floating-point operations of a training step, counted as the field counts them.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/model/model_options.h"
+
+namespace tessera {
+
+/// Per token of a sequence of `seq` tokens: 3 x the forward matrix products (backward costs twice
+/// the forward); attention over the full sequence; the embedding lookup is not counted.
+double flops_per_token(const ModelOptions& options, std::int64_t seq);
+
+}  // namespace tessera

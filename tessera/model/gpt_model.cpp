@@ -1,0 +1,123 @@
+#include "tessera/model/gpt_model.h"
+
+#include <cmath>
+
+#include "tessera/base/check.h"
+#include "tessera/model/rope_frequencies.h"
+
+namespace tessera {
+namespace {
+
+NormSpec norm_spec(const ModelOptions& o) {
+  return {o.normalization == Normalization::layer_norm ? NormKind::layer : NormKind::rms,
+          o.norm_epsilon};
+}
+
+// Output projections start smaller, so that the residual stream's variance does not grow with
+// depth.
+double output_std(const ModelOptions& o) {
+  return o.init_std / std::sqrt(2.0 * static_cast<double>(o.num_layers));
+}
+
+AttentionLayerSpec attention_spec(const ModelOptions& o, const RecomputeOptions& recompute,
+                                  const std::string& name, std::int64_t layer) {
+  AttentionLayerSpec spec;
+  spec.name = name + ".attention";
+  spec.layer = layer;
+  spec.hidden = o.hidden_size;
+  spec.heads = o.num_attention_heads;
+  spec.groups = o.num_query_groups;
+  spec.head_size = o.kv_channels;
+  spec.window = layer >= o.window_first_layer ? o.attention_window : 0;
+  spec.qkv_bias = o.qkv_bias;
+  spec.output_bias = o.attention_output_bias;
+  if (o.qk_norm) spec.qk_norm = norm_spec(o);
+  spec.dropout = o.attention_dropout;
+  spec.init_std = o.init_std;
+  spec.output_init_std = output_std(o);
+  spec.recompute_core = recompute.granularity == RecomputeGranularity::selective;
+  return spec;
+}
+
+MlpSpec mlp_spec(const ModelOptions& o, const std::string& name) {
+  return {name + ".mlp", o.activation == Activation::swiglu ? MlpKind::swiglu : MlpKind::gelu,
+          o.hidden_size, o.ffn_hidden_size,
+          o.mlp_bias,    o.init_std,
+          output_std(o)};
+}
+
+BlockSpec block_spec(const ModelOptions& o, const RecomputeOptions& recompute, std::int64_t layer) {
+  const std::string name = fmt::format("layers.{}", layer);
+  return {name, attention_spec(o, recompute, name, layer), mlp_spec(o, name), norm_spec(o),
+          o.hidden_dropout};
+}
+
+EmbeddingSpec embedding_spec(const ModelOptions& o) {
+  const bool learned = o.position_embedding == PositionEmbedding::learned_absolute;
+  return {o.vocab_size, o.hidden_size, learned ? o.max_position_embeddings : 0, o.hidden_dropout,
+          o.init_std};
+}
+
+}  // namespace
+
+StagePart stage_part(const ModelOptions& options, int stages, int stage) {
+  check(options.num_layers % stages == 0, "{} layers cannot be shared evenly by {} pipeline stages",
+        options.num_layers, stages);
+  check(stages == 1 || !options.tie_embeddings,
+        "tied embeddings are not supported over {} pipeline stages", stages);
+  return {share_of(options.num_layers, stages, stage), stage == 0, stage == stages - 1};
+}
+
+GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recompute,
+                   const StagePart& part, const LayerSite& site, Memory& memory, Stream& stream,
+                   std::int64_t positions)
+    : options_(options), part_(part) {
+  if (options.position_embedding == PositionEmbedding::rope) {
+    const RopeFrequencies rope = rope_frequencies(options.rope, options.kv_channels);
+    rope_.emplace(memory, stream, options.dtype, rope.frequencies, rope.scale, positions);
+  }
+  if (part.embedding) embedding.emplace(embedding_spec(options), site);
+  for (std::int64_t layer = part.layers.begin; layer < part.layers.end; ++layer)
+    blocks.emplace_back(block_spec(options, recompute, layer), site, rope_ ? &*rope_ : nullptr);
+  if (!part.head) return;
+  final_norm.emplace("final_norm", options.hidden_size, norm_spec(options), site);
+  Parameter* shared = options.tie_embeddings ? &embedding->table() : nullptr;
+  head.emplace(options.vocab_size, options.hidden_size, options.init_std, site, shared);
+}
+
+ParameterList GptModel::parameters() {
+  ParameterList parameters;
+  if (embedding) embedding->collect(parameters);
+  for (Block& block : blocks) block.collect(parameters);
+  if (final_norm) final_norm->collect(parameters);
+  if (head) head->collect(parameters);
+  return parameters;
+}
+
+std::size_t GptModel::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
+                                      std::int64_t keys) const {
+  std::size_t bytes =
+      kernels.norm_workspace_bytes(shape.rows(), options_.hidden_size, options_.dtype);
+  for (const Block& block : blocks)
+    bytes = std::max(bytes, block.workspace_bytes(kernels, shape, keys));
+  return bytes;
+}
+
+std::int64_t parameter_count(const ModelOptions& o) {
+  const std::int64_t h = o.hidden_size;
+  const std::int64_t q = o.num_attention_heads * o.kv_channels;
+  const std::int64_t kv = o.num_query_groups * o.kv_channels;
+  const std::int64_t norm = o.normalization == Normalization::layer_norm ? 2 * h : h;
+  const std::int64_t inner = (o.activation == Activation::swiglu ? 2 : 1) * o.ffn_hidden_size;
+  std::int64_t layer = 2 * norm + h * (q + 2 * kv) + q * h + h * inner + o.ffn_hidden_size * h;
+  if (o.qkv_bias) layer += q + 2 * kv;
+  if (o.attention_output_bias) layer += h;
+  if (o.mlp_bias) layer += inner + h;
+  if (o.qk_norm) layer += (o.normalization == Normalization::layer_norm ? 4 : 2) * o.kv_channels;
+  std::int64_t total = o.num_layers * layer + norm + o.vocab_size * h * (o.tie_embeddings ? 1 : 2);
+  if (o.position_embedding == PositionEmbedding::learned_absolute)
+    total += o.max_position_embeddings * h;
+  return total;
+}
+
+}  // namespace tessera

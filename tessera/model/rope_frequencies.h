@@ -1,0 +1,18 @@
+// The rotation speeds of rotary positions, with the scalings that stretch a model to longer
+// sequences.
+#pragma once
+
+#include <vector>
+
+#include "tessera/model/model_options.h"
+
+namespace tessera {
+
+struct RopeFrequencies {
+  std::vector<double> frequencies;  ///< radians per position, one per rotated pair of channels
+  double scale = 1.0;               ///< multiplies cosines and sines (yarn)
+};
+
+RopeFrequencies rope_frequencies(const RopeOptions& options, std::int64_t head_size);
+
+}  // namespace tessera

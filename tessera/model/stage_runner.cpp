@@ -1,0 +1,234 @@
+#include "tessera/model/stage_runner.h"
+
+#include <algorithm>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+
+StageRunner::StageRunner(GptModel& model, Context& context, Memory& memory,
+                         const RunnerOptions& options)
+    : model_(model), context_(context), options_(options) {
+  check(!model.blocks.empty(), "a pipeline stage needs at least one layer");
+  check(!options.split_backward || options.recompute.granularity != RecomputeGranularity::full,
+        "full recompute and a split backward exclude each other");
+  plan_segments();
+  allocate(memory);
+}
+
+// ---- memory
+// --------------------------------------------------------------------------------------------------
+
+void StageRunner::plan_segments() {
+  const std::size_t layers = model_.blocks.size();
+  const RecomputeOptions& recompute = options_.recompute;
+  const auto group = static_cast<std::size_t>(recompute.num_layers);
+  const bool full = options_.training && recompute.granularity == RecomputeGranularity::full;
+  const bool uniform = full && recompute.method == RecomputeMethod::uniform;
+  for (std::size_t begin = 0; begin < layers;) {
+    const std::size_t end = uniform ? std::min(layers, begin + group) : begin + 1;
+    segments_.push_back({begin, end, uniform || (full && begin < group)});
+    begin = end;
+  }
+}
+
+// Everything is laid out twice by the same code: once to measure, once in memory.
+void StageRunner::allocate(Memory& memory) {
+  Carvers measure;
+  carve(measure);
+  const auto block = [&](MemoryUse use, const Carver& measured) {
+    return memory.allocate(use, DType::u8, {static_cast<std::int64_t>(measured.bytes())});
+  };
+  slot_memory_ = block(MemoryUse::activations, measure.slots);
+  recomputed_memory_ = block(MemoryUse::activations, measure.recomputed);
+  scratch_memory_ = block(MemoryUse::workspace, measure.scratch);
+  loss_sums_ = memory.allocate(MemoryUse::workspace, DType::f64, {options_.microbatches});
+  Carvers carvers{Carver(slot_memory_), Carver(recomputed_memory_), Carver(scratch_memory_)};
+  carve(carvers);
+}
+
+// Parts of the scratch memory that are never in use at the same time lie at the same place.
+void StageRunner::carve(Carvers& carvers) {
+  const BatchShape& shape = options_.shape;
+  Carver& scratch = carvers.scratch;
+  if (options_.training)
+    scratch_.d_residual =
+        scratch.take(model_.options().dtype, {shape.rows(), model_.options().hidden_size});
+  Carver head = scratch;
+  if (model_.head) scratch_.head = model_.head->carve_scratch(head, shape);
+  Carver embedding = scratch;
+  if (model_.embedding) scratch_.embedding = model_.embedding->carve_scratch(embedding, shape);
+  Carver gradients = scratch;
+  scratch_.block = model_.blocks.front().carve_scratch(gradients, shape);
+  for (const Carver& branch : {head, embedding, gradients}) scratch.include(branch);
+
+  carve_recomputed(carvers, gradients);
+  slots_.clear();
+  for (int i = 0; i < options_.slots; ++i) slots_.push_back(carve_slot(carvers, gradients));
+}
+
+// Every layer's gradients start at the same place: `gradients` is copied, and scratch grows to the
+// furthest.
+void StageRunner::carve_recomputed(Carvers& carvers, const Carver& gradients) {
+  scratch_.recomputed.clear();
+  std::size_t largest = 0;
+  for (const Segment& segment : segments_)
+    if (segment.recompute) largest = std::max(largest, segment.end - segment.begin);
+  for (std::size_t i = 0; i < largest; ++i) {
+    Carver branch = gradients;
+    SlotCarver slot{carvers.recomputed, carvers.recomputed};
+    scratch_.recomputed.push_back(model_.blocks.front().carve(slot, branch, options_.shape));
+    carvers.scratch.include(branch);
+  }
+}
+
+StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradients) {
+  const BatchShape& shape = options_.shape;
+  const DType dtype = model_.options().dtype;
+  const Shape rows{shape.rows(), model_.options().hidden_size};
+  SlotCarver memory{carvers.slots, carvers.slots, options_.split_backward};
+  Slot slot;
+  for (const Segment& segment : segments_)
+    for (std::size_t i = segment.begin; i < segment.end; ++i) {
+      if (segment.recompute) {
+        slot.layers.push_back(scratch_.recomputed[i - segment.begin]);
+        if (i == segment.begin) slot.layers.back().x = carvers.slots.take(dtype, rows);
+        continue;
+      }
+      Carver branch = gradients;
+      slot.layers.push_back(model_.blocks[i].carve(memory, branch, shape));
+      carvers.scratch.include(branch);
+    }
+  if (model_.head) {
+    slot.final_x = carvers.slots.take(dtype, rows);
+    slot.final_stats = carvers.slots.take(accumulator_of(dtype), {shape.rows(), 2});
+    slot.head = model_.head->carve(memory, shape);
+  }
+  return slot;
+}
+
+// ---- running
+// -------------------------------------------------------------------------------------------------
+
+void StageRunner::set_microbatches(std::span<const Microbatch> microbatches) {
+  check(static_cast<int>(microbatches.size()) <= options_.microbatches,
+        "planned for {} microbatches, got {}", options_.microbatches, microbatches.size());
+  for (const Microbatch& batch : microbatches)
+    check(batch.shape == options_.shape, "planned for {} x {} tokens, got {} x {}",
+          options_.shape.seq, options_.shape.batch, batch.shape.seq, batch.shape.batch);
+  microbatches_ = microbatches;
+}
+
+const Microbatch& StageRunner::batch_of(int microbatch) const {
+  check(microbatch >= 0 && microbatch < static_cast<int>(microbatches_.size()),
+        "microbatch {} of {}", microbatch, microbatches_.size());
+  return microbatches_[static_cast<std::size_t>(microbatch)];
+}
+
+ConstView StageRunner::token_losses(int slot) const {
+  return slots_[static_cast<std::size_t>(slot)].head.loss;
+}
+
+void StageRunner::copy(const View& to, const ConstView& from) {
+  context_.kernels.copy(context_.stream, to, from.reshape(to.shape()));
+}
+
+// The residual stream up to the last layer's branch, which is left in scratch.
+void StageRunner::run_layers(const Microbatch& batch, Slot& slot, ConstView in) {
+  Block::Saved& first = slot.layers.front();
+  if (model_.embedding)
+    model_.embedding->forward(context_, batch, first.x);
+  else
+    copy(first.x, in);
+  model_.blocks.front().norm1().forward(context_, first.y1, first.stats1, first.x);
+  for (std::size_t i = 0; i < slot.layers.size(); ++i) {
+    model_.blocks[i].forward(context_, batch, slot.layers[i], scratch_.block);
+    if (i + 1 < slot.layers.size()) finish_layer(batch, slot, i);
+  }
+}
+
+// Adds a layer's branch to the residual stream, fused with the norm that the next layer starts
+// with.
+void StageRunner::finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer) {
+  Block::Saved& next = slot.layers[layer + 1];
+  model_.blocks[layer + 1].norm1().add_forward(context_, next.y1, next.x, next.stats1,
+                                               slot.layers[layer].x1, scratch_.block.branch,
+                                               model_.blocks[layer].mlp_dropout(batch));
+}
+
+void StageRunner::forward(int microbatch, int slot_number, View out, ConstView in) {
+  const Microbatch& batch = batch_of(microbatch);
+  Slot& slot = slot_of(slot_number);
+  run_layers(batch, slot, in);
+  const Block::Saved& last = slot.layers.back();
+  const DropoutSpec dropout = model_.blocks.back().mlp_dropout(batch);
+  if (!model_.head) {
+    context_.kernels.add_dropout(context_.stream, out.reshape(last.x1.shape()), last.x1,
+                                 scratch_.block.branch, dropout);
+    return;
+  }
+  model_.final_norm->add_forward(context_, slot.head.x, slot.final_x, slot.final_stats, last.x1,
+                                 scratch_.block.branch, dropout);
+  model_.head->forward(context_, batch, slot.head, scratch_.head);
+  context_.kernels.masked_sum(context_.stream, loss_sums_.view().slice(0, microbatch, 1),
+                              slot.head.loss, batch.mask, false);
+}
+
+void StageRunner::last_logits(const Microbatch& batch, View logits) {
+  Slot& slot = slots_.front();
+  run_layers(batch, slot, {});
+  const Block::Saved& last = slot.layers.back();
+  model_.final_norm->add_forward(context_, slot.head.x, slot.final_x, slot.final_stats, last.x1,
+                                 scratch_.block.branch, {});
+  const std::int64_t b = batch.shape.batch;
+  model_.head->logits(context_, logits, slot.head.x.slice(0, batch.shape.rows() - b, b));
+}
+
+// Forward once more from what the segment kept: its input. Random numbers are functions of global
+// coordinates, so dropout repeats itself.
+void StageRunner::recompute_segment(const Microbatch& batch, Slot& slot, const Segment& segment) {
+  Block::Saved& first = slot.layers[segment.begin];
+  model_.blocks[segment.begin].norm1().forward(context_, first.y1, first.stats1, first.x);
+  for (std::size_t i = segment.begin; i < segment.end; ++i) {
+    model_.blocks[i].forward(context_, batch, slot.layers[i], scratch_.block);
+    if (i + 1 < segment.end) finish_layer(batch, slot, i);
+  }
+}
+
+void StageRunner::backward(int microbatch, int slot, View d_in, ConstView d_out) {
+  run_backward(microbatch, slot_of(slot), d_in, d_out, true);
+}
+
+void StageRunner::backward_input(int microbatch, int slot, View d_in, ConstView d_out) {
+  check(options_.split_backward, "this stage was planned without a split backward");
+  run_backward(microbatch, slot_of(slot), d_in, d_out, false);
+}
+
+void StageRunner::backward_weight(int, int slot) {
+  Slot& kept = slot_of(slot);
+  for (std::size_t i = model_.blocks.size(); i-- > 0;)
+    model_.blocks[i].backward_weight(context_, kept.layers[i]);
+}
+
+void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView d_out,
+                               bool weights_too) {
+  const Microbatch& batch = batch_of(microbatch);
+  const View d_residual = scratch_.d_residual;
+  if (model_.head)
+    model_.final_norm->backward(context_, d_residual, slot.head.x, slot.final_x, slot.final_stats,
+                                false);
+  else
+    copy(d_residual, d_out);
+  for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+    if (segment->recompute) recompute_segment(batch, slot, *segment);
+    for (std::size_t i = segment->end; i-- > segment->begin;)
+      model_.blocks[i].backward_input(context_, batch, d_residual, slot.layers[i], scratch_.block,
+                                      weights_too);
+  }
+  if (model_.embedding)
+    model_.embedding->backward(context_, batch, d_residual, scratch_.embedding);
+  else
+    copy(d_in.reshape(d_residual.shape()), d_residual);
+}
+
+}  // namespace tessera
