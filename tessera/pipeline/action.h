@@ -7,6 +7,7 @@ namespace tessera {
 
 enum class ActionKind {
   forward,         ///< of one microbatch
+  evaluate,        ///< forward without a backward to follow
   backward,        ///< input and weight gradients together
   backward_input,  ///< the input gradient alone; the weight gradient follows later
   backward_weight,

@@ -15,6 +15,10 @@ void Executor::run(const Schedule& schedule) {
   for (const Action& action : schedule) {
     switch (action.kind) {
       case ActionKind::forward: run_forward(action); break;
+      case ActionKind::evaluate:
+        run_forward(action);
+        free_slot(action.microbatch);
+        break;
       case ActionKind::backward:
       case ActionKind::backward_input: run_backward(action); break;
       case ActionKind::backward_weight:

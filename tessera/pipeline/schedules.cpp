@@ -27,9 +27,15 @@ Schedule one_f_one_b_split(const PipelineShape& shape, int stage) {
   return schedule;
 }
 
+Schedule forward_only(const PipelineShape& shape) {
+  Schedule schedule;
+  for (int m = 0; m < shape.microbatches; ++m) schedule.push_back({ActionKind::evaluate, m});
+  return schedule;
+}
+
 int slots_needed(const Schedule& schedule) {
   int held = 0;
-  int most = 0;
+  int most = 1;  // evaluation borrows one slot
   for (const Action& action : schedule) {
     if (action.kind == ActionKind::forward) most = std::max(most, ++held);
     if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight) --held;

@@ -13,6 +13,9 @@ Schedule one_f_one_b(const PipelineShape& shape, int stage);
 /// idle (the end).
 Schedule one_f_one_b_split(const PipelineShape& shape, int stage);
 
+/// Evaluation: every microbatch forward, its slot free at once.
+Schedule forward_only(const PipelineShape& shape);
+
 /// How many microbatches a stage holds activations of at once.
 int slots_needed(const Schedule& schedule);
 

@@ -1,0 +1,54 @@
+#include "tessera/optim/parameter_buffers.h"
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;  // elements: at least two cache lines
+
+std::int64_t aligned(std::int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+ParameterBuffers::ParameterBuffers(const ParameterList& parameters, Context& context,
+                                   Memory& memory, bool training)
+    : parameters_(parameters), offsets_(parameters.size()) {
+  check(!parameters.empty(), "a model without parameters");
+  std::int64_t used = 0;
+  for (const bool decays : {true, false}) {
+    Range& range = ranges_[decays ? 0 : 1];
+    range = {used, 0, decays};
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (parameters[i]->decays() != decays) continue;
+      offsets_[i] = used;
+      used += aligned(parameters[i]->shape().numel());
+    }
+    range.length = used - range.begin;
+  }
+  const DType dtype = parameters.front()->dtype();
+  values_ = memory.allocate(MemoryUse::parameters, dtype, {used});
+  context.kernels.fill(context.stream, values_, 0);
+  if (training) {
+    grads_ = memory.allocate(MemoryUse::gradients, accumulator_of(dtype), {used});
+    context.kernels.fill(context.stream, grads_, 0);
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    parameters[i]->bind(part(values_, i), training ? part(grads_, i) : View());
+}
+
+View ParameterBuffers::part(const View& block, std::size_t parameter) const {
+  const Shape& shape = parameters_[parameter]->shape();
+  return block.slice(0, offsets_[parameter], shape.numel()).reshape(shape);
+}
+
+void ParameterBuffers::begin_step() {
+  for (Parameter* parameter : parameters_) parameter->begin_step();
+}
+
+void ParameterBuffers::finish_gradients(Context& context) {
+  for (Parameter* parameter : parameters_)
+    if (!parameter->contributed()) context.kernels.fill(context.stream, parameter->grad_view(), 0);
+}
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// Where parameters and gradients live: one contiguous block each, so that the optimizer runs over
+// few long ranges.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "tessera/nn/parameter.h"
+#include "tessera/parallel/context.h"
+#include "tessera/tensor/memory.h"
+
+namespace tessera {
+
+class ParameterBuffers {
+ public:
+  /// The part of a block that holds the parameters with, or without, weight decay.
+  struct Range {
+    std::int64_t begin = 0;
+    std::int64_t length = 0;
+    bool decays = false;
+    View in(const View& block) const { return block.slice(0, begin, length); }
+  };
+
+  /// Binds every parameter. Without `training` there are no gradients. Both blocks start as zeros,
+  /// and the gaps that align parameters stay zero through every update.
+  ParameterBuffers(const ParameterList& parameters, Context& context, Memory& memory,
+                   bool training);
+
+  const ParameterList& parameters() const { return parameters_; }
+  const std::array<Range, 2>& ranges() const { return ranges_; }
+  std::int64_t elements() const { return values_.view().numel(); }
+  DType dtype() const { return values_.view().dtype(); }
+  View values() const { return values_.view(); }
+  View grads() const { return grads_.view(); }
+  /// A parameter's part of any block laid out like this one (an optimizer moment).
+  View part(const View& block, std::size_t parameter) const;
+
+  void begin_step();
+  /// Parameters that got no gradient in this step get zeros.
+  void finish_gradients(Context& context);
+
+ private:
+  ParameterList parameters_;
+  std::vector<std::int64_t> offsets_;
+  std::array<Range, 2> ranges_;
+  Tensor values_;
+  Tensor grads_;
+};
+
+}  // namespace tessera

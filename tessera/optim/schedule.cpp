@@ -1,0 +1,50 @@
+#include "tessera/optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace tessera {
+namespace {
+
+double wsd_coefficient(WsdDecayStyle style, double ratio) {
+  switch (style) {
+    case WsdDecayStyle::linear: return 1 - ratio;
+    case WsdDecayStyle::cosine: return 0.5 * (std::cos(std::numbers::pi * ratio) + 1);
+    case WsdDecayStyle::exponential: return 2 * std::pow(0.5, ratio) - 1;
+    case WsdDecayStyle::minus_sqrt: return 1 - std::sqrt(ratio);
+  }
+  return 1;
+}
+
+}  // namespace
+
+double learning_rate(const ScheduleOptions& o, std::int64_t global_batch,
+                     std::int64_t consumed_samples) {
+  const auto batch = static_cast<double>(global_batch);
+  const auto now = static_cast<double>(consumed_samples);
+  const double decay = static_cast<double>(o.decay_iters) * batch;
+  const double warmup = o.warmup_fraction > 0 ? o.warmup_fraction * decay
+                                              : static_cast<double>(o.warmup_iters) * batch;
+  if (warmup > 0 && now <= warmup)
+    return o.lr_warmup_init + (o.lr - o.lr_warmup_init) * now / warmup;
+  if (o.decay_style == DecayStyle::constant) return o.lr;
+  if (now > decay) return o.min_lr;
+  if (o.decay_style == DecayStyle::inverse_square_root)
+    return std::max(o.min_lr,
+                    o.lr * std::sqrt(std::max(warmup, 1.0)) / std::sqrt(std::max(now, 1.0)));
+
+  const double ratio = (now - warmup) / (decay - warmup);
+  double coefficient = 1;
+  if (o.decay_style == DecayStyle::linear) coefficient = 1 - ratio;
+  if (o.decay_style == DecayStyle::cosine)
+    coefficient = 0.5 * (std::cos(std::numbers::pi * ratio) + 1);
+  if (o.decay_style == DecayStyle::wsd) {
+    const double length = static_cast<double>(o.wsd_decay_iters) * batch;
+    const double into = now - (decay - length);
+    coefficient = into <= 0 ? 1 : wsd_coefficient(o.wsd_decay_style, into / length);
+  }
+  return o.min_lr + coefficient * (o.lr - o.min_lr);
+}
+
+}  // namespace tessera

@@ -1,0 +1,69 @@
+// Everything one rank needs to run a model: device, mesh, memory, layers, parameters, optimizer,
+// runner.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "tessera/launch/launch.h"
+#include "tessera/model/stage_runner.h"
+#include "tessera/optim/optimizer.h"
+#include "tessera/optim/parameter_buffers.h"
+#include "tessera/pipeline/executor.h"
+#include "tessera/train/device_batch.h"
+
+namespace tessera {
+
+struct SessionOptions {
+  ModelOptions model;
+  RecomputeOptions recompute;
+  OptimizerOptions optimizer;
+  ParallelOptions parallel;
+  BatchShape shape;      ///< of a microbatch on this rank
+  int microbatches = 1;  ///< per step
+  std::uint64_t seed = 1234;
+  bool training = true;
+  bool split_backward = false;  ///< weight gradients apart from input gradients
+  Device device;
+};
+
+class Session {
+ public:
+  /// All ranks of `rank.world` call it together. Weights are initialised from the seed.
+  Session(const SessionOptions& options, const Rank& rank);
+
+  const SessionOptions& options() const { return options_; }
+  Context& context() { return *context_; }
+  Memory& memory() { return memory_; }
+  GptModel& model() { return *model_; }
+  ParameterBuffers& parameters() { return *parameters_; }
+  /// Only when training.
+  Optimizer& optimizer() { return *optimizer_; }
+  StageRunner& runner() { return *runner_; }
+  DeviceBatches& batches() { return *batches_; }
+  /// Forward, and when training backward, of the batches that were set.
+  void run_microbatches();
+
+ private:
+  void make_borders();
+  std::size_t workspace_bytes();
+
+  SessionOptions options_;
+  Memory memory_;
+  Stream stream_;
+  std::unique_ptr<Kernels> kernels_;
+  Mesh mesh_;
+  Schedule schedule_;
+  std::optional<GptModel> model_;
+  Tensor workspace_;
+  std::optional<Context> context_;
+  std::optional<ParameterBuffers> parameters_;
+  std::optional<Optimizer> optimizer_;
+  std::optional<StageRunner> runner_;
+  std::optional<DeviceBatches> batches_;
+  Tensor border_memory_;
+  BorderBuffers borders_;
+  std::optional<Executor> executor_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,80 @@
+// Trains a few steps in some layout of threads and returns all that layouts must agree on.
+#pragma once
+
+#include <vector>
+
+#include "tessera/base/rng.h"
+#include "tessera/launch/launch.h"
+#include "tessera/train/train_step.h"
+#include "tests/support/global_tensors.h"
+
+namespace tessera::test {
+
+struct LayoutResult {
+  std::vector<double> losses;
+  std::vector<double> grad_norms;
+  GlobalTensors first_weights;    ///< as initialised
+  GlobalTensors first_gradients;  ///< of the first step
+  GlobalTensors weights;          ///< after the last step
+};
+
+/// Random tokens for one microbatch, with some labels masked.
+inline HostBatch random_batch(const BatchShape& shape, std::int64_t vocab,
+                              std::int64_t first_sample) {
+  HostBatch batch;
+  batch.batch = shape.batch;
+  batch.seq_length = shape.seq;
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    const RngKey key = rng_key(7, RngPurpose::test, std::to_string(first_sample + b));
+    for (std::int64_t s = 0; s < shape.seq; ++s) {
+      const auto token = [&](std::int64_t i) {
+        return static_cast<std::int32_t>(philox_word(key, static_cast<std::uint64_t>(i)) %
+                                         static_cast<std::uint64_t>(vocab));
+      };
+      batch.tokens.push_back(token(s));
+      batch.labels.push_back(token(s + 1));
+      batch.loss_mask.push_back(
+          philox_word(key, static_cast<std::uint64_t>(100000 + s)) % 7 == 0 ? 0.0f : 1.0f);
+      batch.positions.push_back(static_cast<std::int32_t>(s));
+    }
+    batch.sample_numbers.push_back(first_sample + b);
+  }
+  return batch;
+}
+
+inline LayoutResult run_layout(const SessionOptions& options, int steps,
+                               double learning_rate = 1e-2, int threads = 1) {
+  const ParallelOptions& p = options.parallel;
+  const int ranks = p.tensor * p.pipeline * p.context * p.data;
+  LayoutResult result;
+  Gatherer initial, gradients, weights;
+  std::mutex mutex;
+  run_ranks(ranks, threads, [&](Rank& rank) {
+    Session session(options, rank);
+    initial.add_all(session.parameters(), session.parameters().values());
+    std::int64_t sample = 0;
+    HostBatch batch;
+    const auto next = [&]() -> const HostBatch& {
+      batch = random_batch(options.shape, options.model.vocab_size, sample);
+      sample += options.shape.batch;
+      return batch;
+    };
+    for (int i = 0; i < steps; ++i) {
+      StepResult step = compute_gradients(session, next, LossAverage::per_microbatch);
+      if (i == 0) gradients.add_all(session.parameters(), session.parameters().grads());
+      session.optimizer().update(session.context(), learning_rate);
+      step.grad_norm = session.optimizer().step_state(session.context()).grad_norm;
+      if (rank.rank != ranks - 1) continue;  // the last pipeline stage knows the loss
+      const std::lock_guard lock(mutex);
+      result.losses.push_back(step.loss);
+      result.grad_norms.push_back(step.grad_norm);
+    }
+    weights.add_all(session.parameters(), session.parameters().values());
+  });
+  result.first_weights = initial.tensors();
+  result.first_gradients = gradients.tensors();
+  result.weights = weights.tensors();
+  return result;
+}
+
+}  // namespace tessera::test
