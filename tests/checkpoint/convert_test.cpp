@@ -51,7 +51,8 @@ TEST(Convert, TransposesThroughStrides) {
 TEST(Convert, WalksThreeStridedDimensions) {
   std::vector<std::int32_t> source(2 * 4 * 6);
   std::iota(source.begin(), source.end(), 0);
-  const ConstView box = ConstView(source.data(), DType::i32, {2, 4, 6}).slice(1, 1, 2).slice(2, 3, 2);
+  const ConstView box =
+      ConstView(source.data(), DType::i32, {2, 4, 6}).slice(1, 1, 2).slice(2, 3, 2);
   std::vector<std::int32_t> copy(8);
   convert_into(View(copy.data(), DType::i32, {2, 2, 2}), box);
   EXPECT_EQ(copy, (std::vector<std::int32_t>{9, 10, 15, 16, 33, 34, 39, 40}));

@@ -73,7 +73,7 @@ def main():
         with torch.no_grad():
             fill(model)
         # One model is split over several files.
-        size = "1500B" if family == "llama" else "1GB"
+        size = 1500 if family == "llama" else "1GB"
         model.save_pretrained(DATA / family, max_shard_size=size)
         (DATA / family / "generation_config.json").unlink(missing_ok=True)
 

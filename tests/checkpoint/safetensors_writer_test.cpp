@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -17,10 +18,10 @@ TEST(SafetensorsWriter, RoundTripsEveryType) {
   std::vector<std::uint64_t> bits(12);
   std::iota(bits.begin(), bits.end(), 0x0102030405060708u);
   std::vector<NamedView> tensors;
-  for (const DType type : {DType::u8, DType::f16, DType::bf16, DType::i32, DType::f32, DType::i64,
-                           DType::f64})
-    tensors.push_back({std::string("t.") + std::string(name_of(type)),
-                       ConstView(bits.data(), type, {3, 4})});
+  for (const DType type :
+       {DType::u8, DType::f16, DType::bf16, DType::i32, DType::f32, DType::i64, DType::f64})
+    tensors.push_back(
+        {std::string("t.") + std::string(name_of(type)), ConstView(bits.data(), type, {3, 4})});
   tensors.push_back({"scalar \"\xc3\xa4\"", ConstView(bits.data(), DType::f32, {})});
   tensors.push_back({"empty", ConstView(bits.data(), DType::f64, {0, 5})});
   write_safetensors(folder / "x.safetensors", tensors, {{"step", "7"}});

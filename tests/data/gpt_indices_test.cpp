@@ -16,6 +16,14 @@ std::vector<T> copy(std::span<const T> values) {
   return {values.begin(), values.end()};
 }
 
+// document, offset, document, offset, ...
+std::vector<std::int64_t> flat(std::span<const SampleStart> starts) {
+  std::vector<std::int64_t> values;
+  for (const SampleStart& start : starts)
+    values.insert(values.end(), {start.document, start.offset});
+  return values;
+}
+
 TEST(NumpyShuffle, DrawsAsNumpyDoes) {
   // From NumPy: RandomState(1234).randint(0, 2**40 + 1), then randint(0, 1000001).
   std::mt19937 generator(1234);
@@ -45,9 +53,9 @@ TEST(GptIndices, MegatronsVectorWithEpochsMixed) {
   const GptIndices indices = build_gpt_indices(lengths, spec);
   EXPECT_EQ(copy(indices.document_index),
             (std::vector<std::int32_t>{2, 2, 4, 1, 0, 3, 4, 0, 1, 3}));
-  EXPECT_EQ(copy(indices.sample_index),
-            (std::vector<SampleStart>{{0, 0}, {0, 4}, {1, 0}, {1, 4}, {2, 0}, {2, 4}, {3, 1},
-                                      {4, 2}, {5, 1}, {6, 3}, {7, 0}, {7, 4}, {9, 0}}));
+  EXPECT_EQ(flat(indices.sample_index),
+            (std::vector<std::int64_t>{0, 0, 0, 4, 1, 0, 1, 4, 2, 0, 2, 4, 3,
+                                       1, 4, 2, 5, 1, 6, 3, 7, 0, 7, 4, 9, 0}));
   EXPECT_EQ(copy(indices.shuffle_index),
             (std::vector<std::int64_t>{3, 11, 2, 1, 7, 5, 4, 0, 8, 6, 10, 9}));
 }
@@ -60,15 +68,16 @@ TEST(GptIndices, MegatronsVectorWithTheLastEpochApart) {
   const GptIndices indices = build_gpt_indices(lengths, spec);
   EXPECT_EQ(copy(indices.document_index),
             (std::vector<std::int32_t>{4, 0, 1, 2, 3, 3, 2, 1, 0, 4}));
-  EXPECT_EQ(copy(indices.sample_index),
-            (std::vector<SampleStart>{{0, 0}, {0, 4}, {1, 1}, {2, 0}, {3, 1}, {3, 5}, {4, 1},
-                                      {6, 1}, {6, 5}, {7, 1}, {8, 2}, {9, 1}, {9, 5}}));
+  EXPECT_EQ(flat(indices.sample_index),
+            (std::vector<std::int64_t>{0, 0, 0, 4, 1, 1, 2, 0, 3, 1, 3, 5, 4,
+                                       1, 6, 1, 6, 5, 7, 1, 8, 2, 9, 1, 9, 5}));
   EXPECT_EQ(copy(indices.shuffle_index),
             (std::vector<std::int64_t>{0, 4, 3, 2, 5, 1, 7, 6, 9, 8, 11, 10}));
 }
 
-// Results of an independent reference in Python over NumPy's RandomState; it finds the sample starts
-// by searching cumulative token counts. Lengths come from a small generator that both sides have.
+// Results of an independent reference in Python over NumPy's RandomState; it finds the sample
+// starts by searching cumulative token counts. Lengths come from a small generator that both sides
+// have.
 struct Golden {
   int sequences, max_length;
   SequenceRange range;
@@ -80,17 +89,28 @@ struct Golden {
   std::uint64_t documents, starts, shuffle;  // digests
 };
 
+// clang-format off
 const Golden kGolden[] = {
-    {1, 9, {0, 1}, 4, 1, 1u, 1, false, 2, 0xaf63bd4c8601b7dfu, 0xb53f08fa15fd68f9u, 0x08328707b4eb6e3au},
-    {40, 100, {0, 40}, 16, 100, 1234u, 1, false, 108, 0x9f1f90df72de4519u, 0x211f31455869d788u, 0x92d0b71a1daa6eabu},
-    {40, 100, {0, 40}, 16, 300, 1234u, 3, true, 326, 0xd757da666f73ff09u, 0x8cbbd2fd904c291au, 0x3fb73181f9ddc728u},
-    {40, 100, {13, 29}, 7, 1000, 0u, 12, true, 1073, 0x4fc41a4aa9954d4bu, 0x26d0a78220488302u, 0xbace56427324ad5bu},
-    {300, 50, {7, 299}, 64, 500, 4294967295u, 5, true, 550, 0x062be01829b530ebu, 0x32b5fc86b6fc5bc2u, 0x0830c76800109004u},
-    {1000, 2000, {0, 969}, 512, 2000, 42u, 2, true, 3801, 0x1dccca816356ff2bu, 0xf6c429e9dd4604f4u, 0xc5f6d543027b3929u},
-    {1000, 2000, {969, 999}, 512, 25, 42u, 1, false, 64, 0x53683c103798d4d2u, 0xd0b5a2f86356aa7au, 0x121fad2f69cf1261u},
-    {5, 3, {0, 5}, 1, 77, 7u, 16, false, 79, 0x8982f79f07a971bfu, 0x49d849b81a577a92u, 0xe57a8bf85f31f0a6u},
-    {2000, 30, {0, 2000}, 1024, 170, 99u, 6, false, 173, 0xf8df5ade02b3ac53u, 0x7ece6d6f29f90735u, 0x7ae518f6f7b5fe25u},
+    {1, 9, {0, 1}, 4, 1, 1u, 1, false, 2,
+     0xaf63bd4c8601b7dfu, 0xb53f08fa15fd68f9u, 0x08328707b4eb6e3au},
+    {40, 100, {0, 40}, 16, 100, 1234u, 1, false, 108,
+     0x9f1f90df72de4519u, 0x211f31455869d788u, 0x92d0b71a1daa6eabu},
+    {40, 100, {0, 40}, 16, 300, 1234u, 3, true, 326,
+     0xd757da666f73ff09u, 0x8cbbd2fd904c291au, 0x3fb73181f9ddc728u},
+    {40, 100, {13, 29}, 7, 1000, 0u, 12, true, 1073,
+     0x4fc41a4aa9954d4bu, 0x26d0a78220488302u, 0xbace56427324ad5bu},
+    {300, 50, {7, 299}, 64, 500, 4294967295u, 5, true, 550,
+     0x062be01829b530ebu, 0x32b5fc86b6fc5bc2u, 0x0830c76800109004u},
+    {1000, 2000, {0, 969}, 512, 2000, 42u, 2, true, 3801,
+     0x1dccca816356ff2bu, 0xf6c429e9dd4604f4u, 0xc5f6d543027b3929u},
+    {1000, 2000, {969, 999}, 512, 25, 42u, 1, false, 64,
+     0x53683c103798d4d2u, 0xd0b5a2f86356aa7au, 0x121fad2f69cf1261u},
+    {5, 3, {0, 5}, 1, 77, 7u, 16, false, 79,
+     0x8982f79f07a971bfu, 0x49d849b81a577a92u, 0xe57a8bf85f31f0a6u},
+    {2000, 30, {0, 2000}, 1024, 170, 99u, 6, false, 173,
+     0xf8df5ade02b3ac53u, 0x7ece6d6f29f90735u, 0x7ae518f6f7b5fe25u},
 };
+// clang-format on
 
 std::vector<std::int32_t> golden_lengths(const Golden& golden) {
   std::vector<std::int32_t> lengths;
@@ -117,9 +137,7 @@ TEST(GptIndices, AgreesWithTheNumpyReference) {
     const GptIndexSpec spec{golden.range, golden.num_samples, golden.seq_length, golden.seed};
     const GptEpochs plan = plan_epochs(count_tokens(lengths), spec);
     const GptIndices indices = build_gpt_indices(lengths, spec);
-    std::vector<std::int64_t> starts;
-    for (const SampleStart& start : indices.sample_index)
-      starts.insert(starts.end(), {start.document, start.offset});
+    const std::vector<std::int64_t> starts = flat(indices.sample_index);
     SCOPED_TRACE(golden.sequences);
     EXPECT_EQ(plan.epochs, golden.epochs);
     EXPECT_EQ(plan.last_epoch_apart, golden.apart);
@@ -134,12 +152,18 @@ TEST(GptIndices, RefusesWhatCannotBeIndexed) {
   const std::vector<std::int32_t> empty{0, 0};
   const std::vector<std::int32_t> one{1};
   const std::int64_t huge = std::int64_t{1} << 62;
-  test::expect_input_error([&] { build_gpt_indices(empty, {{3, 5}, 1, 4, 0}); },
-                           {"2 sequences from 3", "no tokens"});
+  test::expect_input_error(
+      [&] {
+        build_gpt_indices(empty, {{3, 5}, 1, 4, 0});
+      },
+      {"2 sequences from 3", "no tokens"});
   test::expect_input_error([&] { build_gpt_indices({}, {{3, 3}, 1, 4, 0}); }, {"no tokens"});
   test::expect_input_error([&] { build_gpt_indices(one, {{0, 1}, huge, 4, 0}); }, {"counted"});
-  test::expect_input_error([&] { build_gpt_indices(one, {{0, 1}, huge / 1024, 4, 0}); },
-                           {"epochs", "too many"});
+  test::expect_input_error(
+      [&] {
+        build_gpt_indices(one, {{0, 1}, huge / 1024, 4, 0});
+      },
+      {"epochs", "too many"});
   test::expect_input_error([&] { build_gpt_indices(one, {{0, 1}, 1, 1, 1ull << 32}); }, {"seed"});
   EXPECT_THROW(build_gpt_indices(one, {{0, 2}, 1, 4, 0}), Error);
   EXPECT_THROW(build_gpt_indices(one, {{0, 1}, 1, 0, 0}), Error);

@@ -21,7 +21,8 @@ void overwrite(std::vector<std::byte>& bytes, std::size_t at, const T& value) {
 }
 
 /// The bytes of an .idx file with these fields, right or wrong.
-inline std::vector<std::byte> index_bytes(std::uint8_t type, const std::vector<std::int32_t>& lengths,
+inline std::vector<std::byte> index_bytes(std::uint8_t type,
+                                          const std::vector<std::int32_t>& lengths,
                                           const std::vector<std::int64_t>& pointers,
                                           const std::vector<std::int64_t>& documents) {
   std::vector<std::byte> bytes;

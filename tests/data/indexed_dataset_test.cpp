@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <limits>
 
 #include "tessera/data/indexed_dataset_writer.h"
 #include "tests/data/index_bytes.h"
@@ -51,8 +51,7 @@ TEST(IndexedDatasetWriter, WritesMegatronsBytes) {
   write_sample(prefix, TokenType::u16);
   EXPECT_EQ(file_bytes(prefix + ".bin"),
             test::bytes_of(std::vector<std::uint16_t>{5, 6, 7, 8, 65499}));
-  EXPECT_EQ(file_bytes(prefix + ".idx"),
-            test::index_bytes(8, {3, 1, 1}, {0, 6, 8}, {0, 1, 1, 3}));
+  EXPECT_EQ(file_bytes(prefix + ".idx"), test::index_bytes(8, {3, 1, 1}, {0, 6, 8}, {0, 1, 1, 3}));
   write_sample(prefix, TokenType::i32);  // replaces the pair
   EXPECT_EQ(file_bytes(prefix + ".bin"), test::bytes_of(Tokens{5, 6, 7, 8, 65499}));
   EXPECT_EQ(file_bytes(prefix + ".idx"),
@@ -72,8 +71,11 @@ TEST(IndexedDatasetWriter, LeavesNothingWhenItIsNotFinished) {
   {
     IndexedDatasetWriter writer(prefix, TokenType::u16);
     writer.add_document(Tokens(1 << 20, 7));  // beyond the buffer: on the disk already
-    test::expect_input_error([&] { writer.add_document(Tokens{1, 65536}); },
-                             {"data.bin", "sequence 1", "65536"});
+    test::expect_input_error(
+        [&] {
+          writer.add_document(Tokens{1, 65536});
+        },
+        {"data.bin", "sequence 1", "65536"});
     test::expect_input_error([&] { writer.add_document(Tokens{-1}); }, {"-1"});
   }
   EXPECT_EQ(files_in(folder.path()), 0u);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tessera/data/indexed_dataset.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
@@ -11,9 +13,11 @@ namespace {
 
 class Preprocess : public testing::Test {
  protected:
+  Preprocess() { options_.output_prefix = (folder_ / "out").string(); }
+
   // Writes an input file and makes it the only one.
   void input(const std::string& name, const std::string& text) {
-    write_file_atomically(folder_ / name, text);
+    std::ofstream(folder_ / name, std::ios::binary) << text;
     options_.inputs = {(folder_ / name).string()};
   }
 
@@ -36,7 +40,7 @@ class Preprocess : public testing::Test {
   }
 
   test::TempFolder folder_;
-  PreprocessOptions options_ = {.output_prefix = (folder_ / "out").string()};
+  PreprocessOptions options_;
 };
 
 using Tokens = std::vector<std::int32_t>;

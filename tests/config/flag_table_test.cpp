@@ -1,0 +1,97 @@
+#include "tessera/config/flag_table.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tessera/config/megatron_flags.h"
+
+namespace tessera::config {
+namespace {
+
+TEST(FlagTable, NamesAreUniqueAndWellFormed) {
+  std::set<std::string_view> names;
+  for (const Flag& flag : flag_table()) {
+    EXPECT_TRUE(names.insert(flag.name).second) << flag.name;
+    EXPECT_EQ(flag.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-"),
+              std::string_view::npos)
+        << flag.name;
+    EXPECT_EQ(find_flag(flag.name), &flag);
+  }
+  EXPECT_EQ(find_flag("no-such-flag"), nullptr);
+}
+
+TEST(FlagTable, RowsAreComplete) {
+  for (const Flag& flag : flag_table()) {
+    EXPECT_FALSE(flag.help.empty()) << flag.name;
+    EXPECT_FALSE(flag.commands.empty()) << flag.name;
+    EXPECT_EQ(flag.arity == Arity::none, flag.placeholder.empty()) << flag.name;
+    EXPECT_EQ(flag.applies == nullptr, flag.applies_when.empty()) << flag.name;
+    EXPECT_TRUE(flag.set && flag.get && flag.fault) << flag.name;
+  }
+}
+
+TEST(FlagTable, SupportedFlagsAreNotListedAsUnsupported) {
+  for (const Flag& flag : flag_table())
+    EXPECT_FALSE(unsupported_megatron_flag(flag.name).has_value()) << flag.name;
+}
+
+// What a flag writes, it reads: the default of every option goes out as text and in again.
+TEST(FlagTable, DefaultsGoOutAndInAgain) {
+  const Settings defaults;
+  for (const Flag& flag : flag_table()) {
+    const auto values = flag.get(defaults);
+    if (!values) continue;
+    Settings settings;
+    flag.set(settings, *values);
+    EXPECT_EQ(settings, defaults) << flag.name;
+  }
+}
+
+std::string default_of(std::string_view name) {
+  const auto values = find_flag(name)->get(Settings{});
+  return values ? values->front() : "unset";
+}
+
+TEST(FlagTable, DefaultsAreMegatrons) {
+  EXPECT_EQ(default_of("position-embedding-type"), "learned_absolute");
+  EXPECT_EQ(default_of("rotary-base"), "10000");
+  EXPECT_EQ(default_of("rotary-percent"), "1");
+  EXPECT_EQ(default_of("rope-scaling-factor"), "8");
+  EXPECT_EQ(default_of("normalization"), "LayerNorm");
+  EXPECT_EQ(default_of("norm-epsilon"), "1e-05");
+  EXPECT_EQ(default_of("attention-dropout"), "0.1");
+  EXPECT_EQ(default_of("hidden-dropout"), "0.1");
+  EXPECT_EQ(default_of("init-method-std"), "0.02");
+  EXPECT_EQ(default_of("optimizer"), "adam");
+  EXPECT_EQ(default_of("adam-beta1"), "0.9");
+  EXPECT_EQ(default_of("adam-beta2"), "0.999");
+  EXPECT_EQ(default_of("adam-eps"), "1e-08");
+  EXPECT_EQ(default_of("sgd-momentum"), "0.9");
+  EXPECT_EQ(default_of("weight-decay"), "0.01");
+  EXPECT_EQ(default_of("clip-grad"), "1");
+  EXPECT_EQ(default_of("lr"), "unset");
+  EXPECT_EQ(default_of("min-lr"), "0");
+  EXPECT_EQ(default_of("lr-decay-style"), "linear");
+  EXPECT_EQ(default_of("lr-wsd-decay-style"), "exponential");
+  EXPECT_EQ(default_of("lr-warmup-iters"), "0");
+  EXPECT_EQ(default_of("lr-warmup-init"), "0");
+  EXPECT_EQ(default_of("seed"), "1234");
+  EXPECT_EQ(default_of("eval-iters"), "100");
+  EXPECT_EQ(default_of("eval-interval"), "1000");
+  EXPECT_EQ(default_of("log-interval"), "100");
+  EXPECT_EQ(default_of("split"), "969,30,1");
+  EXPECT_EQ(default_of("num-layers"), "unset");
+  EXPECT_EQ(default_of("save-interval"), "unset");
+}
+
+TEST(MegatronFlags, AreKnownByNameOrFamily) {
+  for (const char* name : {"use-distributed-optimizer", "num-experts", "moe-router-topk",
+                           "fp8-format", "cp-comm-type", "muon-momentum", "wandb-exp-name"})
+    EXPECT_TRUE(unsupported_megatron_flag(name).has_value()) << name;
+  EXPECT_EQ(unsupported_megatron_flag("lr-decay-samples"), "use --lr-decay-iters");
+  EXPECT_FALSE(unsupported_megatron_flag("frobnicate").has_value());
+}
+
+}  // namespace
+}  // namespace tessera::config

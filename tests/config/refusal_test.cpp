@@ -1,0 +1,218 @@
+// Command lines that must be refused before any work starts, and what the message must say.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/config/command_lines.h"
+#include "tests/support/expect_error.h"
+
+namespace tessera {
+namespace {
+
+struct Refusal {
+  const char* line;  ///< added to a valid command line
+  const char* part;  ///< of the message
+};
+
+void expect_refused(std::string_view command, std::string_view base, const Refusal& refusal) {
+  SCOPED_TRACE(refusal.line);
+  test::expect_input_error([&] { test::accept(command, std::string(base) + " " + refusal.line); },
+                           {refusal.part});
+}
+
+constexpr Refusal kForms[] = {
+    {"stray", "unexpected argument 'stray': --mock-data takes no further value"},
+    {"--swiglu true", "unexpected argument 'true': --swiglu takes no further value"},
+    {"-x", "unexpected argument '-x'"},
+    {"--", "unexpected argument '--'"},
+    {"--seed", "--seed needs a value (N)"},
+    {"--save --finetune", "--save needs a value (FOLDER)"},
+    {"--seed=", "--seed '': expected an integer"},
+    {"--num-layers 2", "--num-layers is given twice: '4' and '2'"},
+    {"--num_layers 2", "--num-layers is given twice"},
+    {"--mock-data", "--mock-data is given twice"},
+    {"--swiglu=maybe", "--swiglu 'maybe': expected true or false"},
+    {"--nun-layers 2", "did you mean --num-layers?"},
+    {"--lr-warmup 2", "unknown flag"},
+    {"--frobnicate", "--frobnicate: unknown flag; tessera train --help lists all"},
+    {"--num-experts 8", "--num-experts: known Megatron flag, not supported yet by Tessera"},
+    {"--lr-decay-samples 8", "not supported yet by Tessera: use --lr-decay-iters"},
+    {"--override-opt_param-scheduler", "known Megatron flag"},
+    {"--prompt hello", "--prompt: a flag of tessera generate, not of tessera train"},
+    {"--save=", "--save '': expected text, got nothing"},
+    {"--save \xff", "expected UTF-8 text"},
+};
+
+constexpr Refusal kValues[] = {
+    {"--seed 12x", "--seed '12x': expected an integer from 0 to 4294967295"},
+    {"--seed -1", "--seed '-1'"},
+    {"--seed 99999999999999999999", "--seed '99999999999999999999'"},
+    {"--log-interval 0", "--log-interval '0': expected an integer from 1"},
+    {"--eval-iters 1.5", "--eval-iters '1.5'"},
+    {"--kv-channels 1000000", "--kv-channels '1000000': expected an integer from 1 to 16384"},
+    {"--weight-decay nan", "--weight-decay 'nan': expected a number"},
+    {"--clip-grad inf", "--clip-grad 'inf'"},
+    {"--clip-grad -0.5", "--clip-grad '-0.5': expected a number of at least 0"},
+    {"--adam-beta1 1", "--adam-beta1 '1': expected a number of at least 0 and below 1"},
+    {"--adam-eps 0", "--adam-eps '0': expected a number above 0"},
+    {"--min-lr 1e999", "--min-lr '1e999'"},
+    {"--hidden-dropout 1.0", "--hidden-dropout '1.0': expected a number of at least 0 and below 1"},
+    {"--attention-dropout -0.1", "--attention-dropout '-0.1'"},
+    {"--init-method-std 0", "--init-method-std '0'"},
+    {"--norm-epsilon 0", "--norm-epsilon '0'"},
+    {"--optimizer lion", "--optimizer 'lion': expected one of adam, sgd"},
+    {"--normalization rmsnorm", "expected one of LayerNorm, RMSNorm"},
+    {"--position-embedding-type mrope", "expected one of learned_absolute, rope, none"},
+    {"--lr-decay-style wsd", "expected one of constant, linear, cosine, inverse-square-root, WSD"},
+    {"--params-dtype fp8", "expected one of f64, f32, bf16, f16"},
+    {"--params-dtype i32", "expected one of f64, f32, bf16, f16"},
+    {"--device gpu", "expected one of cpu, cuda"},
+    {"--tokenizer-type HuggingFaceTokenizer", "expected one of ByteTokenizer, NullTokenizer"},
+    {"--window-size 128", "--window-size '128': expected LEFT,RIGHT"},
+    {"--window-size 128,128", "the right side must be 0"},
+    {"--recompute-granularity partial", "expected one of none, selective, full"},
+    {"--threads 100000", "--threads '100000'"},
+};
+
+constexpr Refusal kTogether[] = {
+    {"--train-samples 100", "--train-iters and --train-samples exclude each other"},
+    {"--data-path p", "--data-path and --mock-data exclude each other"},
+    {"--bf16 --fp16", "--bf16 and --fp16 exclude each other"},
+    {"--bf16 --params-dtype bf16", "--params-dtype and --bf16 exclude each other"},
+    {"--lr-warmup-iters 5 --lr-warmup-fraction 0.1", "exclude each other (warmup)"},
+    {"--recompute-activations --recompute-granularity selective", "exclude each other (recompute)"},
+    {"--fp16", "--fp16 needs loss scaling, which comes with the GPU backend"},
+    {"--num-query-groups 4", "--num-query-groups needs --group-query-attention"},
+    {"--split 1,1,1", "--split '1,1,1' has no effect"},
+    {"--rotary-base 500000", "has no effect: it belongs to --position-embedding-type rope"},
+    {"--use-rope-scaling", "has no effect: it belongs to --position-embedding-type rope"},
+    {"--position-embedding-type rope --rope-scaling-factor 4", "belongs to RoPE scaling"},
+    {"--position-embedding-type rope --use-rope-scaling --rope-beta-fast 4",
+     "belongs to --rope-scaling-type yarn"},
+    {"--lr-wsd-decay-style linear", "has no effect: it belongs to --lr-decay-style WSD"},
+    {"--sgd-momentum 0.5", "has no effect: it belongs to --optimizer sgd"},
+    {"--save-interval 10", "has no effect: it belongs to --save"},
+    {"--finetune", "has no effect: it belongs to --load"},
+    {"--window-first-layer 1", "has no effect: it belongs to --window-size"},
+    {"--recompute-method block", "has no effect: it belongs to --recompute-granularity full"},
+    {"--recompute-granularity full", "--recompute-granularity full needs --recompute-method"},
+    {"--recompute-granularity full --recompute-method block", "needs --recompute-num-layers"},
+    {"--recompute-granularity selective --recompute-num-layers 2", "has no effect"},
+};
+
+constexpr Refusal kRules[] = {
+    {"--kv-channels 7 --position-embedding-type rope", "RoPE rotates pairs"},
+    {"--position-embedding-type rope --rotary-percent 0.1", "of a head of 8 is 0"},
+    {"--group-query-attention --num-query-groups 3", "8 is not a multiple of --num-query-groups 3"},
+    {"--qk-layernorm", "set --normalization RMSNorm"},
+    {"--window-size 7,0 --window-first-layer 5", "--window-first-layer 5 is beyond --num-layers 4"},
+    {"--position-embedding-type rope --use-rope-scaling --rope-low-freq-factor 4",
+     "--rope-high-freq-factor 4 must be above --rope-low-freq-factor 4"},
+    {"--position-embedding-type rope --rope-scaling-type yarn --rope-beta-slow 64",
+     "--rope-beta-fast 32 must be above --rope-beta-slow 64"},
+    {"--max-position-embeddings 16", "--seq-length 32 is more than --max-position-embeddings 16"},
+    {"--padded-vocab-size 100", "the tokenizer has 257 tokens"},
+    {"--vocab-size 100", "--vocab-size 100 is less than the 257 tokens of ByteTokenizer"},
+    {"--tokenizer-type NullTokenizer", "NullTokenizer needs --vocab-size"},
+    {"--tokenizer-type NullTokenizer --vocab-size 100 --padded-vocab-size 100",
+     "the tokenizer has 101 tokens (end-of-document included)"},
+    {"--min-lr 0.1", "--min-lr 0.1 is above --lr 0.001"},
+    {"--lr-warmup-init 0.1", "--lr-warmup-init 0.1 is above --lr 0.001"},
+    {"--lr-warmup-iters 100", "--lr-warmup-iters 100 must be below --lr-decay-iters 100"},
+    {"--lr-decay-iters 10 --lr-warmup-iters 10", "must be below --lr-decay-iters 10"},
+    {"--lr-decay-style WSD", "--lr-decay-style WSD needs --lr-wsd-decay-iters"},
+    {"--lr-decay-style WSD --lr-wsd-decay-iters 95 --lr-warmup-iters 10", "together are more than"},
+    {"--save out", "--save needs --save-interval"},
+    {"--recompute-granularity full --recompute-method block --recompute-num-layers 5",
+     "--recompute-num-layers 5 is more than --num-layers 4"},
+    {"--device cuda", "this version computes on the CPU only"},
+    {"--tensor-model-parallel-size 2", "this version trains on one rank"},
+    {"--pipeline-model-parallel-size 2", "this version trains on one rank"},
+    {"--context-parallel-size 2", "this version trains on one rank"},
+    {"--expert-model-parallel-size 2", "this version trains on one rank"},
+    {"--nproc 2", "--nproc 2: this version trains on one rank"},
+    {"--sequence-parallel", "this version trains on one rank"},
+};
+
+TEST(Refusals, OfForms) {
+  for (const Refusal& refusal : kForms) expect_refused("train", test::kTraining, refusal);
+}
+
+TEST(Refusals, OfValues) {
+  for (const Refusal& refusal : kValues) expect_refused("train", test::kTraining, refusal);
+}
+
+TEST(Refusals, OfFlagsTogether) {
+  for (const Refusal& refusal : kTogether) expect_refused("train", test::kTraining, refusal);
+}
+
+TEST(Refusals, OfRulesBetweenValues) {
+  for (const Refusal& refusal : kRules) expect_refused("train", test::kTraining, refusal);
+}
+
+TEST(Refusals, OfIncompleteTrainings) {
+  const Refusal refusals[] = {
+      {"--hidden-size 64 --num-attention-heads 8", "--num-layers is required"},
+      {"--num-layers 4", "--hidden-size is required"},
+      {"--num-layers 4", "--num-attention-heads is required"},
+      {"--num-layers 4", "--micro-batch-size is required"},
+      {"--num-layers 4", "--lr is required"},
+      {"--num-layers 4", "--seq-length is required"},
+      {"--num-layers 4", "one of --train-iters and --train-samples is required"},
+      {"--num-layers 4", "no data: give --data-path PREFIX, or --mock-data"},
+      {"--hidden-size 65 --num-attention-heads 8",
+       "65 is not a multiple of --num-attention-heads 8"},
+      {"--hidden-size 16 --swiglu", "--ffn-hidden-size cannot be derived from --hidden-size 16"},
+      {"--micro-batch-size 3 --global-batch-size 8", "8 is not a multiple of --micro-batch-size 3"},
+      {"--micro-batch-size 4 --train-samples 3", "--train-samples 3 is less than one batch"},
+      {"--data-path p --split a,b", "--split 'a,b': expected up to three numbers"},
+      {"--data-path p --split 1,1,1,1", "--split '1,1,1,1'"},
+      {"--data-path p --split 0,0,0", "--split '0,0,0'"},
+      {"--data-path p --split 1,-1", "--split '1,-1'"},
+      {"--data-path p --split 1,", "--split '1,'"},
+      {"--data-path p --split nan", "--split 'nan'"},
+      {"--data-path 0.3 a 0.7 b", "Megatron's blends"},
+      {"--num-layers 65536 --hidden-size 1048576 --num-attention-heads 1024", "parameters is more"},
+      {"--micro-batch-size 65536 --seq-length 16777216 --num-attention-heads 8", "too large"},
+      {"--train-iters 1000000000000 --micro-batch-size 65536 --seq-length 65536", "too long"},
+  };
+  for (const Refusal& refusal : refusals) expect_refused("train", "", refusal);
+}
+
+TEST(Refusals, OfOtherCommands) {
+  expect_refused("generate", "", {"--prompt hi", "one of --load FOLDER"});
+  expect_refused("generate", "", {"--prompt hi --load a --load-hf b", "one of --load FOLDER"});
+  expect_refused("generate", "--load a", {"", "--prompt is required"});
+  expect_refused("generate", "--load a --prompt hi", {"--top-p 0", "--top-p '0'"});
+  expect_refused("generate", "--load a --prompt hi", {"--temperature 0", "--temperature '0'"});
+  expect_refused("generate", "--load a --prompt hi",
+                 {"--greedy --top-k 5", "belongs to drawing (without --greedy)"});
+  expect_refused("generate", "--load a --prompt hi", {"--num-layers 5", "not of tessera generate"});
+  expect_refused("generate", "--load a --prompt hi", {"--device cuda", "on the CPU only"});
+  expect_refused("evaluate", "--load a", {"", "nothing to evaluate"});
+  expect_refused("evaluate", "", {"--mock-data", "one of --load FOLDER"});
+  expect_refused("evaluate", "--load a", {"--mock-data --tokens t", "exclude each other"});
+  expect_refused("evaluate", "--load a", {"--mock-data --eval-iters 0", "evaluates nothing"});
+  expect_refused("preprocess", "--input a", {"", "--output-prefix is required"});
+  expect_refused("preprocess", "--output-prefix a", {"", "--input is required"});
+  expect_refused("preprocess", "--input a --output-prefix b", {"--json-keys x y x", "'x' twice"});
+  expect_refused("preprocess", "--input a --output-prefix b",
+                 {"--tokenizer-type NullTokenizer", "needs --vocab-size"});
+  expect_refused("preprocess", "--input a --output-prefix b",
+                 {"--workers 4", "known Megatron flag"});
+  expect_refused("inspect", "", {"", "give the model in one way"});
+  expect_refused("inspect", "--load a", {"--num-layers 5", "give the model in one way"});
+  expect_refused("tran", "", {"", "unknown command 'tran' (did you mean train?)"});
+  expect_refused("", "", {"", "expected train, preprocess, generate, evaluate or inspect"});
+}
+
+TEST(Refusals, ListEveryBrokenRule) {
+  test::expect_input_error(
+      [] {
+        test::accept("train", std::string(test::kTraining) + " --min-lr 1 --save x --nproc 4");
+      },
+      {"3 problems", "--min-lr 1 is above", "--save needs", "--nproc 4"});
+}
+
+}  // namespace
+}  // namespace tessera

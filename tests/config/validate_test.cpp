@@ -1,0 +1,162 @@
+#include "tessera/config/validate.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/config/command_lines.h"
+#include "tests/support/expect_error.h"
+
+namespace tessera {
+namespace {
+
+using test::accept;
+using test::expect_input_error;
+using test::parse;
+
+TEST(Resolve, FillsInWhatFollows) {
+  const Options o = accept("train", test::kTraining).options;
+  EXPECT_EQ(o.model.ffn_hidden_size, 256);
+  EXPECT_EQ(o.model.kv_channels, 8);
+  EXPECT_EQ(o.model.num_query_groups, 8);
+  EXPECT_EQ(o.model.max_position_embeddings, 32);
+  EXPECT_EQ(o.model.vocab_size, 257);
+  EXPECT_EQ(o.schedule.decay_iters, 100);
+  EXPECT_EQ(o.data.split, "1,1,1");
+}
+
+TEST(Resolve, FollowsMegatronsGatedWidth) {
+  ModelOptions model;
+  model.hidden_size = 4096;
+  model.activation = Activation::swiglu;
+  resolve_model(model);
+  EXPECT_EQ(model.ffn_hidden_size, 10880);
+}
+
+TEST(Resolve, TakesWholeBatchesOfSamples) {
+  Options o = parse("train", "--micro-batch-size 4 --train-samples 1003 --seed 7").options;
+  resolve(o);
+  EXPECT_EQ(o.train.global_batch_size, 4);
+  EXPECT_EQ(o.train.train_iters, 250);
+  EXPECT_EQ(o.schedule.decay_iters, 250);
+  EXPECT_EQ(o.data.seed, 7u);
+}
+
+TEST(Resolve, TakesTheVocabularyFromTheTokenizer) {
+  const auto vocabulary = [](const char* line) {
+    Options o = parse("train", line).options;
+    resolve(o);
+    return o.model.vocab_size;
+  };
+  EXPECT_EQ(vocabulary(""), 257);
+  EXPECT_EQ(vocabulary("--vocab-size 50257"), 50257);
+  EXPECT_EQ(vocabulary("--tokenizer-type NullTokenizer --vocab-size 50257"), 50258);
+  EXPECT_EQ(vocabulary("--vocab-size 50257 --padded-vocab-size 50304"), 50304);
+}
+
+TEST(Resolve, ChangesNothingTheSecondTime) {
+  Options once = parse("train",
+                       "--micro-batch-size 4 --train-samples 1003 --mock-data "
+                       "--num-layers 2 --hidden-size 64 --num-attention-heads 4")
+                     .options;
+  resolve(once);
+  Options twice = once;
+  resolve(twice);
+  EXPECT_EQ(once, twice);
+}
+
+TEST(Resolve, SurvivesAnyValue) {
+  for (const std::int64_t value : {std::numeric_limits<std::int64_t>::min(), std::int64_t{-1},
+                                   std::int64_t{0}, std::numeric_limits<std::int64_t>::max()}) {
+    Options o;
+    o.model.hidden_size = o.model.num_attention_heads = o.data.vocab_size = value;
+    o.train.micro_batch_size = o.train.train_samples = value;
+    o.data.tokenizer = TokenizerKind::null;
+    resolve(o);
+    EXPECT_THROW(validate_model(o.model), InputError);
+  }
+}
+
+TEST(Validate, AcceptsKnownModels) {
+  accept("train",
+         "--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 1024 "
+         "--max-position-embeddings 1024 --tokenizer-type NullTokenizer --vocab-size 50256 "
+         "--micro-batch-size 4 --global-batch-size 16 --train-iters 1000 --lr 6e-4 --min-lr 6e-5 "
+         "--lr-decay-style cosine --lr-warmup-fraction 0.01 --data-path gpt2_text_document");
+  accept("train",
+         "--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 "
+         "--group-query-attention --num-query-groups 8 --seq-length 8192 --max-position-embeddings "
+         "131072 --position-embedding-type rope --rotary-base 500000 --use-rope-scaling "
+         "--normalization RMSNorm --swiglu --disable-bias-linear "
+         "--untie-embeddings-and-output-weights --attention-dropout 0 --hidden-dropout 0 "
+         "--tokenizer-type NullTokenizer --vocab-size 128255 --micro-batch-size 1 "
+         "--global-batch-size 128 --train-samples 1280000 --lr 3e-4 --bf16 --data-path llama "
+         "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+         "--save out --save-interval 100 --load out");
+}
+
+TEST(Validate, AcceptsTheOtherCommands) {
+  accept("generate", "--load a --prompt hi --temperature 0.8 --top-k 40");
+  accept("evaluate", "--load-hf a --mock-data --seq-length 16");
+  accept("evaluate", "--load a --tokens t.jsonl --eval-iters 0");
+  accept("preprocess", "--input a.jsonl --output-prefix out --append-eod");
+  accept("inspect", "--load a");
+  accept("inspect", "--num-layers 2");
+}
+
+TEST(Validate, LongRopeSequencesMayExceedThePositions) {
+  accept("train", std::string(test::kTraining) +
+                      " --max-position-embeddings 16 --position-embedding-type rope");
+}
+
+ModelOptions small_model() {
+  ModelOptions model = accept("train", test::kTraining).options.model;
+  return model;
+}
+
+TEST(ValidateModel, ChecksValuesThatNoFlagGave) {
+  validate_model(small_model());
+  const auto refuse = [](auto change, std::initializer_list<const char*> parts) {
+    ModelOptions model = small_model();
+    change(model);
+    expect_input_error([&] { validate_model(model); }, parts);
+  };
+  refuse([](ModelOptions& m) { m.num_layers = -3; }, {"--num-layers -3: expected an integer"});
+  refuse([](ModelOptions& m) { m.hidden_size = std::int64_t{1} << 62; }, {"--hidden-size 46116"});
+  refuse([](ModelOptions& m) { m.norm_epsilon = std::numeric_limits<double>::quiet_NaN(); },
+         {"--norm-epsilon nan"});
+  refuse([](ModelOptions& m) { m.rope.base = -1; }, {"--rotary-base -1"});
+  refuse([](ModelOptions& m) { m.attention_window = -7; }, {"--window-size of -7 keys"});
+  refuse([](ModelOptions& m) { m.hidden_dropout = 1; }, {"--hidden-dropout 1"});
+  refuse([](ModelOptions& m) { m.vocab_size = 0; }, {"vocabulary is not known"});
+  refuse([](ModelOptions& m) { m.max_position_embeddings = 0; }, {"--max-position-embeddings or"});
+  refuse([](ModelOptions& m) { m.num_query_groups = 7; }, {"not a multiple of --num-query-groups"});
+  refuse([](ModelOptions& m) { m = ModelOptions(); }, {"--num-layers is required"});
+}
+
+TEST(ValidateFit, ComparesDataWithTheModel) {
+  Options options;
+  options.model = small_model();
+  options.data.seq_length = 32;
+  validate_fit(options);
+  options.data.seq_length = 33;
+  expect_input_error([&] { validate_fit(options); }, {"--seq-length 33 is more than"});
+  options.data.seq_length = 32;
+  options.model.vocab_size = 256;
+  expect_input_error([&] { validate_fit(options); }, {"the tokenizer has 257 tokens"});
+}
+
+TEST(CheckModelMatches, RefusesFlagsThatSayOtherwise) {
+  const ModelOptions loaded = small_model();
+  check_model_matches(parse("train", "--num-layers 4 --hidden-size 64 --lr 1"), loaded, "hf");
+  expect_input_error(
+      [&] {
+        check_model_matches(parse("train", "--num-layers 5 --swiglu --attention-dropout 0"), loaded,
+                            "hf/config.json");
+      },
+      {"2 problems", "--num-layers is 4 in hf/config.json, but 5 by the flags",
+       "--swiglu is false"});
+}
+
+}  // namespace
+}  // namespace tessera

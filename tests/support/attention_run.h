@@ -1,0 +1,74 @@
+// Runs the attention ops of a device on an AttentionCase, from host values to host values.
+#pragma once
+
+#include <utility>
+
+#include "tests/support/attention_case.h"
+#include "tests/support/tensors.h"
+
+namespace tessera::test {
+
+/// The case's spec with the tensors it points into.
+struct AttentionSetup {
+  Tensor cu_seqlens, samples, workspace;
+  AttentionSpec spec;
+};
+
+inline AttentionSetup set_up(Lab& lab, const AttentionCase& c, DType dtype) {
+  const auto vector = [&](DType type, const Values& values) {
+    return lab.tensor(type, {static_cast<std::int64_t>(values.size())}, values);
+  };
+  AttentionSetup setup;
+  setup.workspace =
+      lab.workspace(lab->attention_workspace_bytes(c.q_shape(), c.k_shape(), dtype));
+  setup.spec = {.scale = c.scale,
+                .causal = c.causal,
+                .window = c.window,
+                .q_start = c.q_start,
+                .kv_start = c.kv_start,
+                .cu_seqlens = {},
+                .dropout = {.p = c.p, .key = c.key, .samples = {}, .position_start = 0},
+                .head_start = c.head_start};
+  if (!c.cu_seqlens.empty()) {
+    setup.cu_seqlens = vector(DType::i32, c.cu_seqlens);
+    setup.spec.cu_seqlens = setup.cu_seqlens.view();
+  }
+  if (c.p > 0) {
+    setup.samples = vector(DType::i64, c.samples);
+    setup.spec.dropout.samples = setup.samples.view();
+  }
+  return setup;
+}
+
+/// The tensors of one attention call; results start as rubbish.
+struct AttentionRun {
+  AttentionRun(Lab& on, const AttentionCase& c, DType dtype, const reference::AttentionInputs& x)
+      : lab(on),
+        setup(set_up(on, c, dtype)),
+        q(on.padded(dtype, c.q_shape(), x.q, c.padded)),
+        k(on.padded(dtype, c.k_shape(), x.k, c.padded)),
+        v(on.padded(dtype, c.k_shape(), x.v, c.padded)),
+        o(on.padded(dtype, c.q_shape(), Values(x.q.size(), -55), c.padded)),
+        lse(on.full(accumulator_of(dtype), {c.B, c.H, c.S}, -55)),
+        dq(on.padded(dtype, c.q_shape(), Values(x.q.size(), -55), c.padded)),
+        dk(on.padded(dtype, c.k_shape(), Values(x.k.size(), -55), c.padded)),
+        dv(on.padded(dtype, c.k_shape(), Values(x.v.size(), -55), c.padded)) {}
+
+  void forward() {
+    lab->attention_forward(lab.stream, o, lse, q.view, k.view, v.view, setup.spec,
+                           setup.workspace);
+  }
+  void backward(const Values& d_o) {
+    const Tensor grad = lab.tensor(o.view.dtype(), o.view.shape(), d_o);
+    lab->attention_backward(lab.stream, dq, dk, dv, grad.view(), q.view, k.view, v.view, o.view,
+                            lse.view(), setup.spec, setup.workspace);
+  }
+
+  Lab& lab;
+  AttentionSetup setup;
+  Padded q, k, v, o;
+  Tensor lse;
+  Padded dq, dk, dv;
+};
+
+}  // namespace tessera::test

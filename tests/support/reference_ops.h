@@ -1,0 +1,151 @@
+// Every op as plain loops in double: slow, and obviously right. Matrices are row-major.
+// Attention has a file of its own.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include "tessera/kernels/specs.h"
+#include "tests/support/tensors.h"
+
+namespace tessera::test::reference {
+
+using std::size_t;
+
+// Matrix products
+// ------------------------------------------------------------------------------------
+
+/// op(a)[m, k] op(b)[k, n]
+inline Values product(const Values& a, const Values& b, size_t m, size_t n, size_t k,
+                      bool transpose_a = false, bool transpose_b = false) {
+  Values d(m * n);
+  for (size_t i = 0; i < m; ++i)
+    for (size_t j = 0; j < n; ++j)
+      for (size_t l = 0; l < k; ++l)
+        d[i * n + j] +=
+            (transpose_a ? a[l * m + i] : a[i * k + l]) * (transpose_b ? b[j * k + l] : b[l * n + j]);
+  return d;
+}
+
+inline Values column_sum(const Values& x, size_t columns) {
+  Values sums(columns);
+  for (size_t i = 0; i < x.size(); ++i) sums[i % columns] += x[i];
+  return sums;
+}
+
+/// f(x, y) for each element.
+template <class F>
+Values each(const Values& x, const Values& y, F&& f) {
+  Values result(x.size());
+  for (size_t i = 0; i < x.size(); ++i) result[i] = f(x[i], y[i]);
+  return result;
+}
+inline Values sum(const Values& x, const Values& y) {
+  return each(x, y, [](double a, double b) { return a + b; });
+}
+
+// Activations
+// ----------------------------------------------------------------------------------------
+
+inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+inline double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+inline double gelu_slope(double x) {
+  const double t = std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) +
+         0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
+/// x: rows of [gate | up], f wide each.
+inline Values swiglu(const Values& x, size_t f) {
+  Values y;
+  for (size_t row = 0; row < x.size(); row += 2 * f)
+    for (size_t j = 0; j < f; ++j)
+      y.push_back(x[row + j] * sigmoid(x[row + j]) * x[row + f + j]);
+  return y;
+}
+inline Values swiglu_backward(const Values& dy, const Values& x, size_t f) {
+  Values dx(x.size());
+  for (size_t i = 0; i < dy.size(); ++i) {
+    const size_t gate = i / f * 2 * f + i % f;
+    const size_t up = gate + f;
+    const double s = sigmoid(x[gate]);
+    dx[gate] = dy[i] * x[up] * (s + x[gate] * s * (1 - s));
+    dx[up] = dy[i] * x[gate] * s;
+  }
+  return dx;
+}
+
+/// x: rows of one head each, `width` channels; cos and sin: rows of r angles, one per row of x.
+inline Values rope(Values x, size_t width, const Values& cos, const Values& sin, size_t r) {
+  for (size_t row = 0; row < x.size() / width; ++row)
+    for (size_t j = 0; j < r; ++j) {
+      double& x1 = x[row * width + j];
+      double& x2 = x[row * width + r + j];
+      const double c = cos[row * r + j];
+      const double s = sin[row * r + j];
+      const double turned = x1 * c - x2 * s;
+      x2 = x2 * c + x1 * s;
+      x1 = turned;
+    }
+  return x;
+}
+
+// Norms
+// ----------------------------------------------------------------------------------------------
+
+struct Norm {
+  Values y, stats;
+};
+inline Norm norm(const Values& x, const Values& w, const Values& b, const NormSpec& spec) {
+  const size_t n = w.size();
+  Norm result;
+  for (size_t row = 0; row < x.size(); row += n) {
+    double mean = 0;
+    double square = 0;
+    if (spec.kind == NormKind::layer)
+      for (size_t j = 0; j < n; ++j) mean += x[row + j] / static_cast<double>(n);
+    for (size_t j = 0; j < n; ++j)
+      square += (x[row + j] - mean) * (x[row + j] - mean) / static_cast<double>(n);
+    const double rstd = 1 / std::sqrt(square + spec.epsilon);
+    for (size_t j = 0; j < n; ++j)
+      result.y.push_back((x[row + j] - mean) * rstd * w[j] + (b.empty() ? 0 : b[j]));
+    result.stats.insert(result.stats.end(), {mean, rstd});
+  }
+  return result;
+}
+
+struct NormGradients {
+  Values dx, dw, db;
+};
+/// dx by the chain rule through mean and variance, term by term.
+inline NormGradients norm_backward(const Values& dy, const Values& x, const Values& w,
+                                   const NormSpec& spec) {
+  const size_t n = w.size();
+  const auto count = static_cast<double>(n);
+  const Values stats = norm(x, w, {}, spec).stats;
+  NormGradients g{Values(x.size()), Values(n), Values(n)};
+  for (size_t row = 0; row < x.size(); row += n) {
+    const double mean = stats[2 * (row / n)];
+    const double rstd = stats[2 * (row / n) + 1];
+    double d_rstd = 0;
+    double d_centred_sum = 0;
+    for (size_t j = 0; j < n; ++j) {
+      d_rstd += dy[row + j] * w[j] * (x[row + j] - mean);
+      g.dw[j] += dy[row + j] * (x[row + j] - mean) * rstd;
+      g.db[j] += dy[row + j];
+    }
+    const double d_variance = d_rstd * -0.5 * rstd * rstd * rstd;
+    for (size_t j = 0; j < n; ++j) {
+      g.dx[row + j] = dy[row + j] * w[j] * rstd + d_variance * 2 * (x[row + j] - mean) / count;
+      d_centred_sum += g.dx[row + j];
+    }
+    if (spec.kind == NormKind::layer)  // x - mean: the mean's part goes to all alike
+      for (size_t j = 0; j < n; ++j) g.dx[row + j] -= d_centred_sum / count;
+  }
+  return g;
+}
+
+}  // namespace tessera::test::reference
