@@ -174,14 +174,14 @@ void StageRunner::forward(int microbatch, int slot_number, View out, ConstView i
                               slot.head.loss, batch.mask, false);
 }
 
-void StageRunner::last_logits(const Microbatch& batch, View logits) {
+void StageRunner::trailing_logits(const Microbatch& batch, View logits) {
   Slot& slot = slots_.front();
   run_layers(batch, slot, {});
   const Block::Saved& last = slot.layers.back();
   model_.final_norm->add_forward(context_, slot.head.x, slot.final_x, slot.final_stats, last.x1,
-                                 scratch_.block.branch, {});
-  const std::int64_t b = batch.shape.batch;
-  model_.head->logits(context_, logits, slot.head.x.slice(0, batch.shape.rows() - b, b));
+                                 scratch_.block.branch, model_.blocks.back().mlp_dropout(batch));
+  const std::int64_t rows = logits.dim(0);
+  model_.head->logits(context_, logits, slot.head.x.slice(0, batch.shape.rows() - rows, rows));
 }
 
 // Forward once more from what the segment kept: its input. Random numbers are functions of global

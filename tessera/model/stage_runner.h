@@ -36,8 +36,9 @@ class StageRunner final : public Stage {
   View loss_sums() const { return loss_sums_.view(); }
   /// acc [N]: the losses of the tokens in a slot, not masked.
   ConstView token_losses(int slot) const;
-  /// logits [B, V] of the last position of a microbatch; runs forward without a loss.
-  void last_logits(const Microbatch& batch, View logits);
+  /// Logits of the last rows of a microbatch, as many as `logits` [rows, V] has; forward without a
+  /// loss.
+  void trailing_logits(const Microbatch& batch, View logits);
 
  private:
   // Layers that are computed again together, or one layer that is kept.

@@ -53,29 +53,30 @@ Matrix<const T> at(const ConstView& x, bool transposed, int64_t row, int64_t col
   return {x.data<T>() + offset, x.stride(0)};
 }
 
-template <class T>
-void apply_epilogue(const View& d, const GemmSpec& spec, const Tile& tile) {
-  using A = Accumulator<T>;
-  if (spec.epilogue == Epilogue::none) return;
-  for (int64_t i = 0; i < tile.rows; ++i) {
-    T* row = d.data<T>() + (tile.row + i) * d.stride(0) + tile.column;
-    const T* bias = spec.bias ? spec.bias.data<T>() + tile.column : nullptr;
-    T* aux =
-        spec.aux ? spec.aux.data<T>() + (tile.row + i) * spec.aux.stride(0) + tile.column : nullptr;
-    if (spec.epilogue == Epilogue::bias) {
+// Turns the sums of one row of a tile, carried in the accumulator, into that row of d: one
+// rounding, after the epilogue. The sums may lie in d itself.
+template <class D, class A = Accumulator<D>>
+void finish_row(const View& d, const A* sums, const GemmSpec& spec, const Tile& tile, int64_t row) {
+  D* out = d.data<D>() + row * d.stride(0) + tile.column;
+  D* aux = spec.aux ? spec.aux.data<D>() + row * spec.aux.stride(0) + tile.column : nullptr;
+  const D* bias = spec.bias ? spec.bias.data<D>() + tile.column : nullptr;
+  if (spec.epilogue == Epilogue::none) {
 #pragma omp simd
-      for (int64_t j = 0; j < tile.columns; ++j) store<T>(row[j], load(row[j]) + load(bias[j]));
-    } else if (spec.epilogue == Epilogue::bias_gelu) {
+    for (int64_t j = 0; j < tile.columns; ++j)
+      store<D>(out[j], spec.accumulate ? load(out[j]) + sums[j] : sums[j]);
+  } else if (spec.epilogue == Epilogue::bias) {
 #pragma omp simd
-      for (int64_t j = 0; j < tile.columns; ++j) {
-        store<T>(aux[j], bias ? load(row[j]) + load(bias[j]) : load(row[j]));
-        store<T>(row[j], gelu<A>(load(aux[j])));
-      }
-    } else {
+    for (int64_t j = 0; j < tile.columns; ++j) store<D>(out[j], sums[j] + load(bias[j]));
+  } else if (spec.epilogue == Epilogue::bias_gelu) {
 #pragma omp simd
-      for (int64_t j = 0; j < tile.columns; ++j)
-        store<T>(row[j], load(row[j]) * gelu_derivative<A>(load(aux[j])));
+    for (int64_t j = 0; j < tile.columns; ++j) {
+      store<D>(aux[j], bias ? sums[j] + load(bias[j]) : sums[j]);
+      store<D>(out[j], gelu<A>(load(aux[j])));
     }
+  } else {
+#pragma omp simd
+    for (int64_t j = 0; j < tile.columns; ++j)
+      store<D>(out[j], sums[j] * gelu_derivative<A>(load(aux[j])));
   }
 }
 
@@ -86,7 +87,9 @@ void plain_tile(const View& d, const ConstView& a, const ConstView& b, const Gem
   blas_gemm(spec.transpose_a, spec.transpose_b, tile.rows, tile.columns, k,
             static_cast<A>(spec.alpha), at<A>(a, spec.transpose_a, tile.row, 0),
             at<A>(b, spec.transpose_b, 0, tile.column), static_cast<A>(spec.accumulate ? 1 : 0), c);
-  apply_epilogue<A>(d, spec, tile);
+  if (spec.epilogue == Epilogue::none) return;
+  for (int64_t i = 0; i < tile.rows; ++i)
+    finish_row<A>(d, c.data + i * c.stride, spec, tile, tile.row + i);
 }
 
 // 16-bit operands are widened block by block; the product of a tile is carried in float throughout.
@@ -116,12 +119,8 @@ void wide_tile(const View& d, const ConstView& a, const ConstView& b, const Gemm
     blas_gemm(false, false, tile.rows, tile.columns, depth, static_cast<float>(spec.alpha),
               {left, depth}, {right, tile.columns}, 1.0f, {sum, tile.columns});
   }
-  for (int64_t i = 0; i < tile.rows; ++i) {
-    D* row = d.data<D>() + (tile.row + i) * d.stride(0) + tile.column;
-    for (int64_t j = 0; j < tile.columns; ++j)
-      store<D>(row[j], sum[i * tile.columns + j] + (spec.accumulate ? load(row[j]) : 0.0f));
-  }
-  apply_epilogue<D>(d, spec, tile);
+  for (int64_t i = 0; i < tile.rows; ++i)
+    finish_row<D>(d, sum + i * tile.columns, spec, tile, tile.row + i);
 }
 
 }  // namespace
