@@ -10,8 +10,9 @@ namespace tessera::cpu {
 
 namespace {
 
-// oneDNN starts a team of its own unless it is told that the calling thread may have only itself.
-// The setting belongs to the calling thread alone. (OpenBLAS is the serial one.)
+// Both libraries start a team of their own unless OpenMP tells them that the calling thread may have
+// only itself. The setting belongs to the calling thread alone. (Debian's serial OpenBLAS is no way
+// out: it is not safe to call from several threads.)
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -35,7 +36,6 @@ void blas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t 
     return;
   }
   const OneThread alone;
-  use_one_thread();
   const dnnl_status_t status =
       dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a.data, a.stride,
                  b.data, b.stride, beta, c.data, c.stride);
@@ -46,7 +46,7 @@ void blas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t 
 void blas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
                double alpha, Matrix<const double> a, Matrix<const double> b, double beta,
                Matrix<double> c) {
-  use_one_thread();
+  const OneThread alone;
   const auto op = [](bool transpose) { return transpose ? CblasTrans : CblasNoTrans; };
   const auto size = [](std::int64_t x) { return static_cast<blasint>(x); };
   cblas_dgemm(CblasRowMajor, op(transpose_a), op(transpose_b), size(m), size(n), size(k), alpha,
