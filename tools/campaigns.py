@@ -86,7 +86,7 @@ def sanitizer_campaign(preset, env):
 def all_campaigns():
     return [
         Campaign("check_layers", [["tools/check_layers.py"]], FILE_COUNT),
-        Campaign("lint", [["tools/lint.sh"]], FILE_COUNT),
+        Campaign("lint", [["tools/lint.sh", "--all"]], FILE_COUNT),
         *test_campaigns(),
         *fuzz_campaigns(),
         sanitizer_campaign("asan", {}),
@@ -202,4 +202,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("campaigns: stopped; run it again to go on")

@@ -3,8 +3,8 @@
 #
 # usage: tools/fuzz.sh RUNS SEED CORPUS [TARGET...]   (default: every fuzz program that was built)
 #
-# CORPUS/TARGET collects inputs that reach new code; tests/fuzz/corpus/TARGET, if there, is read as
-# well. An input that crashes, hangs or eats memory is kept in build/fuzz/found/.
+# They start from the well-formed inputs of tests/fuzz/make_seeds.py; CORPUS/TARGET collects inputs
+# that reach new code. One that crashes, hangs or eats memory is kept in build/fuzz/found/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,16 +30,21 @@ if [ ${#targets[@]} -eq 0 ]; then
   exit 1
 fi
 
+seeds=build/fuzz/seeds
+rm -rf "$seeds"
+python3 tests/fuzz/make_seeds.py "$seeds"
 mkdir -p build/fuzz/found
 for target in "${targets[@]}"; do
-  folders=("$corpus/$target")
-  mkdir -p "${folders[0]}"
-  [ ! -d "tests/fuzz/corpus/$target" ] || folders+=("tests/fuzz/corpus/$target")
+  if [ ! -d "$seeds/$target" ]; then
+    echo "fuzz: $target has no seeds: tests/fuzz/make_seeds.py needs a function for it" >&2
+    exit 1
+  fi
+  mkdir -p "$corpus/$target"
   log=build/fuzz/$target.log
   start=$SECONDS
   if ! "build/fuzz/tests/fuzz/$target" -runs="$runs" -seed="$seed" -timeout="$seconds_per_input" \
       -rss_limit_mb="$memory_mb" -print_final_stats=1 -artifact_prefix="build/fuzz/found/$target-" \
-      "${folders[@]}" >"$log" 2>&1; then
+      "$corpus/$target" "$seeds/$target" >"$log" 2>&1; then
     cat "$log"
     echo "fuzz: $target FAILED (log: $log). Run it again on the input named above to see it fail."
     exit 1

@@ -31,6 +31,12 @@ class Descriptor {
 
 std::string reason() { return std::strerror(errno); }
 
+// O_NONBLOCK matters for pipes alone: opening one returns, and it is refused, instead of waiting for
+// a writer.
+int open_for_reading(const fs::path& path) {
+  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
 std::size_t regular_file_size(int fd, const fs::path& path) {
   struct stat info {};
   check(::fstat(fd, &info) == 0, "cannot examine '{}': {}", path.string(), reason());
@@ -41,7 +47,7 @@ std::size_t regular_file_size(int fd, const fs::path& path) {
 }  // namespace
 
 std::string read_text_file(const fs::path& path, std::size_t limit) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor fd(open_for_reading(path));
   check_input(fd.get() >= 0, "cannot open '{}': {}", path.string(), reason());
   const std::size_t size = regular_file_size(fd.get(), path);
   check_input(size <= limit, "'{}' has {} bytes, more than the {} that such a file may have",
@@ -67,10 +73,15 @@ void write_file_atomically(const fs::path& path, std::string_view bytes) {
   fs::path temporary = path;
   temporary += ".tmp";
   FileWriter writer(temporary);
-  writer.write(bytes.data(), bytes.size());
-  writer.close();
-  check(::rename(temporary.c_str(), path.c_str()) == 0, "cannot rename '{}' to '{}': {}",
-        temporary.string(), path.string(), reason());
+  try {
+    writer.write(bytes.data(), bytes.size());
+    writer.close();
+    check(::rename(temporary.c_str(), path.c_str()) == 0, "cannot rename '{}' to '{}': {}",
+          temporary.string(), path.string(), reason());
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
   sync_path(path.has_parent_path() ? path.parent_path() : fs::path("."));
 }
 
@@ -100,7 +111,7 @@ void FileWriter::close() {
 }
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor fd(open_for_reading(path));
   check_input(fd.get() >= 0, "cannot open '{}': {}", path.string(), reason());
   size_ = regular_file_size(fd.get(), path);
   if (size_ == 0) return;

@@ -18,7 +18,12 @@ Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.s
 
 std::int64_t Shape::numel() const {
   std::int64_t n = 1;
-  for (const std::int64_t d : dims()) n *= d;
+  bool fits = true;
+  for (const std::int64_t d : dims()) {
+    if (d == 0) return 0;
+    fits = fits && !__builtin_mul_overflow(n, d, &n);
+  }
+  check(fits, "a tensor of shape {} has too many elements to count in 63 bits", to_string());
   return n;
 }
 

@@ -21,7 +21,7 @@ class Shape {
   /// Negative indices count from the end. Throws when out of range.
   std::int64_t operator[](int i) const { return dims_[index(i)]; }
   std::int64_t& operator[](int i) { return dims_[index(i)]; }
-  /// The number of elements; 1 for a scalar.
+  /// The number of elements; 1 for a scalar. Throws when 63 bits cannot hold it.
   std::int64_t numel() const;
   std::span<const std::int64_t> dims() const {
     return {dims_.data(), static_cast<std::size_t>(rank_)};

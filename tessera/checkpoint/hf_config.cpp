@@ -69,7 +69,11 @@ std::int64_t even_share(const ModelOptions& options, const JsonFields& config) {
   check_input(options.hidden_size % options.num_attention_heads == 0,
               "{}: the hidden size {} is not a multiple of the {} attention heads", config.what(),
               options.hidden_size, options.num_attention_heads);
-  return options.hidden_size / options.num_attention_heads;
+  const std::int64_t share = options.hidden_size / options.num_attention_heads;
+  check_input(share <= kMaxHeadSize,
+              "{}: {} attention heads of size {} each: a head has at most {}", config.what(),
+              options.num_attention_heads, share, kMaxHeadSize);
+  return share;
 }
 
 // One rate stands for the dropout after the embedding and after each sublayer.

@@ -28,7 +28,8 @@ HfModel read_hf_config(const fs::path& folder);
 HfModel parse_hf_config(std::string_view text, const std::string& what);
 
 /// A config.json for the options, with the keys that every version of transformers reads.
-/// InputError when the family cannot express them. Options must be complete.
+/// InputError when the family cannot express them. Options must be complete. bos_token_id and
+/// eos_token_id are null: who knows the tokenizer sets them.
 Json hf_config_for(const ModelOptions& options, std::string_view family);
 
 /// Why a model of this family cannot be what the options say ("Mistral has no biases"); empty when

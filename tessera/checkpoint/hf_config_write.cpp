@@ -130,6 +130,8 @@ Json hf_config_for(const ModelOptions& options, std::string_view family) {
   config["tie_word_embeddings"] = options.tie_embeddings;
   config["initializer_range"] = options.init_std;
   config["torch_dtype"] = torch_name(options.dtype);
+  config["bos_token_id"] = nullptr;
+  config["eos_token_id"] = nullptr;
   return config;
 }
 

@@ -9,6 +9,7 @@
 #include "tessera/base/check.h"
 #include "tessera/base/json.h"
 #include "tessera/checkpoint/convert.h"
+#include "tessera/checkpoint/json_fields.h"
 
 namespace tessera {
 namespace {
@@ -28,7 +29,7 @@ std::string name_some(const std::vector<std::string>& names) {
 void check_file_name(const std::string& name, const std::string& what) {
   check_input(!name.empty() && name.find('/') == std::string::npos &&
                   name.find('\0') == std::string::npos && name.ends_with(".safetensors"),
-              "{}: '{:.200}' is not the name of a safetensors file in this folder", what, name);
+              "{}: {} is not the name of a safetensors file in this folder", what, Quoted{name});
 }
 
 // tensor -> file of model.safetensors.index.json.
@@ -39,8 +40,8 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
               "{}: expected an object with a weight_map", what);
   std::map<std::string, std::string> weight_map;
   for (const auto& [tensor, file] : json["weight_map"].items()) {
-    check_input(file.is_string(), "{}: the file of tensor '{:.200}' is {} instead of a name", what,
-                tensor, file.type_name());
+    check_input(file.is_string(), "{}: the file of tensor {} is {} instead of a name", what,
+                Quoted{tensor}, file.type_name());
     check_file_name(file.get_ref<const std::string&>(), what);
     weight_map[tensor] = file.get<std::string>();
   }
@@ -55,12 +56,12 @@ std::vector<SafetensorsFile> open_indexed(const fs::path& index) {
     const fs::path path = index.parent_path() / name;
     const auto [file, is_new] = number_of.try_emplace(name, files.size());
     if (is_new) {
-      check_input(fs::exists(path), "'{}' says that tensor '{:.200}' is in '{}', which is missing",
-                  index.string(), tensor, path.string());
+      check_input(fs::exists(path), "'{}' says that tensor {} is in '{}', which is missing",
+                  index.string(), Quoted{tensor}, path.string());
       files.emplace_back(path);
     }
     check_input(files[file->second].contains(tensor),
-                "tensor '{:.200}' is missing in '{}', where '{}' says that it is", tensor,
+                "tensor {} is missing in '{}', where '{}' says that it is", Quoted{tensor},
                 path.string(), index.string());
   }
   return files;
@@ -118,7 +119,7 @@ HfFolder::Places HfFolder::all_places() const {
       if (is_hf_buffer(name)) continue;
       const std::string full = hf_full_name(name, model_.family);
       const auto [earlier, is_new] = places.try_emplace(full, Place{i, name});
-      check_input(is_new, "tensor '{:.200}' is in '{}' and again in '{}'", full,
+      check_input(is_new, "tensor {} is in '{}' and again in '{}'", Quoted{full},
                   files_[earlier->second.file].what(), files_[i].what());
     }
   return places;
@@ -151,7 +152,8 @@ void HfFolder::check_unused(const Places& places) const {
     if (options.tie_embeddings && name == "lm_head.weight")
       check_shape(place, {options.vocab_size, options.hidden_size});
     else
-      unexpected.push_back(fmt::format("'{:.200}' in '{}'", name, files_[place.file].what()));
+      unexpected.push_back(
+          fmt::format("{} in '{}'", Quoted{place.name}, files_[place.file].what()));
   }
   check_input(unexpected.empty(),
               "{} tensors do not belong to a {} model with the options of config.json: {}",

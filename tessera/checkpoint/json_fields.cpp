@@ -1,5 +1,8 @@
 #include "tessera/checkpoint/json_fields.h"
 
+#include <fmt/format.h>
+
+#include <string_view>
 #include <utility>
 
 #include "tessera/base/check.h"
@@ -62,3 +65,12 @@ std::string JsonFields::text(std::string_view key, std::string_view fallback) co
 }
 
 }  // namespace tessera
+
+fmt::format_context::iterator fmt::formatter<tessera::Quoted>::format(
+    const tessera::Quoted& name, fmt::format_context& context) const {
+  using tessera::Json;
+  const std::string escaped = Json(name.text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text =
+      fmt::format("'{:.200}'", std::string_view(escaped).substr(1, escaped.size() - 2));
+  return fmt::formatter<std::string_view>::format(text, context);
+}

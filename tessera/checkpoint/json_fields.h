@@ -2,6 +2,8 @@
 // and what it is.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,6 +11,12 @@
 #include "tessera/base/json.h"
 
 namespace tessera {
+
+/// A name from a file, for messages: it comes out in quotes, cut to 200 characters, with control
+/// characters escaped.
+struct Quoted {
+  std::string_view text;
+};
 
 class JsonFields {
  public:
@@ -39,3 +47,9 @@ class JsonFields {
 };
 
 }  // namespace tessera
+
+template <>
+struct fmt::formatter<tessera::Quoted> : fmt::formatter<std::string_view> {
+  fmt::format_context::iterator format(const tessera::Quoted& name,
+                                       fmt::format_context& context) const;
+};

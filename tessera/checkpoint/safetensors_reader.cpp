@@ -8,6 +8,7 @@
 #include "tessera/base/check.h"
 #include "tessera/base/json.h"
 #include "tessera/checkpoint/convert.h"
+#include "tessera/checkpoint/json_fields.h"
 #include "tessera/checkpoint/safetensors_type.h"
 
 namespace tessera {
@@ -52,7 +53,7 @@ Json parse_header(std::string_view text, const std::string& what) {
 class EntryParser {
  public:
   EntryParser(const std::string& what, std::string_view name, const Json& value)
-      : where_(fmt::format("'{}', tensor '{:.200}'", what, name)), value_(value) {
+      : where_(fmt::format("'{}', tensor {}", what, Quoted{name})), value_(value) {
     check_input(value.is_object(), "{}: the header has {} instead of an object", where_,
                 value.type_name());
   }
@@ -148,8 +149,8 @@ std::map<std::string, std::string> parse_metadata(const Json& value, const std::
               value.type_name());
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
-    check_input(text.is_string(), "'{}': __metadata__ '{:.200}' is {} instead of a string", what,
-                key, text.type_name());
+    check_input(text.is_string(), "'{}': __metadata__ {} is {} instead of a string", what,
+                Quoted{key}, text.type_name());
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -167,9 +168,9 @@ void check_tiling(const Entries& entries, std::size_t data_start, std::size_t fi
   std::size_t next = data_start;
   for (const auto& [begin, end, name] : ranges) {
     check_input(begin == next,
-                "'{}', tensor '{:.200}': its data begin at byte {} of the file, but the data "
+                "'{}', tensor {}: its data begin at byte {} of the file, but the data "
                 "before it end at byte {}: the header describes {}",
-                what, name, begin, next, begin < next ? "an overlap" : "a hole");
+                what, Quoted{name}, begin, next, begin < next ? "an overlap" : "a hole");
     next = end;
   }
   check_input(next == file_size,
@@ -211,12 +212,12 @@ std::vector<std::string> SafetensorsFile::names() const {
 
 const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
   const auto found = entries_.find(name);
-  check_input(found != entries_.end(), "'{}' has no tensor '{}'", what_, name);
+  check_input(found != entries_.end(), "'{}' has no tensor {}", what_, Quoted{name});
   return found->second;
 }
 
 std::string SafetensorsFile::where(std::string_view name) const {
-  return fmt::format("'{}', tensor '{:.200}' (at byte {})", what_, name, entry(name).offset);
+  return fmt::format("'{}', tensor {} (at byte {})", what_, Quoted{name}, entry(name).offset);
 }
 
 Shape SafetensorsFile::shape(std::string_view name) const {

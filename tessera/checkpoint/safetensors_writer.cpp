@@ -27,12 +27,10 @@ void check_names(const std::vector<SafetensorsDeclaration>& tensors, const std::
   for (const SafetensorsDeclaration& tensor : tensors) names.push_back(tensor.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  check(twice == names.end(), "'{}': tensor '{}' is declared twice", what, *twice);
+  if (twice != names.end()) fail("'{}': tensor '{}' is declared twice", what, *twice);
   check(!std::binary_search(names.begin(), names.end(), "__metadata__"),
         "'{}': no tensor can be called __metadata__", what);
 }
-
-std::string quoted(const std::string& text) { return Json(text).dump(); }
 
 // The header with its 8-byte length in front, padded so that the data after it are aligned.
 std::string make_header(const std::vector<SafetensorsDeclaration>& order,
@@ -43,7 +41,7 @@ std::string make_header(const std::vector<SafetensorsDeclaration>& order,
     const std::size_t end =
         begin + static_cast<std::size_t>(tensor.shape.numel()) * size_of(tensor.dtype);
     text += fmt::format(",{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}",
-                        quoted(tensor.name), safetensors_name(tensor.dtype),
+                        Json(tensor.name).dump(), safetensors_name(tensor.dtype),
                         tensor.shape.to_string(), begin, end);
     begin = end;
   }

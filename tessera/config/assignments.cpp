@@ -38,8 +38,7 @@ std::string near_flag(std::string_view name, Command command) {
 // Why `name` is not a flag of this command.
 std::string refusal(std::string_view name, Command command) {
   if (const Flag* flag = find_flag(name))
-    return fmt::format("is not a flag of tessera {}, but of {}", name_of(command),
-                       owners_of(*flag));
+    return fmt::format("a flag of {}, not of tessera {}", owners_of(*flag), name_of(command));
   if (const auto hint = unsupported_megatron_flag(name))
     return fmt::format("known Megatron flag, not supported yet by Tessera{}{}",
                        hint->empty() ? "" : ": ", *hint);
@@ -68,15 +67,21 @@ class ArgumentReader {
     const std::size_t equals = argument.find('=');
     const std::string_view typed = argument.substr(0, equals);
     const std::string name = canonical(typed);
-    if (!argument.starts_with("--") || name.empty())
-      return problems_.add("unexpected argument {}: expected a flag such as --help",
-                           quote(argument));
+    if (!argument.starts_with("--") || name.empty()) return refuse_loose(argument);
     const Flag* flag = flag_of(name, command_);
     Values values;
     if (equals < argument.size()) values.emplace_back(argument.substr(equals + 1));
     take_values(flag, equals < argument.size(), values);
-    if (flag == nullptr) return problems_.add("{}: {}", shown(typed), refusal(name, command_));
+    last_ = shown(typed);
+    if (flag == nullptr) return problems_.add("{}: {}", last_, refusal(name, command_));
     add(*flag, std::move(values));
+  }
+
+  void refuse_loose(std::string_view argument) {
+    if (last_.empty())
+      problems_.add("unexpected argument {}: expected a flag such as --help", quote(argument));
+    else
+      problems_.add("unexpected argument {}: {} takes no further value", quote(argument), last_);
   }
 
   // The arguments up to the next flag belong to this one, as far as it takes any. After an unknown
@@ -111,6 +116,7 @@ class ArgumentReader {
   std::span<const std::string> args_;
   Problems& problems_;
   std::size_t next_ = 0;
+  std::string last_;  // the last flag, as it was typed
   Assignments given_;
 };
 
@@ -143,13 +149,13 @@ void check_alternatives(const Assignments& given, Problems& problems) {
 
 }  // namespace
 
-bool is_on(const Assignment& assignment) {
-  return assignment.values.size() != 1 || assignment.values.front() != "false";
+bool is_on(const Flag& flag, const Assignment& assignment) {
+  return flag.arity != Arity::none || assignment.values.front() != "false";
 }
 
 bool was_given(const Assignments& given, std::string_view flag) {
   const auto found = given.find(flag);
-  return found != given.end() && is_on(found->second);
+  return found != given.end() && is_on(*find_flag(flag), found->second);
 }
 
 std::string spelled(std::string_view flag, const Assignment& assignment) {
@@ -162,8 +168,7 @@ std::string spelled(std::string_view flag, const Assignment& assignment) {
   return text;
 }
 
-Assignments read_arguments(Command command, std::span<const std::string> args,
-                           Problems& problems) {
+Assignments read_arguments(Command command, std::span<const std::string> args, Problems& problems) {
   Assignments given = ArgumentReader(command, args, problems).read();
   check_alternatives(given, problems);
   return given;
@@ -185,7 +190,8 @@ Assignments merge(const Assignments& file, const Assignments& command_line) {
     const bool is_replaced =
         !alternative.empty() &&
         std::any_of(command_line.begin(), command_line.end(), [&](const auto& other) {
-          return find_flag(other.first)->alternative == alternative && is_on(other.second);
+          const Flag& flag = *find_flag(other.first);
+          return flag.alternative == alternative && is_on(flag, other.second);
         });
     if (!is_replaced) merged.try_emplace(name, assignment);
   }

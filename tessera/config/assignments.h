@@ -33,7 +33,7 @@ Assignments merge(const Assignments& file, const Assignments& command_line);
 void store(const Assignments& given, Settings& settings, Problems& problems);
 
 /// A switch that is switched off counts as not given.
-bool is_on(const Assignment& assignment);
+bool is_on(const Flag& flag, const Assignment& assignment);
 bool was_given(const Assignments& given, std::string_view flag);
 
 /// How the user wrote a flag: "--lr 0.1", or "run.yaml:3: lr '0.1'".

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/data/preprocess_options.h"
+
 namespace tessera {
 
 struct GenerateOptions {
@@ -24,16 +26,6 @@ struct EvaluateOptions {
   std::string output;  ///< where the results go; empty: standard output
 
   bool operator==(const EvaluateOptions&) const = default;
-};
-
-/// The tokenizer is in DataOptions.
-struct PreprocessOptions {
-  std::vector<std::string> inputs;  ///< .jsonl files
-  std::string output_prefix;
-  std::vector<std::string> json_keys = {"text"};
-  bool append_eod = false;
-
-  bool operator==(const PreprocessOptions&) const = default;
 };
 
 }  // namespace tessera

@@ -30,9 +30,10 @@ void tokenizer_rules(const DataOptions& data, Problems& problems) {
   if (data.tokenizer == TokenizerKind::null)
     problems.require(data.vocab_size > 0, "--tokenizer-type NullTokenizer needs --vocab-size");
   else
-    problems.require(data.vocab_size == 0 || data.vocab_size >= kByteVocabulary,
-                     "--vocab-size {} is less than the {} tokens of ByteTokenizer: raise or drop it",
-                     data.vocab_size, kByteVocabulary);
+    problems.require(
+        data.vocab_size == 0 || data.vocab_size >= kByteVocabulary,
+        "--vocab-size {} is less than the {} tokens of ByteTokenizer: raise or drop it",
+        data.vocab_size, kByteVocabulary);
 }
 
 void split_rules(const DataOptions& data, Problems& problems) {

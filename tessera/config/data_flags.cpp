@@ -52,7 +52,7 @@ std::vector<Flag> tokenizer_flags() {
   return {
       word("tokenizer-type", at(&DataOptions::tokenizer),
            {{TokenizerKind::bytes, "ByteTokenizer"}, {TokenizerKind::null, "NullTokenizer"}},
-           "bytes, or token numbers as text"),
+           "bytes, or token numbers as text [default: the loaded model's, or ByteTokenizer]"),
       integer("vocab-size", at(&DataOptions::vocab_size), {1, kMaxVocabulary - 1},
               "vocabulary before end-of-document; NullTokenizer needs it [default for "
               "ByteTokenizer: 257, end-of-document included]"),

@@ -1,27 +1,35 @@
 #include "tessera/config/flag.h"
 
-#include <array>
-
 #include "tessera/config/flag_builders.h"
 
 namespace tessera::config {
 namespace {
 
-// In the order of the enumeration.
-constexpr std::array<std::string_view, 17> kTitles = {
-    "General",       "Model",     "Dropout and initialization",
-    "Precision",     "Recompute", "Batches and length",
-    "Optimizer",     "Learning rate",
-    "Data",          "Tokenizer", "Evaluation",
-    "Logging",       "Checkpoints",
-    "Device",        "Parallelism",
-    "Generation",    "Preprocessing"};
+constexpr GroupTitle kGroups[] = {
+    {Group::general, "General"},
+    {Group::model, "Model"},
+    {Group::initialization, "Dropout and initialization"},
+    {Group::precision, "Precision"},
+    {Group::recompute, "Recompute"},
+    {Group::preprocessing, "Preprocessing"},
+    {Group::generation, "Generation"},
+    {Group::batches, "Batches and length"},
+    {Group::optimizer, "Optimizer"},
+    {Group::learning_rate, "Learning rate"},
+    {Group::data, "Data"},
+    {Group::tokenizer, "Tokenizer"},
+    {Group::evaluation, "Evaluation"},
+    {Group::logging, "Logging"},
+    {Group::checkpoints, "Checkpoints"},
+    {Group::device, "Device"},
+    {Group::parallel, "Parallelism"},
+};
 
 std::optional<Values> nothing(const Settings&) { return std::nullopt; }
 
 }  // namespace
 
-std::string_view title_of(Group group) { return kTitles[static_cast<std::size_t>(group)]; }
+std::span<const GroupTitle> group_titles() { return kGroups; }
 
 Flag make_flag(std::string_view name, Arity arity, std::string placeholder, std::string_view help) {
   Flag flag;

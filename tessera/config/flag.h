@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,14 +16,15 @@ namespace tessera::config {
 
 using Values = std::vector<std::string>;
 
-/// Titles in --help and --print-config. Model flags say what a model is: a checkpoint or a Hugging
-/// Face folder can take their place.
+/// Model flags say what a model is: a checkpoint or a Hugging Face folder can take their place.
 enum class Group {
   general,
   model,
   initialization,
   precision,
   recompute,
+  preprocessing,
+  generation,
   batches,
   optimizer,
   learning_rate,
@@ -33,11 +35,15 @@ enum class Group {
   checkpoints,
   device,
   parallel,
-  generation,
-  preprocessing,
 };
 
-std::string_view title_of(Group group);
+struct GroupTitle {
+  Group group;
+  std::string_view title;
+};
+
+/// All groups, in the order of --help and --print-config.
+std::span<const GroupTitle> group_titles();
 
 /// How many values follow a flag. A switch has none, and means true.
 enum class Arity { none, one, many };

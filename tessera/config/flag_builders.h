@@ -1,5 +1,6 @@
-// Makes rows of the flag table. A builder takes a place in Settings, as at(&ModelOptions::num_layers)
-// gives it: a function from Settings (const or not) to the option that is stored there.
+// Makes rows of the flag table. A builder takes a place in Settings, as
+// at(&ModelOptions::num_layers) gives it: a function from Settings (const or not) to the option
+// that is stored there.
 #pragma once
 
 #include <type_traits>
@@ -151,8 +152,7 @@ std::string listed(const std::vector<Name<E>>& names, std::string_view separator
 
 /// One of a few words.
 template <class Access>
-Flag word(std::string_view name, Access access,
-          std::vector<Name<Stored<Access>>> names,
+Flag word(std::string_view name, Access access, std::vector<Name<Stored<Access>>> names,
           std::string_view help) {
   Flag flag = make_flag(name, Arity::one, "{" + listed(names, ",") + "}", help);
   flag.set = [access, names](Settings& s, const Values& values) {

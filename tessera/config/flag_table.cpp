@@ -53,8 +53,8 @@ const std::vector<Flag>& flag_table() {
 
 const Flag* find_flag(std::string_view name) {
   const auto& table = flag_table();
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const Flag& flag) { return flag.name == name; });
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const Flag& flag) { return flag.name == name; });
   return found == table.end() ? nullptr : &*found;
 }
 

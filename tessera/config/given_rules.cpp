@@ -9,7 +9,7 @@ void check_effects(const Given& given, Problems& problems) {
   for (const auto& [name, assignment] : given.all) {
     const Flag& flag = *find_flag(name);
     const bool overridden = given.file.contains(name) && flag.has_effect(given.file_settings);
-    if (!is_on(assignment) || flag.has_effect(given.settings) || overridden) continue;
+    if (!is_on(flag, assignment) || flag.has_effect(given.settings) || overridden) continue;
     problems.add("{} has no effect: it belongs to {}", spelled(name, assignment),
                  flag.applies_when);
   }
@@ -31,9 +31,10 @@ void check_partners(const Assignments& given, const Options& options, Problems& 
 void check_given(Command command, const Given& given, Problems& problems) {
   check_effects(given, problems);
   check_partners(given.all, given.settings.options, problems);
-  problems.require(command != Command::train || !was_given(given.all, "fp16"),
-                   "--fp16 needs loss scaling, which comes with the GPU backend: train with --bf16, "
-                   "or in f32 without either");
+  problems.require(
+      command != Command::train || !was_given(given.all, "fp16"),
+      "--fp16 needs loss scaling, which comes with the GPU backend: train with --bf16, "
+      "or in f32 without either");
 }
 
 }  // namespace tessera::config

@@ -6,8 +6,8 @@
 
 namespace tessera::config {
 
-/// What was given, and what it came to. `file` and `file_settings` are the configuration file's part
-/// alone: what had an effect there may lose it to the command line.
+/// What was given, and what it came to. `file` and `file_settings` are the configuration file's
+/// part alone: what had an effect there may lose it to the command line.
 struct Given {
   const Assignments& all;
   const Settings& settings;

@@ -40,7 +40,8 @@ constexpr Hint kWithHint[] = {
     {"test-data-path", "use --data-path with --split"},
     {"tokenizer-model", "use --tokenizer-type ByteTokenizer or NullTokenizer"},
     {"train-data-path", "use --data-path with --split"},
-    {"use-checkpoint-args", "generate, evaluate and inspect take the model from --load by themselves"},
+    {"use-checkpoint-args",
+     "generate, evaluate and inspect take the model from --load by themselves"},
     {"use-cpu-initialization", "initial weights are the same on every device; drop the flag"},
     {"use-mcore-models", "there is one kind of model; drop the flag"},
     {"use-rotary-position-embeddings", "use --position-embedding-type rope"},
@@ -268,8 +269,8 @@ constexpr std::string_view kPlain[] = {
 
 // Megatron has many flags of each of these kinds, and Tessera none.
 constexpr std::string_view kFamilies[] = {
-    "cuda-graph-", "fp4-",  "fp8-",  "grpo-", "inference-",   "inprocess-", "moe-",
-    "mtp-",        "muon-", "retro-", "rl-",  "tensorboard-", "vision-",    "wandb-",
+    "cuda-graph-", "fp4-",  "fp8-",   "grpo-", "inference-",   "inprocess-", "moe-",
+    "mtp-",        "muon-", "retro-", "rl-",   "tensorboard-", "vision-",    "wandb-",
 };
 
 }  // namespace

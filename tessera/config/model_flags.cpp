@@ -74,7 +74,8 @@ std::vector<Flag> size_flags() {
               "query heads")
           .must_be_given(),
       action(
-          "group-query-attention", [](Settings& s, bool on) { s.options.model.num_query_groups = on ? 1 : 0; },
+          "group-query-attention",
+          [](Settings& s, bool on) { s.options.model.num_query_groups = on ? 1 : 0; },
           has_fewer_groups, "fewer key/value heads than query heads: --num-query-groups of them"),
       integer("num-query-groups", at(&ModelOptions::num_query_groups), {1, kMaxHeads},
               "key/value heads, with --group-query-attention [default: 1]")
@@ -165,8 +166,8 @@ std::vector<Flag> layer_flags() {
           [](const Settings& s) { return s.options.model.activation == Activation::swiglu; },
           "gated MLP with SiLU instead of GELU"),
       action(
-          "disable-bias-linear", set_biases,
-          [](const Settings& s) { return !has_all_biases(s); }, "no biases in linear layers"),
+          "disable-bias-linear", set_biases, [](const Settings& s) { return !has_all_biases(s); },
+          "no biases in linear layers"),
       kept_bias("add-qkv-bias", &ModelOptions::qkv_bias,
                 "biases of queries, keys and values although --disable-bias-linear"),
       kept_bias("add-attention-output-bias", &ModelOptions::attention_output_bias,

@@ -26,12 +26,12 @@ void attention_rules(const ModelOptions& m, Problems& problems) {
 void rope_rules(const ModelOptions& m, Problems& problems) {
   if (m.position_embedding != PositionEmbedding::rope) return;
   const RopeOptions& rope = m.rope;
-  const auto rotated =
-      static_cast<std::int64_t>(static_cast<double>(m.kv_channels) * rope.percent);
-  problems.require(m.kv_channels <= 0 || (rotated > 0 && rotated % 2 == 0),
-                   "RoPE rotates pairs, but --rotary-percent {} of a head of {} is {}: make it even "
-                   "(--kv-channels, --hidden-size, --rotary-percent)",
-                   rope.percent, m.kv_channels, rotated);
+  const auto rotated = static_cast<std::int64_t>(static_cast<double>(m.kv_channels) * rope.percent);
+  problems.require(
+      m.kv_channels <= 0 || (rotated > 0 && rotated % 2 == 0),
+      "RoPE rotates pairs, but --rotary-percent {} of a head of {} is {}: make it even "
+      "(--kv-channels, --hidden-size, --rotary-percent)",
+      rope.percent, m.kv_channels, rotated);
   problems.require(
       rope.scaling != RopeScaling::llama3 || rope.high_freq_factor > rope.low_freq_factor,
       "--rope-high-freq-factor {} must be above --rope-low-freq-factor {}", rope.high_freq_factor,
@@ -44,8 +44,8 @@ void rope_rules(const ModelOptions& m, Problems& problems) {
 // In double: the values may be out of range themselves.
 double count_parameters(const ModelOptions& m) {
   const auto h = static_cast<double>(m.hidden_size);
-  const double heads = static_cast<double>(m.num_attention_heads) + 
-                       static_cast<double>(m.num_query_groups);
+  const double heads =
+      static_cast<double>(m.num_attention_heads) + static_cast<double>(m.num_query_groups);
   const double attention = 2 * h * heads * static_cast<double>(m.kv_channels);
   const double mlp = 3 * h * static_cast<double>(m.ffn_hidden_size);
   const double embeddings =
@@ -59,11 +59,11 @@ void model_rules(const ModelOptions& model, Problems& problems) {
   attention_rules(model, problems);
   rope_rules(model, problems);
   const double parameters = count_parameters(model);
-  problems.require(parameters <= kMaxParameters,
-                   "a model of about {:.2g} parameters is more than the {:.0g} that can be counted: "
-                   "reduce --num-layers ({}), --hidden-size ({}) or --ffn-hidden-size ({})",
-                   parameters, kMaxParameters, model.num_layers, model.hidden_size,
-                   model.ffn_hidden_size);
+  problems.require(
+      parameters <= kMaxParameters,
+      "a model of about {:.2g} parameters is more than the {:.0g} that can be counted: "
+      "reduce --num-layers ({}), --hidden-size ({}) or --ffn-hidden-size ({})",
+      parameters, kMaxParameters, model.num_layers, model.hidden_size, model.ffn_hidden_size);
 }
 
 void fit_rules(const Options& options, Problems& problems) {

@@ -12,12 +12,6 @@ namespace {
 using config::Assignments;
 using config::Problems;
 
-Settings default_settings(Command command) {
-  Settings settings;
-  if (command == Command::evaluate) settings.options.train.micro_batch_size = 1;
-  return settings;
-}
-
 Assignments read_file(Command command, const Assignments& arguments, Problems& problems) {
   const auto flag = arguments.find("config");
   if (flag == arguments.end()) return {};
@@ -42,10 +36,16 @@ ParsedCommand settle(Command command, const Assignments& file, Assignments all,
 
 }  // namespace
 
+Settings default_settings(Command command) {
+  Settings settings;
+  if (command == Command::evaluate) settings.options.train.micro_batch_size = 1;
+  return settings;
+}
+
 ParsedCommand parse_command(std::string_view name, std::span<const std::string> args) {
   const Command command = command_from_name(name);
-  if (std::any_of(args.begin(), args.end(),
-                  [](const std::string& a) { return a == "--help" || a == "-h"; })) {
+  const bool help = std::find(args.begin(), args.end(), "--help") != args.end();
+  if (help || (!args.empty() && args.front() == "-h")) {
     ParsedCommand parsed{default_settings(command), command, {}};
     parsed.help = true;
     return parsed;

@@ -21,12 +21,16 @@ struct ParsedCommand : Settings {
   bool was_given(std::string_view flag) const { return config::was_given(given, flag); }
 };
 
+/// What a command starts from, before anything is given.
+Settings default_settings(Command command);
+
 /// `args` are those after the command's name. Throws one InputError with all that is wrong in flags
 /// and values, and in which flags go together; rules between values are validate's. With --help
 /// among the arguments nothing else is looked at.
 ParsedCommand parse_command(std::string_view command, std::span<const std::string> args);
 
-/// What print_config(Options) wrote, or any configuration file of `train`. `what` names it in errors.
+/// What print_config(Options) wrote, or any configuration file of `train`. `what` names it in
+/// errors.
 Options options_from_yaml(std::string_view text, std::string_view what);
 
 /// Stores what was given on the command line over options that come from elsewhere (a checkpoint).

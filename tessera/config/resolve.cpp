@@ -28,8 +28,8 @@ void resolve_length(TrainOptions& train, const ParallelOptions& parallel) {
 void resolve_model(ModelOptions& model) {
   fill(model.ffn_hidden_size, default_ffn(model));
   fill(model.num_query_groups, model.num_attention_heads);
-  const bool splits = model.num_attention_heads > 0 &&
-                      model.hidden_size % model.num_attention_heads == 0;
+  const bool splits =
+      model.num_attention_heads > 0 && model.hidden_size % model.num_attention_heads == 0;
   if (splits) fill(model.kv_channels, model.hidden_size / model.num_attention_heads);
 }
 

@@ -1,5 +1,5 @@
-// Fills in what follows from other options. Values that were given are never changed, and nothing is
-// refused here: what cannot be derived stays 0, and validate names it.
+// Fills in what follows from other options. Values that were given are never changed, and nothing
+// is refused here: what cannot be derived stays 0, and validate names it.
 #pragma once
 
 #include "tessera/config/options.h"

@@ -20,6 +20,5 @@ void train_rules(const Options& options, Problems& problems);
 void generate_rules(const Settings& settings, Problems& problems);
 void evaluate_rules(const Settings& settings, Problems& problems);
 void preprocess_rules(const Settings& settings, Problems& problems);
-void inspect_rules(const Settings& settings, Problems& problems);
 
 }  // namespace tessera::config

@@ -38,6 +38,8 @@ std::string did_you_mean(std::string_view typed, std::span<const std::string_vie
   std::size_t nearest = (typed.size() + 2) / 4 + 1;
   std::string_view best;
   for (const std::string_view name : names) {
+    const auto [shorter, longer] = std::minmax({typed.size(), name.size()});
+    if (longer - shorter >= nearest) continue;
     const std::size_t distance = edit_distance(typed, name);
     if (distance < nearest) {
       nearest = distance;

@@ -8,8 +8,9 @@ namespace {
 
 void batch_rules(const Options& options, Problems& problems) {
   const TrainOptions& train = options.train;
-  const std::int64_t step = train.micro_batch_size * options.parallel.data;
-  problems.require(step <= 0 || train.global_batch_size % step == 0,
+  const bool known = train.micro_batch_size > 0 && train.micro_batch_size <= kMaxMicroBatch;
+  const std::int64_t step = known ? train.micro_batch_size * options.parallel.data : 1;
+  problems.require(train.global_batch_size % step == 0,
                    "--global-batch-size {} is not a multiple of --micro-batch-size {} x "
                    "data-parallel size {}: change one of them",
                    train.global_batch_size, train.micro_batch_size, options.parallel.data);
@@ -22,21 +23,21 @@ void batch_rules(const Options& options, Problems& problems) {
 
 void size_rules(const Options& options, Problems& problems) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  const double batch_tokens =
-      real(options.train.micro_batch_size) * real(options.data.seq_length);
-  problems.require(batch_tokens * real(options.model.vocab_size) <= kMaxElements &&
-                       batch_tokens * real(options.model.ffn_hidden_size) <= kMaxElements &&
-                       batch_tokens * real(options.data.seq_length) *
-                               real(options.model.num_attention_heads) <=
-                           kMaxElements,
-                   "activations of --micro-batch-size {} x --seq-length {} are too large to be "
-                   "counted: reduce one of them",
-                   options.train.micro_batch_size, options.data.seq_length);
+  const double batch_tokens = real(options.train.micro_batch_size) * real(options.data.seq_length);
+  problems.require(
+      batch_tokens * real(options.model.vocab_size) <= kMaxElements &&
+          batch_tokens * real(options.model.ffn_hidden_size) <= kMaxElements &&
+          batch_tokens * real(options.data.seq_length) * real(options.model.num_attention_heads) <=
+              kMaxElements,
+      "activations of --micro-batch-size {} x --seq-length {} are too large to be "
+      "counted: reduce one of them",
+      options.train.micro_batch_size, options.data.seq_length);
   const double tokens = real(options.train.train_iters) * real(options.train.global_batch_size) *
                         real(options.data.seq_length);
-  problems.require(tokens <= kMaxElements,
-                   "a training of {:.2g} tokens is too long to be counted: reduce --train-iters ({})",
-                   tokens, options.train.train_iters);
+  problems.require(
+      tokens <= kMaxElements,
+      "a training of {:.2g} tokens is too long to be counted: reduce --train-iters ({})", tokens,
+      options.train.train_iters);
 }
 
 void schedule_rules(const ScheduleOptions& s, Problems& problems) {
@@ -52,11 +53,11 @@ void schedule_rules(const ScheduleOptions& s, Problems& problems) {
   const double warmup = s.warmup_fraction > 0
                             ? s.warmup_fraction * static_cast<double>(s.decay_iters)
                             : static_cast<double>(s.warmup_iters);
-  problems.require(
-      s.decay_iters <= 0 ||
-          warmup + static_cast<double>(s.wsd_decay_iters) <= static_cast<double>(s.decay_iters),
-      "warmup ({} iterations) and --lr-wsd-decay-iters {} together are more than --lr-decay-iters {}",
-      warmup, s.wsd_decay_iters, s.decay_iters);
+  problems.require(s.decay_iters <= 0 || warmup + static_cast<double>(s.wsd_decay_iters) <=
+                                             static_cast<double>(s.decay_iters),
+                   "warmup ({} iterations) and --lr-wsd-decay-iters {} together are more than "
+                   "--lr-decay-iters {}",
+                   warmup, s.wsd_decay_iters, s.decay_iters);
 }
 
 void recompute_rules(const Options& options, Problems& problems) {

@@ -20,8 +20,8 @@ bool is_model_flag(const Flag& flag) {
 // means that it was not set.
 void check_value(const Flag& flag, const Settings& settings, Problems& problems) {
   const std::string fault = flag.fault(settings);
-  const bool is_unset = fault == flag.fault(Settings{});
-  if (!is_unset)
+  const bool is_wrong = !fault.empty() && fault != flag.fault(Settings{});
+  if (is_wrong)
     problems.add("--{} {}", flag.name, fault);
   else if (flag.required && !flag.get(settings))
     problems.add("--{} is required", flag.name);
@@ -36,9 +36,17 @@ void check_model(const ModelOptions& model, Problems& problems) {
                    "--ffn-hidden-size cannot be derived from --hidden-size {}: set it",
                    model.hidden_size);
   problems.require(model.vocab_size != 0, "the vocabulary is not known: set --vocab-size");
-  problems.require(model.max_position_embeddings != 0,
-                   "--max-position-embeddings or --seq-length is required");
   config::model_rules(model, problems);
+}
+
+void check_inspect(const ParsedCommand& parsed, Problems& problems) {
+  bool by_flags = false;
+  for (const Flag& flag : config::flag_table())
+    by_flags |= flag.group == config::Group::model && parsed.was_given(flag.name);
+  const TrainOptions& train = parsed.options.train;
+  problems.require(!train.load.empty() + !train.load_hf.empty() + by_flags == 1,
+                   "give the model in one way: --load FOLDER, --load-hf FOLDER, or model flags "
+                   "(--num-layers ...)");
 }
 
 void check_command(const ParsedCommand& parsed, Problems& problems) {
@@ -47,7 +55,7 @@ void check_command(const ParsedCommand& parsed, Problems& problems) {
     case Command::preprocess: config::preprocess_rules(parsed, problems); break;
     case Command::generate: config::generate_rules(parsed, problems); break;
     case Command::evaluate: config::evaluate_rules(parsed, problems); break;
-    case Command::inspect: config::inspect_rules(parsed, problems); break;
+    case Command::inspect: check_inspect(parsed, problems); break;
   }
 }
 
@@ -66,6 +74,8 @@ void validate(const ParsedCommand& parsed) {
 void validate_model(const ModelOptions& model) {
   Problems problems;
   check_model(model, problems);
+  problems.require(model.max_position_embeddings != 0,
+                   "--max-position-embeddings or --seq-length is required");
   problems.throw_if_any();
 }
 
@@ -90,8 +100,10 @@ void check_model_matches(const ParsedCommand& parsed, const ModelOptions& loaded
   for (const Flag& flag : config::flag_table()) {
     if (flag.group != config::Group::model) continue;
     const auto want = flag.get(asked), have = flag.get(found);
-    problems.require(want == have, "--{} is {} in {}, but {} by the flags given: drop the flags, or "
-                     "train a new model", flag.name, shown(have), what, shown(want));
+    problems.require(want == have,
+                     "--{} is {} in {}, but {} by the flags given: drop the flags, or "
+                     "train a new model",
+                     flag.name, shown(have), what, shown(want));
   }
   problems.throw_if_any();
 }

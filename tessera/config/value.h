@@ -35,8 +35,8 @@ double parse_real(std::string_view text, const RealRange& range);
 bool parse_switch(std::string_view text);
 /// Text that can be stored: UTF-8 without NUL, not empty, at most `limit` bytes.
 std::string parse_text(std::string_view text, std::size_t limit);
-/// Megatron's attention window "L,R" or "(L,R)": a query sees L keys to its left and R to its right.
-/// Returns how many it sees, itself included; 0 means all.
+/// Megatron's attention window "L,R" or "(L,R)": a query sees L keys to its left and R to its
+/// right. Returns how many it sees, itself included; 0 means all.
 std::int64_t parse_window(std::string_view text);
 
 /// The shortest text that reads back as the same number.

@@ -37,7 +37,7 @@ std::vector<YamlEntry> read_flat_yaml(std::string_view text, std::string_view wh
     const YAML::Node document = YAML::Load(std::string(text));
     if (document.IsNull()) return entries;
     check_input(document.IsMap(), "{}: expected lines of 'name: value'", what);
-    for (const auto& [key, value] : document) entries.push_back(read_entry(key, value, what));
+    for (const auto& pair : document) entries.push_back(read_entry(pair.first, pair.second, what));
   } catch (const YAML::Exception& error) {
     fail_input("{}:{}: not valid YAML: {}", what, error.mark.line + 1, error.msg);
   }

@@ -36,6 +36,7 @@ void check_modes(std::span<const std::byte> modes, std::size_t at, const std::st
 IndexTable::IndexTable(std::span<const std::byte> bytes, std::uint64_t bin_bytes,
                        const std::string& file) {
   read_header(bytes, file);
+  read_counts(bytes, file);
   check_sequences(bin_bytes, file);
   check_documents(file);
 }
@@ -56,7 +57,9 @@ void IndexTable::read_header(std::span<const std::byte> bytes, const std::string
   check_input(is_token_type(code), "'{}': the token type at byte {} is {}, expected 1 to 8", file,
               kTypeAt, code);
   type_ = static_cast<TokenType>(code);
+}
 
+void IndexTable::read_counts(std::span<const std::byte> bytes, const std::string& file) {
   // Divisions, since a product of a hostile count can wrap around.
   const auto sequences = load<std::uint64_t>(bytes, kSequencesAt);
   const std::uint64_t room = bytes.size() - kHeaderBytes;

@@ -51,6 +51,7 @@ class IndexTable {
     return value;
   }
   void read_header(std::span<const std::byte> bytes, const std::string& file);
+  void read_counts(std::span<const std::byte> bytes, const std::string& file);
   void check_sequences(std::uint64_t bin_bytes, const std::string& file) const;
   void check_documents(const std::string& file) const;
 

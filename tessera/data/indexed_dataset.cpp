@@ -37,7 +37,7 @@ std::size_t convert(const std::byte* from, std::span<std::int32_t> out) {
 }  // namespace
 
 IndexedDataset::IndexedDataset(const std::string& prefix)
-    : IndexedDataset(MappedFile(prefix + ".idx"), MappedFile(prefix + ".bin"), prefix) {}
+    : IndexedDataset{MappedFile(prefix + ".idx"), MappedFile(prefix + ".bin"), prefix} {}
 
 IndexedDataset::IndexedDataset(std::span<const std::byte> idx, std::span<const std::byte> bin,
                                const std::string& prefix)

@@ -16,6 +16,8 @@ struct PreprocessOptions {
   bool append_eod = false;  ///< an end-of-document token after each document
   TokenizerKind tokenizer = TokenizerKind::bytes;
   std::int64_t vocab_size = 0;  ///< of the null tokenizer, before its EOD
+
+  bool operator==(const PreprocessOptions&) const = default;
 };
 
 }  // namespace tessera

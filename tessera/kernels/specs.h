@@ -34,8 +34,8 @@ struct GemmSpec {
   double alpha = 1.0;
   bool accumulate = false;  ///< only with Epilogue::none
   Epilogue epilogue = Epilogue::none;
-  ConstView bias;  ///< [n], may be empty with bias_gelu
-  View aux;        ///< [m, n]
+  ConstView bias{};  ///< [n], may be empty with bias_gelu
+  View aux{};        ///< [m, n]
 };
 
 /// Layout-independent dropout. An element is known by its global sample number, its position in the
@@ -43,7 +43,7 @@ struct GemmSpec {
 struct DropoutSpec {
   double p = 0.0;
   RngKey key = 0;
-  ConstView samples;                ///< i64 [B]: global sample numbers
+  ConstView samples{};              ///< i64 [B]: global sample numbers
   std::int64_t position_start = 0;  ///< global position of the first row
 };
 
@@ -63,8 +63,8 @@ struct AttentionSpec {
   std::int64_t window = 0;
   std::int64_t q_start = 0;
   std::int64_t kv_start = 0;
-  ConstView cu_seqlens;         ///< i32 [documents + 1] in positions of a packed row; B must be 1
-  DropoutSpec dropout;          ///< of the probabilities
+  ConstView cu_seqlens{};       ///< i32 [documents + 1] in positions of a packed row; B must be 1
+  DropoutSpec dropout{};        ///< of the probabilities
   std::int64_t head_start = 0;  ///< global number of the first query head, for dropout
 };
 

@@ -94,6 +94,12 @@ ParameterList GptModel::parameters() {
   return parameters;
 }
 
+std::int64_t GptModel::rope_bytes(std::int64_t positions) const {
+  if (!rope_) return 0;
+  const auto element = static_cast<std::int64_t>(size_of(accumulator_of(options_.dtype)));
+  return 2 * positions * rope_->cos().dim(1) * element;
+}
+
 std::size_t GptModel::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                       std::int64_t keys) const {
   std::size_t bytes =

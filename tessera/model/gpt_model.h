@@ -32,6 +32,8 @@ class GptModel {
   const StagePart& part() const { return part_; }
   /// In the order of the forward pass.
   ParameterList parameters();
+  /// Of the rotary tables for that many positions.
+  std::int64_t rope_bytes(std::int64_t positions) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
 

@@ -6,22 +6,38 @@
 
 namespace tessera {
 
+namespace {
+
+// The blocks of state that an optimizer keeps.
+std::vector<const char*> state_names(const OptimizerOptions& options, DType dtype) {
+  std::vector<const char*> names;
+  if (options.kind == OptimizerKind::adam)
+    names = {"exp_avg", "exp_avg_sq"};
+  else
+    names = {"momentum"};
+  if (dtype != accumulator_of(dtype)) names.push_back("master");
+  return names;
+}
+
+}  // namespace
+
+std::int64_t Optimizer::bytes_for(const OptimizerOptions& options, std::int64_t elements,
+                                  DType dtype) {
+  const auto blocks = static_cast<std::int64_t>(state_names(options, dtype).size());
+  const auto element = static_cast<std::int64_t>(size_of(accumulator_of(dtype)));
+  return blocks * elements * element +
+         static_cast<std::int64_t>(sizeof(StepState) + sizeof(double));
+}
+
 Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers, Context& context,
                      Memory& memory)
     : options_(options), buffers_(buffers) {
-  const DType dtype = accumulator_of(buffers.dtype());
-  const auto add = [&](const char* name) {
-    memory_.push_back(memory.allocate(MemoryUse::optimizer, dtype, {buffers.elements()}));
+  for (const char* name : state_names(options, buffers.dtype())) {
+    memory_.push_back(memory.allocate(MemoryUse::optimizer, accumulator_of(buffers.dtype()),
+                                      {buffers.elements()}));
     states_.push_back({name, memory_.back()});
     context.kernels.fill(context.stream, memory_.back(), 0);
-  };
-  if (options.kind == OptimizerKind::adam) {
-    add("exp_avg");
-    add("exp_avg_sq");
-  } else {
-    add("momentum");
   }
-  if (buffers.dtype() != dtype) add("master");
   device_state_ = memory.allocate(MemoryUse::optimizer, DType::u8, {sizeof(StepState)});
   squares_ = memory.allocate(MemoryUse::optimizer, DType::f64, {1});
   state_.weight_decay = options.weight_decay;

@@ -21,6 +21,10 @@ class Optimizer {
   Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers, Context& context,
             Memory& memory);
 
+  /// Memory for blocks of `elements` parameters.
+  static std::int64_t bytes_for(const OptimizerOptions& options, std::int64_t elements,
+                                DType dtype);
+
   /// The norm over all ranks' gradients into the step state, which the update then clips by.
   void measure_gradients(Context& context);
   void update(Context& context, double learning_rate);

@@ -37,6 +37,12 @@ ParameterBuffers::ParameterBuffers(const ParameterList& parameters, Context& con
     parameters[i]->bind(part(values_, i), training ? part(grads_, i) : View());
 }
 
+std::int64_t ParameterBuffers::elements_for(const ParameterList& parameters) {
+  std::int64_t elements = 0;
+  for (const Parameter* parameter : parameters) elements += aligned(parameter->shape().numel());
+  return elements;
+}
+
 View ParameterBuffers::part(const View& block, std::size_t parameter) const {
   const Shape& shape = parameters_[parameter]->shape();
   return block.slice(0, offsets_[parameter], shape.numel()).reshape(shape);

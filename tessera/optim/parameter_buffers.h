@@ -35,6 +35,9 @@ class ParameterBuffers {
   /// A parameter's part of any block laid out like this one (an optimizer moment).
   View part(const View& block, std::size_t parameter) const;
 
+  /// The size of a block for these parameters, gaps included.
+  static std::int64_t elements_for(const ParameterList& parameters);
+
   void begin_step();
   /// Parameters that got no gradient in this step get zeros.
   void finish_gradients(Context& context);

@@ -47,6 +47,8 @@ class Tensor {
 class Memory {
  public:
   explicit Memory(Device device);
+  /// Counts what would be allocated and gives empty tensors: for plans of what does not fit here.
+  static Memory counting(Device device);
 
   Device device() const { return device_; }
   /// Uninitialised elements (a kernel or a copy fills them).
@@ -55,6 +57,7 @@ class Memory {
 
  private:
   Device device_;
+  bool counting_ = false;
   std::shared_ptr<DeviceApi> api_;
   std::shared_ptr<MemoryCounters> counters_;  // shared with tensors, which give their bytes back
 };

@@ -37,8 +37,10 @@ bool ConstView::is_contiguous() const {
 }
 
 ConstView ConstView::slice(int dimension, std::int64_t begin, std::int64_t length) const {
-  check(begin >= 0 && length >= 0 && begin + length <= dim(dimension),
-        "slice [{}, {}) of dimension {} of {}", begin, begin + length, dimension, to_string());
+  const std::int64_t size = dim(dimension);
+  check(begin >= 0 && length >= 0 && begin <= size && length <= size - begin,
+        "cannot slice {} elements from {} on of dimension {} of {}", length, begin, dimension,
+        to_string());
   ConstView part = *this;
   part.shape_[dimension] = length;
   part.data_ = static_cast<const std::byte*>(data_) +

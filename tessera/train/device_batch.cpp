@@ -11,8 +11,7 @@ void upload(Stream& stream, const View& to, const void* from) {
 
 }  // namespace
 
-DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches,
-                             bool training)
+DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches)
     : shape_(shape),
       tokens_(static_cast<std::size_t>(microbatches)),
       staged_ints_(static_cast<std::size_t>(shape.rows())),
@@ -26,7 +25,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
                        make(DType::i64, {shape.batch}), make(DType::f64, {1})});
     const Fields& m = memory_.back();
     microbatches_.push_back({shape, m.tokens.view(), m.labels.view(), m.mask.view(),
-                             m.positions.view(), m.samples.view(), m.grad_scale.view(), training});
+                             m.positions.view(), m.samples.view(), m.grad_scale.view()});
   }
 }
 
@@ -56,6 +55,10 @@ void DeviceBatches::set(Stream& stream, int i, const HostBatch& batch) {
   double count = 0;
   for (const float m : batch.loss_mask) count += static_cast<double>(m);
   tokens_[static_cast<std::size_t>(i)] = count;
+}
+
+void DeviceBatches::set_training(bool training) {
+  for (Microbatch& batch : microbatches_) batch.training = training;
 }
 
 void DeviceBatches::set_grad_scale(Stream& stream, int i, double scale) {

@@ -13,7 +13,7 @@ namespace tessera {
 
 class DeviceBatches {
  public:
-  DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, bool training);
+  DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches);
 
   /// Copies one host batch into microbatch `i`.
   void set(Stream& stream, int i, const HostBatch& batch);
@@ -21,6 +21,9 @@ class DeviceBatches {
   double tokens(int i) const { return tokens_[static_cast<std::size_t>(i)]; }
   /// What the loss of one token of microbatch `i` weighs in the gradient.
   void set_grad_scale(Stream& stream, int i, double scale);
+
+  /// Whether the next run has dropout and gradients.
+  void set_training(bool training);
 
   const std::vector<Microbatch>& microbatches() const { return microbatches_; }
 

@@ -10,12 +10,36 @@ namespace {
 
 Schedule schedule_of(const SessionOptions& options, int stage) {
   const PipelineShape shape{options.parallel.pipeline, options.microbatches};
-  if (options.training)
-    return options.split_backward ? one_f_one_b_split(shape, stage) : one_f_one_b(shape, stage);
-  return forward_only(shape);
+  return options.split_backward ? one_f_one_b_split(shape, stage) : one_f_one_b(shape, stage);
+}
+
+std::int64_t positions_of(const SessionOptions& options) {
+  return std::max(options.shape.seq, options.model.max_position_embeddings);
 }
 
 }  // namespace
+
+Session::Plan Session::plan(const SessionOptions& options, GptModel& model,
+                            const Kernels& kernels) {
+  Plan plan;
+  plan.positions = positions_of(options);
+  plan.workspace_bytes = model.workspace_bytes(kernels, options.shape, plan.positions);
+  for (const Parameter* parameter : model.parameters())
+    plan.workspace_bytes = std::max(
+        plan.workspace_bytes, kernels.sum_squares_workspace_bytes(parameter->shape().numel()));
+  RunnerOptions& run = plan.runner;
+  run.shape = options.shape;
+  // Earlier stages hold more microbatches; the first stage of all bounds them.
+  const Schedule schedule = options.training
+                                ? schedule_of(options, 0)
+                                : forward_only({options.parallel.pipeline, options.microbatches});
+  run.slots = slots_needed(schedule);
+  run.microbatches = options.microbatches;
+  run.recompute = options.recompute;
+  run.split_backward = options.split_backward;
+  run.training = options.training;
+  return plan;
+}
 
 Session::Session(const SessionOptions& options, const Rank& rank)
     : options_(options),
@@ -23,39 +47,26 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       stream_(options.device),
       kernels_(make_kernels(options.device, rank.threads)),
       mesh_(RankGrid(options.parallel, rank.size), rank.world),
-      schedule_(schedule_of(options, mesh_.pipeline().rank())) {
+      schedule_(schedule_of(options, mesh_.pipeline().rank())),
+      evaluation_(forward_only({options.parallel.pipeline, options.microbatches})) {
   const LayerSite site{options.model.dtype, options.seed, mesh_.tensor().rank(),
                        mesh_.tensor().size()};
   const StagePart part =
       stage_part(options.model, mesh_.pipeline().size(), mesh_.pipeline().rank());
-  const std::int64_t positions = std::max(options.shape.seq, options.model.max_position_embeddings);
-  model_.emplace(options.model, options.recompute, part, site, memory_, stream_, positions);
+  model_.emplace(options.model, options.recompute, part, site, memory_, stream_,
+                 positions_of(options));
+  Plan sizes = plan(options, *model_, *kernels_);
+  sizes.runner.slots = slots_needed(options.training ? schedule_ : evaluation_);
   workspace_ = memory_.allocate(MemoryUse::workspace, DType::u8,
-                                {static_cast<std::int64_t>(workspace_bytes())});
+                                {static_cast<std::int64_t>(sizes.workspace_bytes)});
   context_.emplace(Context{*kernels_, stream_, mesh_, workspace_});
   parameters_.emplace(model_->parameters(), *context_, memory_, options.training);
   initialize_parameters(*context_, parameters_->parameters(), options.seed);
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
-
-  RunnerOptions run;
-  run.shape = options.shape;
-  run.slots = slots_needed(schedule_);
-  run.microbatches = options.microbatches;
-  run.recompute = options.recompute;
-  run.split_backward = options.split_backward;
-  run.training = options.training;
-  runner_.emplace(*model_, *context_, memory_, run);
-  batches_.emplace(memory_, options.shape, options.microbatches, options.training);
+  runner_.emplace(*model_, *context_, memory_, sizes.runner);
+  batches_.emplace(memory_, options.shape, options.microbatches);
   make_borders();
   executor_.emplace(*runner_, mesh_.pipeline(), stream_, borders_);
-}
-
-std::size_t Session::workspace_bytes() {
-  const std::int64_t keys = std::max(options_.shape.seq, options_.model.max_position_embeddings);
-  std::size_t bytes = model_->workspace_bytes(*kernels_, options_.shape, keys);
-  for (const Parameter* parameter : model_->parameters())
-    bytes = std::max(bytes, kernels_->sum_squares_workspace_bytes(parameter->shape().numel()));
-  return bytes;
 }
 
 // What passes between neighbouring stages: the residual stream and its gradient, [N, hidden].
@@ -77,9 +88,10 @@ void Session::make_borders() {
   carve(carver);
 }
 
-void Session::run_microbatches() {
+void Session::run_microbatches(bool training) {
+  batches_->set_training(training);
   runner_->set_microbatches(batches_->microbatches());
-  executor_->run(schedule_);
+  executor_->run(training ? schedule_ : evaluation_);
 }
 
 }  // namespace tessera

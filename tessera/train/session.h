@@ -29,6 +29,14 @@ struct SessionOptions {
 
 class Session {
  public:
+  /// Sizes that follow from options and layers.
+  struct Plan {
+    std::int64_t positions = 0;  ///< the longest sequence: of rotary tables and caches
+    std::size_t workspace_bytes = 0;
+    RunnerOptions runner;
+  };
+  static Plan plan(const SessionOptions& options, GptModel& model, const Kernels& kernels);
+
   /// All ranks of `rank.world` call it together. Weights are initialised from the seed.
   Session(const SessionOptions& options, const Rank& rank);
 
@@ -42,18 +50,18 @@ class Session {
   StageRunner& runner() { return *runner_; }
   DeviceBatches& batches() { return *batches_; }
   /// Forward, and when training backward, of the batches that were set.
-  void run_microbatches();
+  void run_microbatches(bool training);
 
  private:
   void make_borders();
-  std::size_t workspace_bytes();
 
   SessionOptions options_;
   Memory memory_;
   Stream stream_;
   std::unique_ptr<Kernels> kernels_;
   Mesh mesh_;
-  Schedule schedule_;
+  Schedule schedule_;  ///< of a training step
+  Schedule evaluation_;
   std::optional<GptModel> model_;
   Tensor workspace_;
   std::optional<Context> context_;

@@ -17,14 +17,14 @@ double token_weight(const DeviceBatches& batches, int microbatches, int i, LossA
 }
 
 StepResult run(Session& session, const std::function<const HostBatch&()>& next_batch,
-               LossAverage average) {
+               LossAverage average, bool training) {
   DeviceBatches& batches = session.batches();
   Stream& stream = session.context().stream;
   const int count = session.options().microbatches;
   for (int i = 0; i < count; ++i) batches.set(stream, i, next_batch());
   for (int i = 0; i < count; ++i)
     batches.set_grad_scale(stream, i, token_weight(batches, count, i, average));
-  session.run_microbatches();
+  session.run_microbatches(training);
 
   StepResult result;
   const View sums = session.runner().loss_sums();
@@ -43,7 +43,7 @@ StepResult run(Session& session, const std::function<const HostBatch&()>& next_b
 StepResult compute_gradients(Session& session, const std::function<const HostBatch&()>& next_batch,
                              LossAverage average) {
   session.parameters().begin_step();
-  StepResult result = run(session, next_batch, average);
+  StepResult result = run(session, next_batch, average, true);
   session.parameters().finish_gradients(session.context());
   session.optimizer().measure_gradients(session.context());
   return result;
@@ -52,14 +52,18 @@ StepResult compute_gradients(Session& session, const std::function<const HostBat
 StepResult train_step(Session& session, const std::function<const HostBatch&()>& next_batch,
                       LossAverage average, double learning_rate) {
   StepResult result = compute_gradients(session, next_batch, average);
-  session.optimizer().update(session.context(), learning_rate);
-  result.grad_norm = session.optimizer().step_state(session.context()).grad_norm;
+  result.grad_norm = apply_gradients(session, learning_rate);
   return result;
+}
+
+double apply_gradients(Session& session, double learning_rate) {
+  session.optimizer().update(session.context(), learning_rate);
+  return session.optimizer().step_state(session.context()).grad_norm;
 }
 
 double evaluate_step(Session& session, const std::function<const HostBatch&()>& next_batch,
                      LossAverage average) {
-  return run(session, next_batch, average).loss;
+  return run(session, next_batch, average, false).loss;
 }
 
 }  // namespace tessera

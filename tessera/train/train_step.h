@@ -28,6 +28,9 @@ StepResult train_step(Session& session, const std::function<const HostBatch&()>&
 StepResult compute_gradients(Session& session, const std::function<const HostBatch&()>& next_batch,
                              LossAverage average);
 
+/// The second half: clips and updates; returns the gradient norm.
+double apply_gradients(Session& session, double learning_rate);
+
 /// The loss of one step's worth of batches, without gradients.
 double evaluate_step(Session& session, const std::function<const HostBatch&()>& next_batch,
                      LossAverage average);

@@ -218,6 +218,7 @@ TEST(HfConfig, RefusesNumbersOutOfRange) {
   expect_refused(with("llama", R"(,"num_key_value_heads":5)"), {"32", "num_key_value_heads 5"});
   expect_refused(with("llama", R"(,"head_dim":7)"), {"pairs", "7"});
   expect_refused(with("llama", R"(,"head_dim":100000)"), {"head_dim"});
+  expect_refused(with("llama", R"(,"hidden_size":4194304)"), {"size 131072", "16384"});
   expect_refused(with("llama", R"(,"rms_norm_eps":0)"), {"rms_norm_eps"});
   expect_refused(with("llama", R"(,"rms_norm_eps":1e999)"), {"not valid JSON"});
   expect_refused(with("llama", R"(,"rope_theta":1)"), {"rope_theta"});

@@ -27,6 +27,12 @@ TEST(Help, ShowsEveryFlagOfTheCommandAndNoOther) {
   }
 }
 
+TEST(Help, OverviewNamesEveryCommand) {
+  for (const Command command : kCommands)
+    EXPECT_NE(overview_text().find("\n  " + std::string(name_of(command)) + " "),
+              std::string::npos);
+}
+
 TEST(Help, FitsHundredColumns) {
   for (const Command command : kCommands) {
     std::istringstream lines(help_text(command));

@@ -7,6 +7,7 @@
 
 #include "tessera/base/check.h"
 #include "tessera/data/build_datasets.h"
+#include "tessera/data/gpt_indices.h"
 
 namespace tessera {
 namespace {
@@ -37,6 +38,21 @@ TEST(MockTokens, CountsUpToTheEodAndStaysInTheVocabulary) {
   EXPECT_EQ(tokens, (std::vector<std::int32_t>{6, 7, 9}));
   EXPECT_THROW(mock.tokens(7, 66, tokens), Error);
   EXPECT_THROW(mock.tokens(100000, 0, tokens), Error);
+}
+
+TEST(MockTokens, TheIndicesOfTheTrainSplitAreMegatrons) {
+  const MockTokens mock{NullTokenizer(131072)};
+  const SequenceRange train = split_ranges("1,1,1", mock.size())[0];
+  EXPECT_EQ(train, (SequenceRange{0, 33333}));
+  std::vector<std::int32_t> lengths;
+  for (std::int64_t i = train.begin; i < train.end; ++i) lengths.push_back(mock.length(i));
+  EXPECT_EQ(count_tokens(lengths), 68190290);
+  const GptIndices indices = build_gpt_indices(lengths, {train, 8000, 8192, 1234});
+  EXPECT_TRUE(std::ranges::equal(indices.document_index.first(4),
+                                 std::vector<std::int32_t>{30903, 11571, 3134, 32473}));
+  EXPECT_EQ(indices.shuffle_index.size(), 8324u);
+  EXPECT_TRUE(std::ranges::equal(indices.shuffle_index.first(4),
+                                 std::vector<std::int64_t>{201, 1675, 268, 4657}));
 }
 
 TEST(MockTokens, TheFirstSampleIsMegatrons) {

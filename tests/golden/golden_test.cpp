@@ -125,6 +125,7 @@ TEST_P(Golden, Logits) {
   Session session(session_options(false), rank_);
   load_hf_weights(session, folder_);
   session.batches().set(session.context().stream, 0, batches_.get(0));
+  session.batches().set_training(false);
   const BatchShape shape = batches_.shape();
   const std::int64_t vocab = folder_.model().options.vocab_size;
   const Tensor logits =

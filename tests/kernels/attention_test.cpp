@@ -2,7 +2,8 @@
 // that do not start at zero, windows, packed documents, dropout, strided tensors.
 #include <gtest/gtest.h>
 
-#include <vector>
+#include <algorithm>
+#include <limits>
 
 #include "tests/support/attention_run.h"
 #include "tests/support/kernel_test.h"
@@ -16,7 +17,7 @@ class AttentionTest : public KernelTest {
     return {random(c.q_shape()).values, random(c.k_shape()).values, random(c.k_shape()).values};
   }
 
-  void expect_reference(const AttentionCase& c) {
+  void expect_reference(const AttentionCase& c, double factor = 1) {
     SCOPED_TRACE(c.name);
     const reference::AttentionInputs x = inputs_of(c);
     AttentionRun run(lab, c, dtype(), x);
@@ -28,9 +29,12 @@ class AttentionTest : public KernelTest {
     const Values d_o = random(c.q_shape()).values;
     run.backward(d_o);
     const reference::AttentionGradients grads = reference::attention_backward(c, x, d_o);
-    expect_values(run.dq.view, grads.dq, 3, "dq");
-    expect_values(run.dk.view, grads.dk, 3, "dk");
-    expect_values(run.dv.view, grads.dv, 3, "dv");
+    // Gradients of scores can cancel to nothing, as with one visible key: those of dv tell the
+    // size.
+    const double floor = std::max(0.1 * norm_of(grads.dv), 1e-30);
+    EXPECT_LE(relative_error(lab.read(run.dq.view), grads.dq, floor), tolerance(3 * factor));
+    EXPECT_LE(relative_error(lab.read(run.dk.view), grads.dk, floor), tolerance(3 * factor));
+    EXPECT_LE(relative_error(lab.read(run.dv.view), grads.dv), tolerance(3 * factor));
     for (const Padded* each : {&run.o, &run.dq, &run.dk, &run.dv}) expect_gaps_untouched(*each);
   }
 };
@@ -40,63 +44,151 @@ TEST_P(AttentionTest, ShapesAroundTheBlockSizes) {
   expect_reference({.name = "odd sizes", .S = 7, .T = 7, .B = 3, .H = 2, .K = 2, .D = 5});
   expect_reference({.name = "whole blocks", .S = 128, .T = 128, .B = 1, .H = 1, .K = 1, .D = 16});
   expect_reference({.name = "beyond a block", .S = 65, .T = 65, .B = 1, .H = 2, .K = 1, .D = 8});
-  expect_reference({.name = "many keys", .S = 3, .T = 259, .B = 1, .H = 1, .K = 1, .D = 24,
-                    .causal = false});
-  expect_reference({.name = "many queries", .S = 131, .T = 2, .B = 2, .H = 1, .K = 1, .D = 3,
-                    .causal = false});
+  expect_reference(
+      {.name = "many keys", .S = 3, .T = 259, .B = 1, .H = 1, .K = 1, .D = 24, .causal = false});
+  expect_reference(
+      {.name = "many queries", .S = 131, .T = 2, .B = 2, .H = 1, .K = 1, .D = 3, .causal = false});
 }
 
 TEST_P(AttentionTest, QueryHeadsShareKeyHeads) {
   expect_reference({.name = "groups", .S = 19, .T = 19, .B = 2, .H = 6, .K = 2, .D = 8});
-  expect_reference({.name = "one key head", .S = 70, .T = 70, .B = 1, .H = 5, .K = 1, .D = 4,
-                    .causal = false});
+  expect_reference(
+      {.name = "one key head", .S = 70, .T = 70, .B = 1, .H = 5, .K = 1, .D = 4, .causal = false});
 }
 
 TEST_P(AttentionTest, PositionsNeedNotStartAtZero) {
   // One token against a cache, a context-parallel chunk against an earlier and a later one, and a
   // chunk that lies across.
-  expect_reference({.name = "decode", .S = 1, .T = 33, .B = 2, .H = 4, .K = 2, .D = 8,
-                    .q_start = 32});
-  expect_reference({.name = "earlier keys", .S = 16, .T = 16, .B = 1, .H = 2, .K = 2, .D = 4,
-                    .q_start = 48, .kv_start = 16});
-  expect_reference({.name = "later keys", .S = 16, .T = 16, .B = 1, .H = 2, .K = 2, .D = 4,
-                    .q_start = 16, .kv_start = 32});
-  expect_reference({.name = "across", .S = 80, .T = 150, .B = 1, .H = 1, .K = 1, .D = 4,
-                    .q_start = 90, .kv_start = 30});
+  expect_reference(
+      {.name = "decode", .S = 1, .T = 33, .B = 2, .H = 4, .K = 2, .D = 8, .q_start = 32});
+  expect_reference({.name = "earlier keys",
+                    .S = 16,
+                    .T = 16,
+                    .B = 1,
+                    .H = 2,
+                    .K = 2,
+                    .D = 4,
+                    .q_start = 48,
+                    .kv_start = 16});
+  expect_reference({.name = "later keys",
+                    .S = 16,
+                    .T = 16,
+                    .B = 1,
+                    .H = 2,
+                    .K = 2,
+                    .D = 4,
+                    .q_start = 16,
+                    .kv_start = 32});
+  expect_reference({.name = "across",
+                    .S = 80,
+                    .T = 150,
+                    .B = 1,
+                    .H = 1,
+                    .K = 1,
+                    .D = 4,
+                    .q_start = 90,
+                    .kv_start = 30});
 }
 
 TEST_P(AttentionTest, WindowsForgetOldKeys) {
-  expect_reference({.name = "causal window", .S = 90, .T = 90, .B = 1, .H = 2, .K = 1, .D = 6,
-                    .window = 13});
-  expect_reference({.name = "window of one", .S = 9, .T = 9, .B = 2, .H = 1, .K = 1, .D = 4,
-                    .window = 1});
-  expect_reference({.name = "not causal", .S = 20, .T = 140, .B = 1, .H = 1, .K = 1, .D = 4,
-                    .causal = false, .window = 5, .q_start = 100});
-  expect_reference({.name = "rows beyond the window see nothing", .S = 12, .T = 6, .B = 1, .H = 1,
-                    .K = 1, .D = 4, .window = 3, .q_start = 4});
+  expect_reference(
+      {.name = "causal window", .S = 90, .T = 90, .B = 1, .H = 2, .K = 1, .D = 6, .window = 13});
+  expect_reference(
+      {.name = "window of one", .S = 9, .T = 9, .B = 2, .H = 1, .K = 1, .D = 4, .window = 1});
+  expect_reference({.name = "not causal",
+                    .S = 20,
+                    .T = 140,
+                    .B = 1,
+                    .H = 1,
+                    .K = 1,
+                    .D = 4,
+                    .causal = false,
+                    .window = 5,
+                    .q_start = 100});
+  expect_reference({.name = "rows beyond the window see nothing",
+                    .S = 12,
+                    .T = 6,
+                    .B = 1,
+                    .H = 1,
+                    .K = 1,
+                    .D = 4,
+                    .window = 3,
+                    .q_start = 4});
 }
 
 TEST_P(AttentionTest, DocumentsDoNotSeeEachOther) {
-  expect_reference({.name = "three documents", .S = 75, .T = 75, .B = 1, .H = 2, .K = 1, .D = 4,
+  expect_reference({.name = "three documents",
+                    .S = 75,
+                    .T = 75,
+                    .B = 1,
+                    .H = 2,
+                    .K = 1,
+                    .D = 4,
                     .cu_seqlens = {0, 5, 66, 75}});
-  expect_reference({.name = "an empty document", .S = 9, .T = 9, .B = 1, .H = 1, .K = 1, .D = 4,
-                    .causal = false, .cu_seqlens = {0, 4, 4, 9}});
-  expect_reference({.name = "chunks of a packed row", .S = 10, .T = 20, .B = 1, .H = 1, .K = 1,
-                    .D = 4, .q_start = 25, .kv_start = 10, .cu_seqlens = {0, 12, 28, 40}});
-  expect_reference({.name = "documents and a window", .S = 40, .T = 40, .B = 1, .H = 1, .K = 1,
-                    .D = 4, .window = 7, .cu_seqlens = {0, 10, 30, 40}});
+  expect_reference({.name = "an empty document",
+                    .S = 9,
+                    .T = 9,
+                    .B = 1,
+                    .H = 1,
+                    .K = 1,
+                    .D = 4,
+                    .causal = false,
+                    .cu_seqlens = {0, 4, 4, 9}});
+  expect_reference({.name = "chunks of a packed row",
+                    .S = 10,
+                    .T = 20,
+                    .B = 1,
+                    .H = 1,
+                    .K = 1,
+                    .D = 4,
+                    .q_start = 25,
+                    .kv_start = 10,
+                    .cu_seqlens = {0, 12, 28, 40}});
+  expect_reference({.name = "documents and a window",
+                    .S = 40,
+                    .T = 40,
+                    .B = 1,
+                    .H = 1,
+                    .K = 1,
+                    .D = 4,
+                    .window = 7,
+                    .cu_seqlens = {0, 10, 30, 40}});
 }
 
 TEST_P(AttentionTest, DropoutFollowsGlobalCoordinates) {
-  expect_reference({.name = "plain", .S = 33, .T = 33, .B = 2, .H = 2, .K = 1, .D = 4, .p = 0.3,
+  expect_reference({.name = "plain",
+                    .S = 33,
+                    .T = 33,
+                    .B = 2,
+                    .H = 2,
+                    .K = 1,
+                    .D = 4,
+                    .p = 0.3,
                     .samples = {5, 1099511627781}});
-  expect_reference({.name = "offsets", .S = 70, .T = 135, .B = 1, .H = 2, .K = 2, .D = 4,
-                    .q_start = 101, .kv_start = 33, .p = 0.5, .samples = {7}, .head_start = 6});
+  expect_reference({.name = "offsets",
+                    .S = 70,
+                    .T = 135,
+                    .B = 1,
+                    .H = 2,
+                    .K = 2,
+                    .D = 4,
+                    .q_start = 101,
+                    .kv_start = 33,
+                    .p = 0.5,
+                    .samples = {7},
+                    .head_start = 6});
 }
 
 TEST_P(AttentionTest, TensorsMayBeStrided) {
-  expect_reference({.name = "strided", .S = 66, .T = 66, .B = 2, .H = 4, .K = 2, .D = 6,
-                    .window = 20, .padded = true});
+  expect_reference({.name = "strided",
+                    .S = 66,
+                    .T = 66,
+                    .B = 2,
+                    .H = 4,
+                    .K = 2,
+                    .D = 6,
+                    .window = 20,
+                    .padded = true});
 }
 
 // As a layer calls it: q, k and v are columns of one fused projection.
@@ -119,8 +211,8 @@ TEST_P(AttentionTest, ReadsQueriesKeysAndValuesFromOneFusedTensor) {
 
 TEST_P(AttentionTest, WithoutAnyKeyTheOutputIsZeroAndLseMinusInfinity) {
   for (const std::int64_t keys : {0, 5}) {
-    const AttentionCase c{.name = "none", .S = 3, .T = keys, .B = 1, .H = 2, .K = 1, .D = 4,
-                          .kv_start = 10};
+    const AttentionCase c{
+        .name = "none", .S = 3, .T = keys, .B = 1, .H = 2, .K = 1, .D = 4, .kv_start = 10};
     const reference::AttentionInputs x = inputs_of(c);
     AttentionRun run(lab, c, dtype(), x);
     run.forward();
@@ -133,10 +225,10 @@ TEST_P(AttentionTest, WithoutAnyKeyTheOutputIsZeroAndLseMinusInfinity) {
   }
 }
 
+// Scores of several hundred keep an absolute error of hundreds of roundings.
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
-  AttentionCase c{.name = "large", .S = 8, .T = 8, .B = 1, .H = 1, .K = 1, .D = 4};
-  c.scale = 100;
-  expect_reference(c);
+  expect_reference({.name = "large", .S = 8, .T = 8, .B = 1, .H = 1, .K = 1, .D = 4, .scale = 100},
+                   300);
 }
 
 TESSERA_KERNEL_SUITE(AttentionTest);

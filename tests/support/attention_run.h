@@ -19,15 +19,13 @@ inline AttentionSetup set_up(Lab& lab, const AttentionCase& c, DType dtype) {
     return lab.tensor(type, {static_cast<std::int64_t>(values.size())}, values);
   };
   AttentionSetup setup;
-  setup.workspace =
-      lab.workspace(lab->attention_workspace_bytes(c.q_shape(), c.k_shape(), dtype));
+  setup.workspace = lab.workspace(lab->attention_workspace_bytes(c.q_shape(), c.k_shape(), dtype));
   setup.spec = {.scale = c.scale,
                 .causal = c.causal,
                 .window = c.window,
                 .q_start = c.q_start,
                 .kv_start = c.kv_start,
-                .cu_seqlens = {},
-                .dropout = {.p = c.p, .key = c.key, .samples = {}, .position_start = 0},
+                .dropout = {.p = c.p, .key = c.key},
                 .head_start = c.head_start};
   if (!c.cu_seqlens.empty()) {
     setup.cu_seqlens = vector(DType::i32, c.cu_seqlens);
@@ -55,8 +53,7 @@ struct AttentionRun {
         dv(on.padded(dtype, c.k_shape(), Values(x.v.size(), -55), c.padded)) {}
 
   void forward() {
-    lab->attention_forward(lab.stream, o, lse, q.view, k.view, v.view, setup.spec,
-                           setup.workspace);
+    lab->attention_forward(lab.stream, o, lse, q.view, k.view, v.view, setup.spec, setup.workspace);
   }
   void backward(const Values& d_o) {
     const Tensor grad = lab.tensor(o.view.dtype(), o.view.shape(), d_o);

@@ -80,8 +80,7 @@ inline auto every_device_and_float() {
   return ::testing::Combine(::testing::ValuesIn(devices()),
                             ::testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16));
 }
-inline std::string name_of_case(
-    const ::testing::TestParamInfo<std::tuple<Device, DType>>& each) {
+inline std::string name_of_case(const ::testing::TestParamInfo<std::tuple<Device, DType>>& each) {
   return name_of(std::get<0>(each.param)) + "_" +
          std::string(tessera::name_of(std::get<1>(each.param)));
 }
@@ -89,6 +88,6 @@ inline std::string name_of_case(
 }  // namespace tessera::test
 
 /// Runs a suite made of KernelTest in every float type on every device.
-#define TESSERA_KERNEL_SUITE(suite)                                                         \
-  INSTANTIATE_TEST_SUITE_P(Kernels, suite, ::tessera::test::every_device_and_float(),       \
+#define TESSERA_KERNEL_SUITE(suite)                                                   \
+  INSTANTIATE_TEST_SUITE_P(Kernels, suite, ::tessera::test::every_device_and_float(), \
                            ::tessera::test::name_of_case)

@@ -22,8 +22,8 @@ inline Values product(const Values& a, const Values& b, size_t m, size_t n, size
   for (size_t i = 0; i < m; ++i)
     for (size_t j = 0; j < n; ++j)
       for (size_t l = 0; l < k; ++l)
-        d[i * n + j] +=
-            (transpose_a ? a[l * m + i] : a[i * k + l]) * (transpose_b ? b[j * k + l] : b[l * n + j]);
+        d[i * n + j] += (transpose_a ? a[l * m + i] : a[i * k + l]) *
+                        (transpose_b ? b[j * k + l] : b[l * n + j]);
   return d;
 }
 
@@ -54,16 +54,14 @@ inline double gelu(double x) {
 }
 inline double gelu_slope(double x) {
   const double t = std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) +
-         0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
 /// x: rows of [gate | up], f wide each.
 inline Values swiglu(const Values& x, size_t f) {
   Values y;
   for (size_t row = 0; row < x.size(); row += 2 * f)
-    for (size_t j = 0; j < f; ++j)
-      y.push_back(x[row + j] * sigmoid(x[row + j]) * x[row + f + j]);
+    for (size_t j = 0; j < f; ++j) y.push_back(x[row + j] * sigmoid(x[row + j]) * x[row + f + j]);
   return y;
 }
 inline Values swiglu_backward(const Values& dy, const Values& x, size_t f) {

@@ -77,7 +77,7 @@ struct Padded {
 /// A device with a stream, memory, and the kernels under test.
 class Lab {
  public:
-  explicit Lab(Device device = {}, int threads = 2)
+  explicit Lab(Device device = {}, int threads = 1)
       : stream(device), memory(device), kernels_(make_kernels(device, threads)) {}
 
   Kernels* operator->() { return kernels_.get(); }

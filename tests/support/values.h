@@ -37,16 +37,16 @@ inline double norm_of(const Values& x) {
   return std::sqrt(squares);
 }
 
-/// |a - b| / |b| over all elements. Infinities in b must be met exactly.
-inline double relative_error(const Values& a, Values b) {
-  constexpr double kTiny = 1e-30;
+/// |a - b| / max(|b|, floor) over all elements. Infinities in b must be met exactly. The floor is
+/// for results that are zero but for rounding: the size of what cancelled.
+inline double relative_error(const Values& a, Values b, double floor = 1e-30) {
   EXPECT_EQ(a.size(), b.size());
   Values difference(b.size());
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     difference[i] = std::isinf(b[i]) && a[i] == b[i] ? 0.0 : a[i] - b[i];
     if (std::isinf(b[i])) b[i] = 0;
   }
-  return norm_of(difference) / std::max(norm_of(b), kTiny);
+  return norm_of(difference) / std::max(norm_of(b), floor);
 }
 
 inline void expect_close(const Values& got, const Values& expected, double tolerance,

@@ -10,9 +10,9 @@ namespace tessera::cpu {
 
 namespace {
 
-// Both libraries start a team of their own unless OpenMP tells them that the calling thread may have
-// only itself. The setting belongs to the calling thread alone. (Debian's serial OpenBLAS is no way
-// out: it is not safe to call from several threads.)
+// Both libraries start a team of their own unless OpenMP tells them that the calling thread may
+// have only itself. The setting belongs to the calling thread alone. (Debian's serial OpenBLAS is
+// no way out: it is not safe to call from several threads.)
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }

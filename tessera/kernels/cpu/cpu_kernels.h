@@ -1,6 +1,7 @@
 // The CPU backend: complete, the reference for every other one, in f64, f32, bf16 and f16.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "tessera/kernels/kernels.h"
@@ -54,6 +55,8 @@ class CpuKernels final : public Kernels {
   int threads_;
   /// Room per thread for gemm to widen blocks of 16-bit operands.
   std::vector<std::vector<float>> widened_;
+  /// Room for embedding_backward to sort its rows by id.
+  std::vector<std::pair<std::int64_t, std::int64_t>> sorted_rows_;
 };
 
 }  // namespace tessera::cpu

@@ -22,10 +22,11 @@ inline void store(T& to, Accumulator<T> x) {
 
 inline double exp_of(double x) { return std::exp(x); }
 
-/// e^x in float with about one unit in the last place; branch-free. Below -87.3 the result is 0;
-/// NaN stays NaN.
+/// e^x in float with about one unit in the last place; branch-free. Below -87.3 the result is 0,
+/// above 88.7 infinity; NaN stays NaN.
 inline float exp_of(float x) {
-  const float clamped = x > 88.72283f ? 88.72283f : x;
+  constexpr float kLargest = 88.72283f;
+  const float clamped = x > kLargest ? kLargest : x;
   // Adding 1.5 x 2^23 rounds to an integer that then sits in the low mantissa bits.
   constexpr float kMagic = 12582912.0f;
   const float shifted = clamped * 1.44269504088896341f + kMagic;
@@ -45,7 +46,8 @@ inline float exp_of(float x) {
   const float first = detail::float_from_bits((half + 127u) << 23);
   const float second = detail::float_from_bits((exponent - half + 127u) << 23);
   const float y = p * first * second;
-  return x < -87.33654f ? 0.0f : y;
+  const float finite = x < -87.33654f ? 0.0f : y;
+  return x > kLargest ? std::numeric_limits<float>::infinity() : finite;
 }
 
 template <class A>
@@ -53,25 +55,26 @@ inline A sigmoid(A x) {
   return A(1) / (A(1) + exp_of(-x));
 }
 
-inline double tanh_of(double x) { return std::tanh(x); }
-/// Through e^2x; absolute error below 1e-7, which is what gelu needs.
-inline float tanh_of(float x) { return 1.0f - 2.0f / (exp_of(2.0f * x) + 1.0f); }
-
 constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double kGeluCubic = 0.044715;
 
+// x (1 + tanh(u)) / 2 with u = kGeluScale (x + kGeluCubic x^3), as x sigmoid(2u): the same number,
+// without the cancellation that 1 + tanh has in the left tail.
+template <class A>
+inline A gelu_gate(A x) {
+  return sigmoid(A(2 * kGeluScale) * (x + A(kGeluCubic) * x * x * x));
+}
+
 template <class A>
 inline A gelu(A x) {
-  const A inner = A(kGeluScale) * (x + A(kGeluCubic) * x * x * x);
-  return A(0.5) * x * (A(1) + tanh_of(inner));
+  return x * gelu_gate(x);
 }
 
 template <class A>
 inline A gelu_derivative(A x) {
-  const A inner = A(kGeluScale) * (x + A(kGeluCubic) * x * x * x);
-  const A t = tanh_of(inner);
-  const A slope = A(kGeluScale) * (A(1) + A(3 * kGeluCubic) * x * x);
-  return A(0.5) * (A(1) + t) + A(0.5) * x * (A(1) - t * t) * slope;
+  const A gate = gelu_gate(x);
+  const A slope = A(2 * kGeluScale) * (A(1) + A(3 * kGeluCubic) * x * x);
+  return gate + x * gate * (A(1) - gate) * slope;
 }
 
 }  // namespace tessera::cpu

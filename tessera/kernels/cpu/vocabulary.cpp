@@ -31,6 +31,37 @@ A row_exp_sum(const T* x, int64_t n, A maximum) {
   return sum;
 }
 
+// (row of the table, row of dy) for the ids that lie in the table, in order.
+void sort_rows(std::vector<std::pair<int64_t, int64_t>>& sorted, const ConstView& ids,
+               int64_t first_row, int64_t rows) {
+  sorted.clear();
+  for (int64_t i = 0; i < ids.dim(0); ++i) {
+    const int64_t row = ids.data<std::int32_t>()[i] - first_row;
+    if (row >= 0 && row < rows) sorted.emplace_back(row, i);
+  }
+  std::sort(sorted.begin(), sorted.end());
+}
+
+constexpr int64_t kColumns = 64;  // that one thread takes: no races, one order of sums
+
+// Adds the columns [begin, end) of the rows of dy to the table: the sum of a table row is carried
+// in the accumulator and rounded once.
+template <class D, class T>
+void add_rows(const View& dtable, const ConstView& dy,
+              const std::vector<std::pair<int64_t, int64_t>>& sorted, int64_t begin, int64_t end) {
+  for (auto next = sorted.begin(); next != sorted.end();) {
+    Accumulator<T> sums[kColumns] = {};
+    const int64_t row = next->first;
+    for (; next != sorted.end() && next->first == row; ++next) {
+      const T* from = dy.data<T>() + next->second * dy.stride(0) + begin;
+      for (int64_t j = 0; j < end - begin; ++j) sums[j] += load(from[j]);
+    }
+    D* to = dtable.data<D>() + row * dtable.stride(0) + begin;
+    for (int64_t j = 0; j < end - begin; ++j)
+      store<D>(to[j], load(to[j]) + static_cast<Accumulator<D>>(sums[j]));
+  }
+}
+
 }  // namespace
 
 void CpuKernels::do_embedding_forward(Stream&, View y, ConstView ids, ConstView table,
@@ -55,20 +86,11 @@ void CpuKernels::do_embedding_forward(Stream&, View y, ConstView ids, ConstView 
 void CpuKernels::do_embedding_backward(Stream& stream, View dtable, ConstView dy, ConstView ids,
                                        int64_t first_row, bool accumulate) {
   if (!accumulate) do_fill(stream, dtable, 0.0);
+  sort_rows(sorted_rows_, ids, first_row, dtable.dim(0));
   dispatch_float(dy.dtype(), "embedding_backward", [&]<class T>(TypeTag<T>) {
     dispatch_float(dtable.dtype(), "embedding_backward", [&]<class D>(TypeTag<D>) {
-      // Threads share out columns, and each adds the rows in order: no races, one order of sums.
-      constexpr int64_t kColumns = 64;
-      const int64_t n = dtable.dim(1);
-      parallel_pieces(threads_, n, kColumns, [&](int64_t begin, int64_t end) {
-        for (int64_t i = 0; i < dy.dim(0); ++i) {
-          const int64_t row = ids.data<std::int32_t>()[i] - first_row;
-          if (row < 0 || row >= dtable.dim(0)) continue;
-          D* to = dtable.data<D>() + row * n;
-          const T* from = dy.data<T>() + i * n;
-          for (int64_t j = begin; j < end; ++j)
-            store<D>(to[j], load(to[j]) + static_cast<Accumulator<D>>(load(from[j])));
-        }
+      parallel_pieces(threads_, dtable.dim(1), kColumns, [&](int64_t begin, int64_t end) {
+        add_rows<D, T>(dtable, dy, sorted_rows_, begin, end);
       });
     });
   });

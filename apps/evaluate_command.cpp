@@ -1,0 +1,61 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "apps/commands.h"
+#include "apps/model_source.h"
+#include "tessera/base/check.h"
+#include "tessera/base/json.h"
+#include "tessera/config/print.h"
+#include "tessera/config/validate.h"
+#include "tessera/train/evaluate.h"
+
+namespace tessera {
+namespace {
+
+void write_output(const std::string& path, const std::string& text) {
+  if (path.empty()) return fmt::print("{}", text);
+  write_file_atomically(path, text);
+}
+
+SessionOptions inference(const Options& options, const BatchShape& shape) {
+  SessionOptions session;
+  session.model = options.model;
+  session.shape = shape;
+  session.training = false;
+  return session;
+}
+
+void evaluate_tokens(const ParsedCommand& parsed, const ModelSource& source) {
+  const Options& options = parsed.options;
+  const auto sequences = read_token_file(parsed.evaluate.tokens, options.model.vocab_size);
+  std::size_t longest = 0;
+  for (const auto& sequence : sequences) longest = std::max(longest, sequence.size());
+  const auto seq = static_cast<std::int64_t>(longest) - 1;
+  check_input(seq <= options.model.max_position_embeddings,
+              "'{}' holds a sequence of {} tokens, but the model has {} positions",
+              parsed.evaluate.tokens, longest, options.model.max_position_embeddings);
+  Session session(inference(options, {seq, options.train.micro_batch_size}),
+                  only_rank(options.train));
+  source.load(session);
+  write_output(parsed.evaluate.output, evaluate_sequences(session, sequences));
+}
+
+}  // namespace
+
+void evaluate_command(ParsedCommand& parsed) {
+  const ModelSource source(parsed);
+  if (parsed.print_config) return fmt::print("{}", print_config(parsed));
+  if (!parsed.evaluate.tokens.empty()) return evaluate_tokens(parsed, source);
+  const Options& options = parsed.options;
+  validate_fit(options);
+  Session session(inference(options, {options.data.seq_length, options.train.micro_batch_size}),
+                  only_rank(options.train));
+  source.load(session);
+  const EvaluationResult result = evaluate_dataset(session, options, options.train.eval_iters);
+  const Json line{
+      {"loss", result.loss}, {"perplexity", result.perplexity()}, {"tokens", result.tokens}};
+  write_output(parsed.evaluate.output, line.dump() + "\n");
+}
+
+}  // namespace tessera

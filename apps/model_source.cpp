@@ -1,0 +1,55 @@
+#include "apps/model_source.h"
+
+#include "tessera/base/check.h"
+#include "tessera/config/resolve.h"
+#include "tessera/config/validate.h"
+#include "tessera/train/checkpointing.h"
+#include "tessera/train/hf_weights.h"
+
+namespace tessera {
+
+ModelSource::ModelSource(ParsedCommand& parsed) {
+  Options& options = parsed.options;
+  // train --load resumes a run that its own flags describe; the other commands take the run from
+  // the checkpoint.
+  if (!options.train.load.empty() && parsed.command != Command::train) {
+    const std::string folder = options.train.load;
+    checkpoint_ = Checkpoint::latest(folder);
+    check_input(checkpoint_.has_value(), "--load {}: there is no checkpoint in this folder",
+                folder);
+    const std::string file = (checkpoint_->path() / "config.yaml").string();
+    const Options saved = options_from_yaml(checkpoint_->config(), file);
+    check_model_matches(parsed, saved.model, file);
+    Options merged = options;
+    merged.model = saved.model;
+    merged.data = saved.data;
+    apply_given(parsed, merged);
+    merged.model = saved.model;
+    options = merged;
+  } else if (!options.train.load_hf.empty()) {
+    folder_.emplace(options.train.load_hf);
+    ModelOptions model = folder_->model().options;
+    check_model_matches(parsed, model, options.train.load_hf);
+    model.dtype = options.model.dtype;
+    if (parsed.was_given("hidden-dropout")) model.hidden_dropout = options.model.hidden_dropout;
+    if (parsed.was_given("attention-dropout"))
+      model.attention_dropout = options.model.attention_dropout;
+    options.model = model;
+  }
+  resolve(options);
+  validate(parsed);
+  const bool has_model = parsed.command != Command::train;
+  if (has_model) validate_model(options.model);
+}
+
+void ModelSource::load(Session& session) const {
+  if (checkpoint_) load_weights(session, *checkpoint_);
+  if (folder_) load_hf_weights(session, *folder_);
+}
+
+Rank only_rank(const TrainOptions& options) {
+  return {0, 1, options.threads > 0 ? options.threads : default_threads(1),
+          make_self_communicator()};
+}
+
+}  // namespace tessera

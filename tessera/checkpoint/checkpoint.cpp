@@ -1,0 +1,87 @@
+#include "tessera/checkpoint/checkpoint.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kLatest = "latest_checkpointed_iteration.txt";
+
+fs::path iteration_folder(const fs::path& folder, std::int64_t iteration) {
+  return folder / fmt::format("iter_{:07}", iteration);
+}
+
+// Puts a finished folder in its place. One that is there already is exchanged in one step, then
+// removed.
+void move_into_place(const fs::path& from, const fs::path& to) {
+  const unsigned flags = fs::exists(to) ? RENAME_EXCHANGE : 0u;
+  check(::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0,
+        "cannot rename '{}' to '{}': {}", from.string(), to.string(), std::strerror(errno));
+  sync_path(to.parent_path());
+  if (flags) fs::remove_all(from);
+}
+
+void write_files(const fs::path& folder, const CheckpointContents& contents) {
+  write_safetensors(folder / "model.safetensors", contents.model);
+  if (!contents.optimizer.empty())
+    write_safetensors(folder / "optimizer.safetensors", contents.optimizer);
+  write_file_atomically(folder / "config.yaml", contents.config);
+  write_file_atomically(folder / "state.json", contents.state.dump(2) + "\n");
+  sync_path(folder);
+}
+
+std::int64_t read_iteration(const fs::path& path) {
+  std::string text = read_text_file(path, 64);
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  std::int64_t iteration = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), iteration);
+  check_input(error == std::errc() && end == text.data() + text.size() && iteration >= 0,
+              "'{}' must hold the number of an iteration, got '{}'", path.string(), text);
+  return iteration;
+}
+
+}  // namespace
+
+void save_checkpoint(const fs::path& folder, const CheckpointContents& contents) {
+  fs::create_directories(folder);
+  const fs::path place = iteration_folder(folder, contents.iteration);
+  fs::path temporary = place;
+  temporary += ".tmp";
+  fs::remove_all(temporary);  // of a save that was cut off
+  fs::create_directory(temporary);
+  write_files(temporary, contents);
+  move_into_place(temporary, place);
+  write_file_atomically(folder / kLatest, std::to_string(contents.iteration) + "\n");
+}
+
+std::optional<Checkpoint> Checkpoint::latest(const fs::path& folder) {
+  if (!fs::exists(folder / kLatest)) return std::nullopt;
+  return Checkpoint(folder, read_iteration(folder / kLatest));
+}
+
+Checkpoint::Checkpoint(const fs::path& folder, std::int64_t iteration)
+    : iteration_(iteration),
+      path_(iteration_folder(folder, iteration)),
+      state_(parse_json(read_text_file(path_ / "state.json"), (path_ / "state.json").string())),
+      config_(read_text_file(path_ / "config.yaml")),
+      model_(path_ / "model.safetensors") {
+  check_input(state_.is_object(), "'{}' must hold a JSON object", (path_ / "state.json").string());
+  if (fs::exists(path_ / "optimizer.safetensors"))
+    optimizer_.emplace(path_ / "optimizer.safetensors");
+}
+
+std::int64_t Checkpoint::counter(const std::string& name) const {
+  const auto found = state_.find(name);
+  check_input(found != state_.end() && found->is_number_integer(), "'{}' lacks the number '{}'",
+              (path_ / "state.json").string(), name);
+  return found->get<std::int64_t>();
+}
+
+}  // namespace tessera

@@ -1,0 +1,86 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "tessera/config/flag_table.h"
+#include "tessera/config/print.h"
+
+namespace tessera {
+namespace {
+
+using config::Arity;
+using config::Flag;
+using config::Group;
+
+constexpr std::size_t kColumns = 100;
+constexpr std::size_t kHelpColumn = 36;
+
+// A space where no line may break.
+constexpr char kTie = '\x1f';
+
+// Breaks text at spaces into lines that fit from kHelpColumn on.
+std::vector<std::string> wrap(std::string_view text) {
+  std::vector<std::string> lines;
+  while (text.size() > kColumns - kHelpColumn) {
+    const std::size_t space = text.rfind(' ', kColumns - kHelpColumn);
+    const std::size_t cut = space == std::string_view::npos ? kColumns - kHelpColumn : space;
+    lines.emplace_back(text.substr(0, cut));
+    text.remove_prefix(std::min(cut + 1, text.size()));
+  }
+  lines.emplace_back(text);
+  for (std::string& line : lines) std::replace(line.begin(), line.end(), kTie, ' ');
+  return lines;
+}
+
+// The help text with the default, unless the text explains it or a switch is simply off.
+std::string described(const Flag& flag, const Settings& defaults) {
+  std::string text(flag.help);
+  const auto values = flag.get(defaults);
+  if (flag.required && !values)
+    return text +
+           (flag.group == Group::model ? " (required, unless a model is loaded)" : " (required)");
+  const bool says_default = flag.help.find("[default") != std::string_view::npos;
+  if (values && flag.arity != Arity::none && !says_default)
+    text += fmt::format(" [default:{}{}]", kTie, fmt::join(*values, " "));
+  return text;
+}
+
+std::string entry(const Flag& flag, const Settings& defaults) {
+  std::string text = fmt::format("  --{}", flag.name);
+  if (!flag.placeholder.empty()) text += " " + flag.placeholder;
+  bool on_first_line = text.size() + 2 <= kHelpColumn;
+  for (const std::string& line : wrap(described(flag, defaults))) {
+    if (on_first_line)
+      text += std::string(kHelpColumn - text.size(), ' ') + line;
+    else
+      text += "\n" + std::string(kHelpColumn, ' ') + line;
+    on_first_line = false;
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string overview_text() {
+  std::string text =
+      "tessera: trains transformer language models\n\nUsage: tessera COMMAND ...\n\n";
+  for (const Command command : kCommands)
+    text += fmt::format("  {:<12}{}\n", name_of(command), summary_of(command));
+  return text + "\ntessera COMMAND --help shows the flags of a command.\n";
+}
+
+std::string help_text(Command command) {
+  std::string text = fmt::format(
+      "tessera {0}: {1}\n\nUsage: tessera {0} [--flag VALUE | --flag=VALUE | --switch]...\n",
+      name_of(command), summary_of(command));
+  const Settings defaults = default_settings(command);
+  for (const auto& [group, title] : config::group_titles()) {
+    std::string entries;
+    for (const Flag& flag : config::flag_table())
+      if (flag.group == group && flag.commands.has(command)) entries += entry(flag, defaults);
+    if (!entries.empty()) text += fmt::format("\n{}:\n{}", title, entries);
+  }
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,78 @@
+// The CUDA backend. What it computes agrees with the CPU backend, which says how: dropout masks and
+// random numbers bit for bit, everything else up to the order of sums. Every op can be captured in
+// a graph, and repeats its bits from run to run.
+//
+// This header is read by nvcc too, which cannot compile {fmt}'s checked strings: errors are thrown
+// through runtime.h.
+#pragma once
+
+#include <cublas_v2.h>
+
+#include <memory>
+
+#include "tessera/kernels/kernels.h"
+#include "tessera/tensor/memory.h"
+
+namespace tessera::cuda {
+
+class CudaKernels final : public Kernels {
+ public:
+  explicit CudaKernels(Device device);
+
+  std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, DType) const override;
+  std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;
+  std::size_t sum_squares_workspace_bytes(std::int64_t elements) const override;
+
+ protected:
+  void do_gemm(Stream&, View, const Operand&, const Operand&, const GemmSpec&, Workspace) override;
+  void do_column_sum(Stream&, View, ConstView, bool) override;
+  void do_attention_forward(Stream&, View, View, ConstView, ConstView, ConstView,
+                            const AttentionSpec&, Workspace) override;
+  void do_attention_backward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
+                             ConstView, ConstView, const AttentionSpec&, Workspace) override;
+  void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool) override;
+  void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
+                       const NormSpec&) override;
+  void do_add_norm_forward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
+                           const NormSpec&, const DropoutSpec&) override;
+  void do_norm_backward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
+                        const NormSpec&, bool, bool, Workspace) override;
+  void do_swiglu_forward(Stream&, View, ConstView) override;
+  void do_swiglu_backward(Stream&, View, ConstView, ConstView) override;
+  void do_gelu_forward(Stream&, View, ConstView) override;
+  void do_gelu_backward(Stream&, View, ConstView, ConstView) override;
+  void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) override;
+  void do_copy(Stream&, View, ConstView) override;
+  void do_fill(Stream&, View, double) override;
+  void do_random_normal(Stream&, View, RngKey, const Shape&, const Shape&, double, double) override;
+  void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
+  void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
+  void do_softmax_stats(Stream&, View, ConstView, ConstView, std::int64_t) override;
+  void do_softmax_rescale(Stream&, View, ConstView) override;
+  void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView, ConstView,
+                        std::int64_t) override;
+  void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
+  void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
+  void do_finish_grad_norm(Stream&, View, ConstView, double) override;
+  void do_adamw_step(Stream&, View, View, View, View, ConstView, ConstView,
+                     const AdamSpec&) override;
+  void do_sgd_step(Stream&, View, View, View, ConstView, ConstView, const SgdSpec&) override;
+
+ private:
+  struct DestroyBlas {
+    void operator()(cublasContext* handle) const noexcept { cublasDestroy(handle); }
+  };
+
+  /// d (+)= alpha op(a) op(b).
+  void product(Stream&, const View& d, const ConstView& a, const ConstView& b, const GemmSpec&);
+
+  /// cuBLAS works in this memory instead of allocating. Two products must not use it at once, so
+  /// all products of one object go to one stream.
+  Tensor blas_workspace_;
+  std::unique_ptr<cublasContext, DestroyBlas> blas_;
+};
+
+/// What follows a product: d and, for bias_gelu, aux are written (gemm_epilogue.cu).
+void apply_epilogue(Stream& stream, const View& d, const GemmSpec& spec);
+
+}  // namespace tessera::cuda

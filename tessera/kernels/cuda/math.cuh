@@ -1,0 +1,84 @@
+// Scalar functions of the kernels, loads and stores of any float type through its accumulator, and
+// sums over the threads of a warp or a block in an order that never changes.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "tessera/base/dtype.h"
+
+namespace tessera::cuda {
+
+template <class T>
+__device__ Accumulator<T> load(const T& x) {
+  return static_cast<Accumulator<T>>(x);
+}
+
+template <class T>
+__device__ void store(T& to, Accumulator<T> x) {
+  to = static_cast<T>(x);
+}
+
+/// What x becomes when a value is added to it or takes its place.
+template <class T>
+__device__ void contribute(T& x, Accumulator<T> value, bool accumulate) {
+  store<T>(x, accumulate ? load(x) + value : value);
+}
+
+template <class A>
+__device__ A sigmoid(A x) {
+  return A(1) / (A(1) + exp(-x));
+}
+
+constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
+constexpr double kGeluCubic = 0.044715;
+
+template <class A>
+__device__ A gelu_tanh(A x) {
+  return tanh(A(kGeluScale) * (x + A(kGeluCubic) * x * x * x));
+}
+
+template <class A>
+__device__ A gelu(A x) {
+  return A(0.5) * x * (A(1) + gelu_tanh(x));
+}
+
+template <class A>
+__device__ A gelu_derivative(A x) {
+  const A t = gelu_tanh(x);
+  const A slope = A(kGeluScale) * (A(1) + A(3 * kGeluCubic) * x * x);
+  return A(0.5) * (A(1) + t) + A(0.5) * x * (A(1) - t * t) * slope;
+}
+
+constexpr int kWarp = 32;
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+template <class A>
+__device__ A warp_sum(A x) {
+  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
+  return x;
+}
+
+template <class A>
+__device__ A warp_max(A x) {
+  for (int step = kWarp / 2; step > 0; step /= 2) {
+    const A other = __shfl_xor_sync(kAllLanes, x, step);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
+/// Every thread of a block of whole warps gets the sum; all of them must call.
+template <class A>
+__device__ A block_sum(A x) {
+  __shared__ A of_warp[kWarp];
+  x = warp_sum(x);
+  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  A sum = 0;
+  for (unsigned warp = 0; warp < blockDim.x / kWarp; ++warp) sum += of_warp[warp];
+  __syncthreads();  // the next call writes of_warp again
+  return sum;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,103 @@
+#include "tessera/train/checkpointing.h"
+
+#include <functional>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+// Every tensor of a block laid out like the parameters, with its name behind a prefix.
+using TensorVisitor =
+    std::function<void(const std::string& name, const ShardedTensor&, const View& part)>;
+
+void visit_block(const ParameterBuffers& buffers, const View& block, const std::string& prefix,
+                 const TensorVisitor& visit) {
+  for (std::size_t i = 0; i < buffers.parameters().size(); ++i)
+    for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
+      visit(prefix + tensor.name, tensor, buffers.part(block, i));
+}
+
+void add_block(std::vector<NamedView>& to, const ParameterBuffers& buffers, const View& block,
+               const std::string& prefix) {
+  visit_block(buffers, block, prefix,
+              [&](const std::string& name, const ShardedTensor& tensor, const View& part) {
+                to.push_back({name, tensor.pieces.front().in(part)});
+              });
+}
+
+// Reads a block's tensors and returns how many there were.
+std::size_t read_block(const SafetensorsFile& file, const ParameterBuffers& buffers,
+                       const View& block, const std::string& prefix) {
+  std::size_t count = 0;
+  visit_block(buffers, block, prefix,
+              [&](const std::string& name, const ShardedTensor& tensor, const View& part) {
+                check_input(file.contains(name), "'{}' has no tensor '{}', which this model needs",
+                            file.what(), name);
+                check_input(file.shape(name) == tensor.global,
+                            "'{}', tensor '{}': this model needs the shape {}, the file has {}",
+                            file.what(), name, tensor.global.to_string(),
+                            file.shape(name).to_string());
+                check_input(file.dtype(name) == part.dtype(),
+                            "'{}', tensor '{}': this run computes in {}, the file has {}",
+                            file.what(), name, name_of(part.dtype()), name_of(file.dtype(name)));
+                for (const ShardPiece& piece : tensor.pieces)
+                  file.read_box(name, piece.offset, piece.extent, piece.in(part));
+                ++count;
+              });
+  return count;
+}
+
+void check_count(const SafetensorsFile& file, std::size_t expected) {
+  check_input(file.names().size() == expected, "'{}' holds {} tensors, this model has {}",
+              file.what(), file.names().size(), expected);
+}
+
+}  // namespace
+
+void save_session(const fs::path& folder, Session& session, const Progress& progress,
+                  const std::string& config, bool with_optimizer) {
+  check(session.context().mesh.world().size() == 1, "this checkpoint is written by one rank");
+  session.context().stream.synchronize();
+  const ParameterBuffers& buffers = session.parameters();
+  CheckpointContents contents;
+  contents.iteration = progress.iteration;
+  contents.state = {{"iteration", progress.iteration},
+                    {"consumed_samples", progress.consumed_samples},
+                    {"optimizer_steps", session.optimizer().steps()}};
+  contents.config = config;
+  add_block(contents.model, buffers, buffers.values(), "");
+  if (with_optimizer)
+    for (const Optimizer::State& state : session.optimizer().states())
+      add_block(contents.optimizer, buffers, state.block, state.name + ".");
+  save_checkpoint(folder, contents);
+}
+
+void load_weights(Session& session, const Checkpoint& checkpoint) {
+  const ParameterBuffers& buffers = session.parameters();
+  check_count(checkpoint.model(), read_block(checkpoint.model(), buffers, buffers.values(), ""));
+  if (session.options().training) session.optimizer().adopt_values(session.context());
+}
+
+void load_optimizer(Session& session, const Checkpoint& checkpoint) {
+  check_input(checkpoint.optimizer().has_value(),
+              "'{}' was saved without optimizer state: continue with --no-load-optim or --finetune",
+              checkpoint.path().string());
+  std::size_t count = 0;
+  for (const Optimizer::State& state : session.optimizer().states())
+    count +=
+        read_block(*checkpoint.optimizer(), session.parameters(), state.block, state.name + ".");
+  check_count(*checkpoint.optimizer(), count);
+  session.optimizer().set_steps(checkpoint.counter("optimizer_steps"));
+}
+
+Progress progress_of(const Checkpoint& checkpoint) {
+  const Progress progress{checkpoint.counter("iteration"), checkpoint.counter("consumed_samples")};
+  check_input(progress.iteration == checkpoint.iteration() && progress.consumed_samples >= 0,
+              "'{}' says iteration {} in a folder of iteration {}",
+              (checkpoint.path() / "state.json").string(), progress.iteration,
+              checkpoint.iteration());
+  return progress;
+}
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// Writes what one step did, under Hugging Face names, so that anyone can check it with another
+// framework:
+//
+//   <folder>/initial/{config.json, model.safetensors}   the weights before the step
+//   <folder>/batch.safetensors                          tokens, labels, loss_mask [samples, S]
+//   <folder>/gradients.safetensors, updated.safetensors every gradient, every weight after the step
+//   <folder>/step.json                                  loss, gradient norm, optimizer settings
+#pragma once
+
+#include <vector>
+
+#include "tessera/base/files.h"
+#include "tessera/data/loader.h"
+#include "tessera/train/train_step.h"
+
+namespace tessera {
+
+class StepDump {
+ public:
+  /// InputError when the folder exists and is not empty.
+  StepDump(const fs::path& folder, const ModelOptions& model);
+
+  void initial_weights(Session& session);
+  void batch(const HostBatch& batch);
+  void gradients(Session& session);
+  /// The rest; `learning_rate` is the step's.
+  void finish(Session& session, const StepResult& result, double learning_rate,
+              LossAverage average);
+
+ private:
+  void write_batch() const;
+
+  fs::path folder_;
+  std::string family_;
+  std::vector<HostBatch> batches_;
+};
+
+}  // namespace tessera

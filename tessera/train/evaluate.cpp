@@ -1,0 +1,138 @@
+#include "tessera/train/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "tessera/base/check.h"
+#include "tessera/base/json.h"
+#include "tessera/train/datasets.h"
+#include "tessera/train/train_step.h"
+
+namespace tessera {
+namespace {
+
+// Sequences [first, last) as one batch; shorter ones are padded behind their end, where causal
+// attention hides it.
+HostBatch padded_batch(const std::vector<std::vector<std::int32_t>>& sequences, std::size_t first,
+                       const BatchShape& shape) {
+  const auto size = static_cast<std::size_t>(shape.rows());
+  HostBatch batch{shape.batch,
+                  shape.seq,
+                  std::vector<std::int32_t>(size),
+                  std::vector<std::int32_t>(size),
+                  std::vector<float>(size),
+                  std::vector<std::int32_t>(size),
+                  std::vector<std::int64_t>(static_cast<std::size_t>(shape.batch))};
+  for (std::int64_t b = 0; b < shape.batch; ++b)
+    for (std::int64_t s = 0; s < shape.seq; ++s) {
+      const auto at = static_cast<std::size_t>(b * shape.seq + s);
+      batch.positions[at] = static_cast<std::int32_t>(s);
+      const std::size_t number = first + static_cast<std::size_t>(b);
+      if (number >= sequences.size()) continue;
+      const std::vector<std::int32_t>& tokens = sequences[number];
+      const auto next = static_cast<std::size_t>(s) + 1;
+      if (next >= tokens.size()) continue;
+      batch.tokens[at] = tokens[next - 1];
+      batch.labels[at] = tokens[next];
+      batch.loss_mask[at] = 1.0f;
+    }
+  return batch;
+}
+
+// acc [N] in the session's slot, as doubles on the host.
+std::vector<double> token_losses(Session& session) {
+  const ConstView losses = session.runner().token_losses(0);
+  std::vector<double> host(static_cast<std::size_t>(losses.numel()));
+  Context& context = session.context();
+  context.kernels.copy(context.stream, View(host.data(), DType::f64, losses.shape()), losses);
+  context.stream.synchronize();
+  return host;
+}
+
+std::string result_line(const std::vector<std::int32_t>& tokens, const std::vector<double>& losses,
+                        std::int64_t batch, std::int64_t b) {
+  std::vector<double> logprobs;
+  double sum = 0;
+  for (std::size_t s = 0; s + 1 < tokens.size(); ++s) {
+    const double loss = losses[s * static_cast<std::size_t>(batch) + static_cast<std::size_t>(b)];
+    logprobs.push_back(-loss);
+    sum += loss;
+  }
+  return Json{{"tokens", tokens.size()},
+              {"loss", sum / static_cast<double>(logprobs.size())},
+              {"token_logprobs", logprobs}}
+             .dump() +
+         "\n";
+}
+
+}  // namespace
+
+double EvaluationResult::perplexity() const { return std::exp(loss); }
+
+EvaluationResult evaluate_dataset(Session& session, const Options& options,
+                                  std::int64_t iterations) {
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.data);
+  const std::int64_t batch = options.train.global_batch_size;
+  // The data named on the command line is evaluated whole unless --split says which part is for
+  // training: then the validation part counts.
+  const Split split = Split::valid;
+  const std::shared_ptr<const Dataset> dataset = build_gpt_dataset(
+      open_tokens(options.data, *tokenizer), options.data, *tokenizer, split, iterations * batch);
+  Loader loader(dataset, {options.train.micro_batch_size, 0, 1}, 0);
+  EvaluationResult result;
+  for (std::int64_t i = 0; i < iterations; ++i) {
+    const double loss = evaluate_step(
+        session, [&]() -> const HostBatch& { return loader.next(); }, LossAverage::per_token);
+    double tokens = 0;
+    for (int m = 0; m < session.options().microbatches; ++m) tokens += session.batches().tokens(m);
+    result.loss += loss * tokens;
+    result.tokens += tokens;
+  }
+  result.loss /= std::max(result.tokens, 1.0);
+  return result;
+}
+
+std::vector<std::vector<std::int32_t>> read_token_file(const fs::path& path, std::int64_t vocab) {
+  std::ifstream file(path);
+  check_input(file.good() && fs::is_regular_file(path), "cannot open '{}'", path.string());
+  std::vector<std::vector<std::int32_t>> sequences;
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string what = fmt::format("'{}', line {}", path.string(), number);
+    const Json json = parse_json(line, what);
+    check_input(json.is_object() && json.contains("tokens") && json["tokens"].is_array() &&
+                    json["tokens"].size() >= 2,
+                "{}: expected {{\"tokens\": [...]}} with at least two tokens", what);
+    std::vector<std::int32_t> tokens;
+    for (const Json& token : json["tokens"]) {
+      check_input(token.is_number_integer() && token.get<double>() >= 0 &&
+                      token.get<double>() < static_cast<double>(vocab),
+                  "{}: token {} is not in the vocabulary of {}", what, token.dump(), vocab);
+      tokens.push_back(token.get<std::int32_t>());
+    }
+    sequences.push_back(std::move(tokens));
+  }
+  check_input(!sequences.empty(), "'{}' holds no sequences", path.string());
+  return sequences;
+}
+
+std::string evaluate_sequences(Session& session,
+                               const std::vector<std::vector<std::int32_t>>& sequences) {
+  const BatchShape shape = session.options().shape;
+  std::string lines;
+  for (std::size_t first = 0; first < sequences.size();
+       first += static_cast<std::size_t>(shape.batch)) {
+    const HostBatch batch = padded_batch(sequences, first, shape);
+    evaluate_step(
+        session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_token);
+    const std::vector<double> losses = token_losses(session);
+    for (std::int64_t b = 0;
+         b < shape.batch && first + static_cast<std::size_t>(b) < sequences.size(); ++b)
+      lines += result_line(sequences[first + static_cast<std::size_t>(b)], losses, shape.batch, b);
+  }
+  return lines;
+}
+
+}  // namespace tessera

@@ -1,0 +1,95 @@
+#include "tessera/train/inspect.h"
+
+#include <fmt/format.h>
+
+#include "tessera/model/flops.h"
+#include "tessera/pipeline/schedules.h"
+
+namespace tessera {
+namespace {
+
+std::string human_bytes(std::int64_t bytes) {
+  const auto b = static_cast<double>(bytes);
+  if (b >= 1 << 30) return fmt::format("{:.2f} GiB", b / (1 << 30));
+  if (b >= 1 << 20) return fmt::format("{:.2f} MiB", b / (1 << 20));
+  return fmt::format("{:.2f} KiB", b / (1 << 10));
+}
+
+std::string with_commas(std::int64_t n) {
+  std::string digits = std::to_string(n);
+  for (auto i = static_cast<std::int64_t>(digits.size()) - 3; i > 0; i -= 3)
+    digits.insert(static_cast<std::size_t>(i), ",");
+  return digits;
+}
+
+// The layers of the whole model, with their parameters described but not allocated.
+GptModel describe(const SessionOptions& options, Memory& memory, Stream& stream) {
+  return {options.model,
+          options.recompute,
+          stage_part(options.model, 1, 0),
+          {options.model.dtype, options.seed},
+          memory,
+          stream,
+          1};
+}
+
+void add(MemoryCounters& counters, MemoryUse use, std::int64_t bytes) {
+  counters.bytes[static_cast<std::size_t>(use)] += bytes;
+}
+
+}  // namespace
+
+MemoryCounters plan_memory(const SessionOptions& options, int threads) {
+  Memory memory = Memory::counting(options.device);
+  Memory small(options.device);
+  Stream stream(options.device);
+  const std::unique_ptr<Kernels> kernels = make_kernels(options.device, threads);
+  const Mesh mesh(RankGrid(options.parallel, 1), make_self_communicator());
+  Context context{*kernels, stream, mesh, {}};
+  GptModel model = describe(options, small, stream);
+
+  const Session::Plan plan = Session::plan(options, model, *kernels);
+  const RunnerOptions run = plan.runner;
+  const StageRunner runner(model, context, memory, run);
+  const DeviceBatches batches(memory, options.shape, options.microbatches);
+  MemoryCounters counters = memory.counters();
+  const auto elements = ParameterBuffers::elements_for(model.parameters());
+  const auto acc = static_cast<std::int64_t>(size_of(accumulator_of(options.model.dtype)));
+  add(counters, MemoryUse::parameters,
+      elements * static_cast<std::int64_t>(size_of(options.model.dtype)));
+  add(counters, MemoryUse::parameters, model.rope_bytes(plan.positions));
+  add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
+  if (!options.training) return counters;
+  add(counters, MemoryUse::gradients, elements * acc);
+  add(counters, MemoryUse::optimizer,
+      Optimizer::bytes_for(options.optimizer, elements, options.model.dtype));
+  return counters;
+}
+
+std::string inspect_text(const SessionOptions& options, int threads) {
+  Memory memory(options.device);
+  Stream stream(options.device);
+  GptModel model = describe(options, memory, stream);
+  std::string text = fmt::format("{:<44} {:>18} {:>16}\n", "parameter", "shape", "elements");
+  std::int64_t total = 0;
+  for (const Parameter* parameter : model.parameters())
+    for (const ShardedTensor& tensor : parameter->tensors()) {
+      text += fmt::format("{:<44} {:>18} {:>16}\n", tensor.name, tensor.global.to_string(),
+                          with_commas(tensor.global.numel()));
+      total += tensor.global.numel();
+    }
+  text += fmt::format("{:<44} {:>18} {:>16}\n", "total", "", with_commas(total));
+  if (options.shape.rows() == 0) return text;
+
+  text += fmt::format("\nFLOPs per token (forward and backward, {} tokens a sequence): {:.4g}\n",
+                      options.shape.seq, flops_per_token(options.model, options.shape.seq));
+  const MemoryCounters counters = plan_memory(options, threads);
+  text += fmt::format("\nmemory of one rank ({}, microbatch of {} x {} tokens)\n",
+                      name_of(options.model.dtype), options.shape.batch, options.shape.seq);
+  for (int i = 0; i < kMemoryUses; ++i)
+    text += fmt::format("  {:<14} {:>12}\n", name_of(static_cast<MemoryUse>(i)),
+                        human_bytes(counters.bytes[static_cast<std::size_t>(i)]));
+  return text + fmt::format("  {:<14} {:>12}\n", "total", human_bytes(counters.total()));
+}
+
+}  // namespace tessera

@@ -1,0 +1,18 @@
+// What a model is and what training it would take, without running it.
+#pragma once
+
+#include <string>
+
+#include "tessera/tensor/memory.h"
+#include "tessera/train/session.h"
+
+namespace tessera {
+
+/// The memory that a session of these options would hold, by use; nothing large is allocated.
+MemoryCounters plan_memory(const SessionOptions& options, int threads);
+
+/// A table of every parameter (name, shape, size), totals, FLOPs, and with a batch shape the memory
+/// by use.
+std::string inspect_text(const SessionOptions& options, int threads);
+
+}  // namespace tessera

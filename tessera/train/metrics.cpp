@@ -1,0 +1,156 @@
+#include "tessera/train/metrics.h"
+
+#include <fmt/chrono.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "tessera/base/check.h"
+#include "tessera/base/json.h"
+#include "tessera/base/log.h"
+
+namespace tessera {
+namespace {
+
+int terminal_width() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string short_count(double x) {
+  if (x >= 1e6) return fmt::format("{:.2f}M", x / 1e6);
+  if (x >= 1e3) return fmt::format("{:.1f}k", x / 1e3);
+  return fmt::format("{:.0f}", x);
+}
+
+std::string clock_time(double seconds) {
+  const auto s = static_cast<long>(std::lround(seconds));
+  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+                   : fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+// NaN and infinity have no form in JSON.
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+
+}  // namespace
+
+std::string log_line_of(const StepMetrics& m, bool throughput) {
+  std::string line = fmt::format(
+      " iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} |",
+      m.iteration, m.iterations, m.consumed_samples, m.seconds * 1e3);
+  if (throughput) line += fmt::format(" throughput per GPU (TFLOP/s/GPU): {:.3f} |", m.tflops);
+  return line + fmt::format(
+                    " learning rate: {:.6E} | global batch size: {:5} | lm loss: {:.6E} | loss "
+                    "scale: 1.0 | "
+                    "grad norm: {:.3f} | number of skipped iterations:   0 | number of nan "
+                    "iterations:   0 |",
+                    m.learning_rate, m.global_batch, m.loss, m.grad_norm);
+}
+
+std::string progress_line_of(const StepMetrics& m, int width) {
+  const double done = static_cast<double>(m.iteration) /
+                      static_cast<double>(std::max<std::int64_t>(1, m.iterations));
+  const std::string text = fmt::format(
+      "step {}/{}  loss {:.4f}  lr {:.2e}  grad {:.3f}  {} tok/s  ETA {}", m.iteration,
+      m.iterations, m.loss, m.learning_rate, m.grad_norm, short_count(m.tokens_per_second),
+      clock_time(static_cast<double>(m.iterations - m.iteration) * m.seconds));
+  const int room = width - static_cast<int>(text.size()) - 4;
+  if (room < 8) return text.substr(0, static_cast<std::size_t>(std::max(1, width - 1)));
+  const int bar = std::min(room, 30);
+  const int filled = static_cast<int>(done * bar);
+  return fmt::format("[{}{}] {}", std::string(static_cast<std::size_t>(filled), '#'),
+                     std::string(static_cast<std::size_t>(bar - filled), '.'), text);
+}
+
+MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed) : path_(path) {
+  if (path.has_parent_path()) fs::create_directories(path.parent_path());
+  if (fs::exists(path)) {
+    std::istringstream before(read_text_file(path));
+    std::string kept;
+    for (std::string line; std::getline(before, line);) {
+      const Json entry = Json::parse(line, nullptr, false);
+      if (entry.is_object() && entry.value("iteration", resumed + 1) <= resumed)
+        kept += line + "\n";
+    }
+    write_file_atomically(path, kept);
+  }
+  file_.open(path, std::ios::app);
+  check_input(file_.good(), "cannot write the metrics file '{}'", path.string());
+}
+
+void MetricsFile::write_line(const std::string& line) {
+  file_ << line << '\n' << std::flush;
+  check(file_.good(), "cannot write the metrics file '{}': is the disk full?", path_.string());
+}
+
+void MetricsFile::write(const StepMetrics& m) {
+  const auto now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  write_line(Json{
+      {"iteration", m.iteration},
+      {"consumed_samples", m.consumed_samples},
+      {"lm_loss", number(m.loss)},
+      {"learning_rate", m.learning_rate},
+      {"grad_norm", number(m.grad_norm)},
+      {"seconds", m.seconds},
+      {"tokens_per_second", m.tokens_per_second},
+      {"tflops", m.tflops},
+      {"time",
+       now}}.dump());
+}
+
+void MetricsFile::write_evaluation(std::int64_t iteration, const std::string& split, double loss) {
+  write_line(Json{{"iteration", iteration},
+                  {split + "_loss", number(loss)},
+                  {split + "_ppl", number(std::exp(loss))}}
+                 .dump());
+}
+
+ProgressDisplay::ProgressDisplay(std::int64_t log_interval, bool throughput)
+    : log_interval_(log_interval),
+      throughput_(throughput),
+      terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+ProgressDisplay::~ProgressDisplay() { clear_live_line(); }
+
+void ProgressDisplay::clear_live_line() {
+  if (!live_) return;
+  // The last state stays on the screen.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, "\n", 1);
+  live_ = false;
+}
+
+void ProgressDisplay::average_in(const StepMetrics& m) {
+  sums_.seconds += m.seconds;
+  sums_.loss += m.loss;
+  sums_.tflops += m.tflops;
+  ++summed_;
+}
+
+void ProgressDisplay::step(const StepMetrics& metrics) {
+  average_in(metrics);
+  if (terminal_) {
+    const std::string line = "\r\x1b[K" + progress_line_of(metrics, terminal_width());
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+    live_ = true;
+  }
+  if (metrics.iteration % log_interval_ != 0 && metrics.iteration != metrics.iterations) return;
+  // As in Megatron, loss and time are means over the interval, the rest is the last step's.
+  StepMetrics shown = metrics;
+  const auto n = static_cast<double>(summed_);
+  shown.seconds = sums_.seconds / n;
+  shown.loss = sums_.loss / n;
+  shown.tflops = sums_.tflops / n;
+  sums_ = {};
+  summed_ = 0;
+  if (!terminal_) log_info("{}", log_line_of(shown, throughput_));
+}
+
+void ProgressDisplay::message(const std::string& text) {
+  clear_live_line();
+  log_info("{}", text);
+}
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// What a run tells about itself: a line per interval in Megatron's order, a live line on a
+// terminal, and metrics.jsonl with one object per iteration.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "tessera/base/files.h"
+
+namespace tessera {
+
+struct StepMetrics {
+  std::int64_t iteration = 0;
+  std::int64_t iterations = 0;  ///< of the whole run
+  std::int64_t consumed_samples = 0;
+  std::int64_t global_batch = 0;
+  double seconds = 0;  ///< per iteration
+  double learning_rate = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double tokens_per_second = 0;
+  double tflops = 0;  ///< model FLOP/s of this rank, in 10^12
+};
+
+/// " iteration 10/ 100 | consumed samples: ... | lm loss: ...": fields in Megatron's order.
+std::string log_line_of(const StepMetrics& metrics, bool throughput);
+
+/// "10/100 loss 2.513 lr 3.0e-03 grad 0.42 51.3k tok/s ETA 0:42", within `width` columns.
+std::string progress_line_of(const StepMetrics& metrics, int width);
+
+/// Appends one JSON object per line. Lines of iterations after `resumed` are dropped first: the run
+/// repeats them.
+class MetricsFile {
+ public:
+  MetricsFile(const fs::path& path, std::int64_t resumed);
+  void write(const StepMetrics& metrics);
+  void write_evaluation(std::int64_t iteration, const std::string& split, double loss);
+
+ private:
+  void write_line(const std::string& line);
+
+  fs::path path_;
+  std::ofstream file_;
+};
+
+/// Shows progress as it fits: a line that is rewritten when standard error is a terminal, log lines
+/// otherwise.
+class ProgressDisplay {
+ public:
+  ProgressDisplay(std::int64_t log_interval, bool throughput);
+  ~ProgressDisplay();
+  ProgressDisplay(const ProgressDisplay&) = delete;
+  ProgressDisplay& operator=(const ProgressDisplay&) = delete;
+
+  void step(const StepMetrics& metrics);
+  /// A message of its own line.
+  void message(const std::string& text);
+
+ private:
+  void clear_live_line();
+  void average_in(const StepMetrics& metrics);
+
+  std::int64_t log_interval_;
+  bool throughput_;
+  bool terminal_;
+  bool live_ = false;  ///< a live line is on the screen
+  StepMetrics sums_;   ///< since the last log line
+  std::int64_t summed_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,185 @@
+// A transformer block on one device with all that it needs to run forward and backward.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/nn/block.h"
+#include "tessera/nn/initialize.h"
+#include "tests/support/tensors.h"
+#include "tests/support/values.h"
+
+namespace tessera::test {
+
+struct BlockCase {
+  std::string name;
+  BlockSpec spec;
+  bool rope = false;
+};
+
+/// LayerNorm, biases, gelu, dropout everywhere.
+inline BlockCase gpt_like() {
+  BlockSpec spec;
+  spec.name = "layers.0";
+  spec.attention = {.name = "layers.0.attention",
+                    .hidden = 96,
+                    .heads = 6,
+                    .groups = 6,
+                    .head_size = 16,
+                    .qkv_bias = true,
+                    .output_bias = true,
+                    .dropout = 0.1,
+                    .init_std = 0.1,
+                    .output_init_std = 0.1};
+  spec.mlp = {.name = "layers.0.mlp",
+              .kind = MlpKind::gelu,
+              .hidden = 96,
+              .ffn = 384,
+              .bias = true,
+              .init_std = 0.1,
+              .output_init_std = 0.1};
+  spec.norm = {NormKind::layer, 1e-5};
+  spec.hidden_dropout = 0.1;
+  return {"gpt_like", spec, false};
+}
+
+/// RMSNorm, rotary positions, SwiGLU, query heads that share key heads, no bias.
+inline BlockCase llama_like() {
+  BlockSpec spec;
+  spec.name = "layers.0";
+  spec.attention = {.name = "layers.0.attention",
+                    .hidden = 160,
+                    .heads = 8,
+                    .groups = 2,
+                    .head_size = 20,
+                    .init_std = 0.1,
+                    .output_init_std = 0.1};
+  spec.mlp = {.name = "layers.0.mlp",
+              .kind = MlpKind::swiglu,
+              .hidden = 160,
+              .ffn = 424,
+              .init_std = 0.1,
+              .output_init_std = 0.1};
+  spec.norm = {NormKind::rms, 1e-6};
+  return {"llama_like", spec, true};
+}
+
+/// Llama's, with a norm on queries and keys and a sliding window.
+inline BlockCase qwen_like() {
+  BlockCase result = llama_like();
+  result.name = "qwen_like";
+  result.spec.attention.qk_norm = NormSpec{NormKind::rms, 1e-6};
+  result.spec.attention.window = 9;
+  return result;
+}
+
+class BlockRun {
+ public:
+  static constexpr std::uint64_t kSeed = 1234;
+
+  BlockRun(Device device, const BlockCase& what, DType dtype)
+      : lab(device),
+        mesh_(RankGrid({}, 1), make_self_communicator()),
+        rope_(lab.memory, lab.stream, dtype, frequencies(what.spec.attention.head_size), 1.0,
+              shape_.seq),
+        block_(what.spec, {dtype, kSeed}, what.rope ? &rope_ : nullptr),
+        context_{*lab.operator->(), lab.stream, mesh_, {}} {
+    bind_parameters();
+    lay_out(dtype, what.spec.attention.hidden);
+  }
+
+  /// Forward and backward of one microbatch, from x and the gradient of the block's output.
+  void step() {
+    for (Parameter* parameter : parameters_) parameter->begin_step();
+    block_.norm1().forward(context_, saved_.y1, saved_.stats1, saved_.x);
+    block_.forward(context_, batch_, saved_, scratch_);
+    lab->copy(lab.stream, dres_, d_out_.view());
+    block_.backward_input(context_, batch_, dres_, saved_, scratch_, true);
+  }
+
+  /// Makes every result a NaN, so that one that is not written, or added to, is seen.
+  void poison() {
+    for (const auto& [name, result] : results())
+      lab->fill(lab.stream, result, std::numeric_limits<double>::quiet_NaN());
+  }
+
+  /// What the block computes, by name.
+  std::vector<std::pair<std::string, View>> results() const {
+    std::vector<std::pair<std::string, View>> all{
+        {"branch", scratch_.branch}, {"x1", saved_.x1}, {"dres", dres_.view()}};
+    for (const Parameter* parameter : parameters_)
+      all.emplace_back("gradient of " + parameter->name(), parameter->grad_view());
+    return all;
+  }
+  const ParameterList& parameters() const { return parameters_; }
+
+  Lab lab;
+
+ private:
+  static std::vector<double> frequencies(std::int64_t head_size) {
+    std::vector<double> result;
+    for (std::int64_t i = 0; i < head_size / 2; ++i)
+      result.push_back(
+          std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_size)));
+    return result;
+  }
+
+  void bind_parameters() {
+    block_.collect(parameters_);
+    for (Parameter* parameter : parameters_) {
+      const DType acc = accumulator_of(parameter->dtype());
+      owned_.push_back(lab.empty(parameter->dtype(), parameter->shape()));
+      owned_.push_back(lab.empty(acc, parameter->shape()));
+      parameter->bind(owned_[owned_.size() - 2], owned_.back());
+    }
+    initialize_parameters(context_, parameters_, kSeed);
+  }
+
+  // The same code measures and hands out, as in a stage of a model.
+  void carve(Carver& slot, Carver& scratch) {
+    SlotCarver both{slot, slot};
+    scratch_ = block_.carve_scratch(scratch, shape_);
+    saved_ = block_.carve(both, scratch, shape_);
+  }
+
+  void lay_out(DType dtype, std::int64_t hidden) {
+    Carver slot_size, scratch_size;
+    carve(slot_size, scratch_size);
+    slot_memory_ = lab.workspace(slot_size.bytes());
+    scratch_memory_ = lab.workspace(scratch_size.bytes());
+    Carver slot(slot_memory_), scratch(scratch_memory_);
+    carve(slot, scratch);
+    workspace_ = lab.workspace(block_.workspace_bytes(context_.kernels, shape_, shape_.seq));
+    context_.workspace = workspace_;
+    fill_batch(dtype, {shape_.rows(), hidden});
+  }
+
+  void fill_batch(DType dtype, const Shape& rows) {
+    Values positions;
+    for (std::int64_t i = 0; i < shape_.rows(); ++i)
+      positions.push_back(static_cast<double>(i / shape_.batch));
+    positions_ = lab.tensor(DType::i32, {shape_.seq, shape_.batch}, positions);
+    samples_ = lab.tensor(DType::i64, {shape_.batch}, {7, 1099511627783, 2});
+    batch_.shape = shape_;
+    batch_.positions = positions_.view();
+    batch_.samples = samples_.view();
+    lab.write(saved_.x, random_values(rows.numel(), 1));
+    d_out_ = lab.tensor(dtype, rows, random_values(rows.numel(), 2));
+    dres_ = lab.empty(dtype, rows);
+  }
+
+  const BatchShape shape_{37, 3};
+  Mesh mesh_;
+  RopeTable rope_;
+  Block block_;
+  Context context_;
+  ParameterList parameters_;
+  std::vector<Tensor> owned_;
+  Tensor slot_memory_, scratch_memory_, workspace_, positions_, samples_, d_out_, dres_;
+  Block::Saved saved_;
+  Block::Scratch scratch_;
+  Microbatch batch_;
+};
+
+}  // namespace tessera::test

@@ -1,0 +1,32 @@
+// The fixture of tests that need a GPU: they are skipped where there is none.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/tensors.h"
+
+namespace tessera::test {
+
+constexpr Device kGpu{DeviceKind::cuda, 0};
+
+class OnGpu : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0)
+      GTEST_SKIP()
+          << "no CUDA device can be used here (the program needs an NVIDIA GPU and driver)";
+  }
+  DType dtype() const { return GetParam(); }
+  DType acc() const { return accumulator_of(dtype()); }
+};
+
+inline auto every_float() {
+  return ::testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16);
+}
+inline std::string name_of_dtype(const ::testing::TestParamInfo<DType>& each) {
+  return std::string(name_of(each.param));
+}
+
+}  // namespace tessera::test
