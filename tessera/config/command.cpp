@@ -17,7 +17,7 @@ struct Info {
 // In the order of the enumeration.
 constexpr std::array<Info, kCommands.size()> kInfo = {{
     {"train", "trains a language model"},
-    {"preprocess", "turns .jsonl text into the .bin/.idx files that training reads"},
+    {"preprocess", "turns text into the .bin/.idx files that training reads"},
     {"generate", "continues prompts with a trained model"},
     {"evaluate", "measures a trained model's loss on a data set or on given tokens"},
     {"inspect", "shows a model's shape, parameters and operations, without running it"},

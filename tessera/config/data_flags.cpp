@@ -62,7 +62,8 @@ std::vector<Flag> tokenizer_flags() {
 std::vector<Flag> preprocess_flags() {
   return {
       texts("input", at(&PreprocessOptions::inputs), "FILE", kMaxPathBytes,
-            ".jsonl files, one document a line; may be given several times")
+            "JSON-lines files, one document a line, or .txt files, one document each; may be given "
+            "several times")
           .must_be_given(),
       path("output-prefix", at(&PreprocessOptions::output_prefix), "PREFIX",
            "writes PREFIX_<key>_document.bin and .idx")

@@ -26,9 +26,12 @@ void attention_rules(const ModelOptions& m, Problems& problems) {
 void rope_rules(const ModelOptions& m, Problems& problems) {
   if (m.position_embedding != PositionEmbedding::rope) return;
   const RopeOptions& rope = m.rope;
-  const auto rotated = static_cast<std::int64_t>(static_cast<double>(m.kv_channels) * rope.percent);
+  const bool in_range =
+      m.kv_channels > 0 && m.kv_channels <= kMaxHeadSize && rope.percent > 0 && rope.percent <= 1;
+  const double part = in_range ? static_cast<double>(m.kv_channels) * rope.percent : 0;
+  const auto rotated = static_cast<std::int64_t>(part);
   problems.require(
-      m.kv_channels <= 0 || (rotated > 0 && rotated % 2 == 0),
+      !in_range || (rotated > 0 && rotated % 2 == 0),
       "RoPE rotates pairs, but --rotary-percent {} of a head of {} is {}: make it even "
       "(--kv-channels, --hidden-size, --rotary-percent)",
       rope.percent, m.kv_channels, rotated);

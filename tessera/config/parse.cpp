@@ -25,6 +25,10 @@ ParsedCommand settle(Command command, const Assignments& file, Assignments all,
   ParsedCommand parsed{default_settings(command), command, std::move(all)};
   config::store(parsed.given, parsed, problems);
   problems.throw_if_any();
+  if (command == Command::preprocess) {  // which carries its tokenizer along
+    parsed.preprocess.tokenizer = parsed.options.data.tokenizer;
+    parsed.preprocess.vocab_size = parsed.options.data.vocab_size;
+  }
   // A file's value that the command line replaces may be bad: then it has no say either.
   Problems unused;
   Settings file_settings = default_settings(command);

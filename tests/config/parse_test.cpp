@@ -99,6 +99,9 @@ TEST(Parse, ListsTakeSeveralValuesAndRepeat) {
       parse("preprocess", "--input a.jsonl b.jsonl --json-keys text title --input c.jsonl");
   EXPECT_EQ(parsed.preprocess.inputs, (Texts{"a.jsonl", "b.jsonl", "c.jsonl"}));
   EXPECT_EQ(parsed.preprocess.json_keys, (Texts{"text", "title"}));
+  EXPECT_EQ(
+      parse("preprocess", "--tokenizer-type NullTokenizer --vocab-size 9").preprocess.vocab_size,
+      9);
   const Texts args = {"--prompt", "once upon", "--prompt=--a", "--prompt", "false", "-1"};
   EXPECT_EQ(parse_command("generate", args).generate.prompts,
             (Texts{"once upon", "--a", "false", "-1"}));

@@ -126,6 +126,13 @@ TEST(ValidateModel, ChecksValuesThatNoFlagGave) {
   refuse([](ModelOptions& m) { m.norm_epsilon = std::numeric_limits<double>::quiet_NaN(); },
          {"--norm-epsilon nan"});
   refuse([](ModelOptions& m) { m.rope.base = -1; }, {"--rotary-base -1"});
+  refuse(
+      [](ModelOptions& m) {
+        m.position_embedding = PositionEmbedding::rope;
+        m.rope.percent = std::numeric_limits<double>::quiet_NaN();
+        m.kv_channels = std::numeric_limits<std::int64_t>::max();
+      },
+      {"--rotary-percent nan", "--kv-channels 9223372036854775807"});
   refuse([](ModelOptions& m) { m.attention_window = -7; }, {"--window-size of -7 keys"});
   refuse([](ModelOptions& m) { m.hidden_dropout = 1; }, {"--hidden-dropout 1"});
   refuse([](ModelOptions& m) { m.vocab_size = 0; }, {"vocabulary is not known"});

@@ -29,6 +29,7 @@ inline BlockCase gpt_like() {
                     .head_size = 16,
                     .qkv_bias = true,
                     .output_bias = true,
+                    .qk_norm = {},
                     .dropout = 0.1,
                     .init_std = 0.1,
                     .output_init_std = 0.1};
@@ -53,6 +54,7 @@ inline BlockCase llama_like() {
                     .heads = 8,
                     .groups = 2,
                     .head_size = 20,
+                    .qk_norm = {},
                     .init_std = 0.1,
                     .output_init_std = 0.1};
   spec.mlp = {.name = "layers.0.mlp",

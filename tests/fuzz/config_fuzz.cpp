@@ -1,5 +1,6 @@
 // Any bytes as a configuration file, and as a command line: they are refused with an InputError, or
 // the options they give survive printing and reading back.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

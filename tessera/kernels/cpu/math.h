@@ -58,23 +58,26 @@ inline A sigmoid(A x) {
 constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double kGeluCubic = 0.044715;
 
-// x (1 + tanh(u)) / 2 with u = kGeluScale (x + kGeluCubic x^3), as x sigmoid(2u): the same number,
-// without the cancellation that 1 + tanh has in the left tail.
+// gelu(x) = x (1 + tanh(u)) / 2 with u = kGeluScale (x + kGeluCubic x^3). Computed as x
+// sigmoid(2u): the same number, without the cancellation of 1 + tanh(u) in the left tail.
 template <class A>
-inline A gelu_gate(A x) {
-  return sigmoid(A(2 * kGeluScale) * (x + A(kGeluCubic) * x * x * x));
+inline A gelu_exponent(A x) {
+  return A(2 * kGeluScale) * (x + A(kGeluCubic) * x * x * x);
 }
 
 template <class A>
 inline A gelu(A x) {
-  return x * gelu_gate(x);
+  return x * sigmoid(gelu_exponent(x));
 }
 
 template <class A>
 inline A gelu_derivative(A x) {
-  const A gate = gelu_gate(x);
+  const A z = gelu_exponent(x);
   const A slope = A(2 * kGeluScale) * (A(1) + A(3 * kGeluCubic) * x * x);
-  return gate + x * gate * (A(1) - gate) * slope;
+  // sigmoid and its derivative through e^-|z|, which neither overflows nor cancels.
+  const A e = exp_of(-std::fabs(z));
+  const A r = A(1) / (A(1) + e);
+  return (z < 0 ? e * r : r) + x * (e * r * r) * slope;
 }
 
 }  // namespace tessera::cpu

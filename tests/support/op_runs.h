@@ -1,0 +1,174 @@
+// One run of every op on shapes that make several pieces of work, with the bytes of all its
+// results: for comparisons between thread counts, and between runs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/kernels/step_state.h"
+#include "tests/support/attention_run.h"
+#include "tests/support/tensors.h"
+#include "tests/support/values.h"
+
+namespace tessera::test {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// A lab, a float type, and the results so far.
+class OpRun {
+ public:
+  OpRun(Lab& on, DType type) : lab(on), stream(on.stream), dtype(type) {}
+
+  /// Repeatable values, the same for equal shapes.
+  Tensor random(const Shape& shape) { return random(dtype, shape); }
+  Tensor random(DType type, const Shape& shape) {
+    return lab.tensor(type, shape, random_values(shape.numel(), 3));
+  }
+  Tensor indices(std::int64_t n, std::int64_t end) {
+    return lab.tensor(DType::i32, {n}, random_indices(n, 3, end));
+  }
+  Tensor zeros(DType type, const Shape& shape) { return lab.full(type, shape, 0); }
+  DType acc() const { return accumulator_of(dtype); }
+
+  /// Adds a result's bytes.
+  void keep(const View& x) {
+    const Bytes bytes = lab.bytes(x);
+    results.insert(results.end(), bytes.begin(), bytes.end());
+  }
+
+  Lab& lab;
+  Stream& stream;
+  DType dtype;
+  Bytes results;
+};
+
+struct NamedOp {
+  const char* name;
+  void (*run)(OpRun&);
+};
+
+inline void run_gemm(OpRun& t) {
+  const Tensor d = t.zeros(t.dtype, {300, 280}), aux = t.zeros(t.dtype, {300, 280});
+  const Tensor bias = t.random({280});
+  t.lab->gemm(t.stream, d, t.random({300, 70}).view(), t.random({70, 280}).view(),
+              {.epilogue = Epilogue::bias_gelu, .bias = bias, .aux = aux});
+  const Tensor sum = t.zeros(t.acc(), {2, 600});
+  t.lab->gemm(t.stream, sum, t.random({2, 520}).view(), t.random({600, 520}).view(),
+              {.transpose_b = true});
+  for (const Tensor& each : {d, aux, sum}) t.keep(each);
+}
+
+inline void run_column_sum(OpRun& t) {
+  const Tensor db = t.zeros(t.dtype, {700});
+  t.lab->column_sum(t.stream, db, t.random({50, 700}), false);
+  t.keep(db);
+}
+
+inline void run_attention(OpRun& t) {
+  const AttentionCase c{
+      .name = "", .S = 140, .T = 140, .B = 2, .H = 4, .K = 2, .D = 8, .p = 0.2, .samples = {4, 5}};
+  AttentionRun run(t.lab, c, t.dtype,
+                   {random_values(c.q_shape().numel(), 1), random_values(c.k_shape().numel(), 2),
+                    random_values(c.k_shape().numel(), 3)});
+  run.forward();
+  run.backward(random_values(c.q_shape().numel(), 4));
+  for (const View& each : {run.o.view, run.lse.view(), run.dq.view, run.dk.view, run.dv.view})
+    t.keep(each);
+}
+
+inline void run_rope(OpRun& t) {
+  const Tensor x = t.random({100, 2, 10, 30});
+  const Tensor positions = t.lab.tensor(DType::i32, {100, 2}, random_indices(200, 5, 100));
+  t.lab->rope(t.stream, x, t.random(t.acc(), {100, 15}), t.random(t.acc(), {100, 15}), positions,
+              false);
+  t.keep(x);
+}
+
+inline void run_norms(OpRun& t) {
+  const Shape shape{300, 101};
+  const Tensor x = t.random(shape), w = t.random({101}), y = t.zeros(t.dtype, shape);
+  const Tensor r = t.zeros(t.dtype, shape), stats = t.zeros(t.acc(), {300, 2});
+  const Tensor samples = t.lab.tensor(DType::i64, {3}, {4, 5, 6});
+  t.lab->norm_forward(t.stream, y, stats, x, w, w, {});
+  t.keep(y);
+  t.lab->add_norm_forward(t.stream, y, r, stats, x, x, w, {}, {NormKind::rms, 1e-5},
+                          {0.1, 9, samples, 0});
+  const Tensor dw = t.zeros(t.acc(), {101}), db = t.zeros(t.acc(), {101});
+  const Tensor dx = t.zeros(t.dtype, shape);
+  t.lab->norm_backward(t.stream, dx, dw, db, y, r, stats, w, {NormKind::rms, 1e-5}, false, false,
+                       t.lab.workspace(t.lab->norm_workspace_bytes(300, 101, t.dtype)));
+  for (const Tensor& each : {y, r, stats, dx, dw, db}) t.keep(each);
+}
+
+inline void run_activations(OpRun& t) {
+  const Tensor x = t.random({50, 1000}), y = t.zeros(t.dtype, {50, 500});
+  const Tensor dx = t.zeros(t.dtype, {50, 1000});
+  t.lab->swiglu_forward(t.stream, y, x);
+  t.keep(y);
+  t.lab->swiglu_backward(t.stream, dx, y, x);
+  t.keep(dx);
+  t.lab->gelu_forward(t.stream, dx, x);
+  t.keep(dx);
+  t.lab->gelu_backward(t.stream, dx, x, x);
+  t.keep(dx);
+}
+
+inline void run_copies(OpRun& t) {
+  const Tensor x = t.random({50, 1000}), y = t.zeros(t.dtype, {50, 1000});
+  const Tensor samples = t.lab.tensor(DType::i64, {2}, {4, 5});
+  t.lab->add_dropout(t.stream, y, x, x, {0.5, 9, samples, 0});
+  t.keep(y);
+  const Tensor other = t.zeros(DType::bf16, {1000, 50});
+  t.lab->copy(t.stream, other, ConstView(x.view().raw(), t.dtype, {1000, 50}, {1, 1000}));
+  t.keep(other);
+  t.lab->fill(t.stream, y, 1.5);
+  t.keep(y);
+  t.lab->random_normal(t.stream, y, 5, {100, 2000}, {20, 300}, 0, 0.02);
+  t.keep(y);
+}
+
+inline void run_embedding(OpRun& t) {
+  const Tensor ids = t.indices(300, 40), y = t.zeros(t.dtype, {300, 150});
+  t.lab->embedding_forward(t.stream, y, ids, t.random({40, 150}), 0, false);
+  const Tensor dtable = t.zeros(t.acc(), {40, 150});
+  t.lab->embedding_backward(t.stream, dtable, y, ids, 0, false);
+  t.keep(y);
+  t.keep(dtable);
+}
+
+inline void run_loss(OpRun& t) {
+  const Tensor logits = t.random({40, 500}), labels = t.indices(40, 500);
+  const Tensor stats = t.zeros(t.acc(), {3, 40}), loss = t.zeros(t.acc(), {40});
+  const Tensor mask = t.random(DType::f32, {40}), sum = t.zeros(DType::f64, {1});
+  t.lab->softmax_stats(t.stream, stats, logits, labels, 0);
+  t.lab->softmax_rescale(t.stream, stats, t.lab.full(t.acc(), {40}, 5));
+  t.lab->cross_entropy(t.stream, loss, logits, logits, stats, labels, mask,
+                       t.lab.full(DType::f64, {1}, 0.5), 0);
+  t.lab->masked_sum(t.stream, sum, loss, mask, false);
+  for (const Tensor& each : {stats, logits, loss, sum}) t.keep(each);
+}
+
+inline void run_optimizers(OpRun& t) {
+  const Shape shape{70'000};
+  const Tensor value = t.random(shape), master = t.random(t.acc(), shape), grad = t.random(shape);
+  const Tensor m = t.zeros(t.acc(), shape), v = t.zeros(t.acc(), shape);
+  const Tensor squares = t.zeros(DType::f64, {1});
+  const Tensor state = t.zeros(DType::u8, {sizeof(StepState)});
+  const StepState start{.learning_rate = 0.01, .weight_decay = 0.1, .step = 3};
+  t.stream.api().copy_bytes(t.stream.native(), state.view().raw(), &start, sizeof(start));
+  t.lab->sum_squares(t.stream, squares, grad, false,
+                     t.lab.workspace(t.lab->sum_squares_workspace_bytes(70'000)));
+  t.lab->finish_grad_norm(t.stream, state, squares, 1);
+  t.lab->adamw_step(t.stream, value, master, m, v, grad, state, {});
+  t.lab->sgd_step(t.stream, value, master, m, grad, state, {});
+  for (const Tensor& each : {squares, state, value, master, m, v}) t.keep(each);
+}
+
+inline constexpr NamedOp kEveryOp[] = {
+    {"gemm", run_gemm},           {"column_sum", run_column_sum},
+    {"attention", run_attention}, {"rope", run_rope},
+    {"norms", run_norms},         {"activations", run_activations},
+    {"copies", run_copies},       {"embedding", run_embedding},
+    {"loss", run_loss},           {"optimizers", run_optimizers}};
+
+}  // namespace tessera::test
