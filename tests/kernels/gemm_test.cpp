@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "tests/support/kernel_test.h"
 #include "tests/support/reference_ops.h"
@@ -155,13 +155,15 @@ TEST_P(GemmTest, ColumnSum) {
   for (const std::int64_t rows : {0, 1, 131})
     for (const std::int64_t columns : {1, 7, 259}) {
       const Input dy = random({rows, columns});
-      const Values expected = reference::column_sum(dy.values, static_cast<std::size_t>(columns));
+      const Values sums = reference::column_sum(dy.values, static_cast<std::size_t>(columns));
+      const double floor = std::max(norm_of(dy.values), 1e-30);  // a sum may cancel
       const Tensor db = empty({columns});
       lab->column_sum(stream, db, View(dy), false);
-      expect_values(db, expected, 2);
-      const Input sum = random(acc(), {columns});
-      lab->column_sum(stream, sum, View(dy), true);
-      expect_values(View(sum), reference::sum(sum.values, expected), 2);
+      EXPECT_LE(relative_error(lab.read(db), sums, floor), tolerance());
+      const Input more = random(acc(), {columns});
+      lab->column_sum(stream, more, View(dy), true);
+      EXPECT_LE(relative_error(lab.read(View(more)), reference::sum(more.values, sums), floor + 1),
+                tolerance_of(acc()));
     }
 }
 

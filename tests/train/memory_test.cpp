@@ -1,0 +1,47 @@
+// Memory is what was planned, and a steady step asks for none.
+#include <gtest/gtest.h>
+
+#include "tessera/train/inspect.h"
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+TEST(Memory, PlanEqualsWhatASessionHolds) {
+  for (const std::string family : {"gpt", "llama", "qwen3"})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const RecomputeGranularity granularity :
+           {RecomputeGranularity::none, RecomputeGranularity::selective,
+            RecomputeGranularity::full}) {
+        SessionOptions options = test::tiny_session(family);
+        options.model.dtype = dtype;
+        options.recompute.granularity = granularity;
+        options.microbatches = 3;
+        Session session(options, {0, 1, 2, make_self_communicator()});
+        const MemoryCounters planned = plan_memory(options, 2);
+        for (int i = 0; i < kMemoryUses; ++i)
+          EXPECT_EQ(planned.bytes[static_cast<std::size_t>(i)],
+                    session.memory().counters().bytes[static_cast<std::size_t>(i)])
+              << family << " " << name_of(static_cast<MemoryUse>(i));
+      }
+}
+
+TEST(Memory, ASteadyStepAllocatesNoTensor) {
+  SessionOptions options = test::tiny_session("llama");
+  options.microbatches = 2;
+  Session session(options, {0, 1, 2, make_self_communicator()});
+  const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+  const auto step = [&] {
+    train_step(
+        session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_microbatch, 1e-3);
+  };
+  step();
+  step();
+  const std::int64_t before = session.memory().counters().allocations;
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(session.memory().counters().allocations, before);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,61 @@
+// Activations computed again in backward give bit-equal gradients, dropout on.
+#include <gtest/gtest.h>
+
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+struct Case {
+  std::string name;
+  RecomputeOptions recompute;
+};
+
+class Recompute : public testing::TestWithParam<std::tuple<Case, std::string>> {};
+
+TEST_P(Recompute, GradientsAreBitEqual) {
+  const auto& [recompute, family] = GetParam();
+  SessionOptions options = test::tiny_session(family);
+  options.microbatches = 2;
+  const test::LayoutResult kept = test::run_layout(options, 2, 1e-2, 2);
+  options.recompute = recompute.recompute;
+  const test::LayoutResult again = test::run_layout(options, 2, 1e-2, 2);
+  EXPECT_EQ(again.losses, kept.losses);
+  test::expect_tensors_near(again.first_gradients, kept.first_gradients, 0.0);
+  test::expect_tensors_near(again.weights, kept.weights, 0.0);
+}
+
+RecomputeOptions full(RecomputeMethod method, std::int64_t layers) {
+  return {RecomputeGranularity::full, method, layers};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Recompute,
+    testing::Combine(testing::Values(Case{"selective", {RecomputeGranularity::selective}},
+                                     Case{"uniform1", full(RecomputeMethod::uniform, 1)},
+                                     Case{"uniform2", full(RecomputeMethod::uniform, 2)},
+                                     Case{"uniform3", full(RecomputeMethod::uniform, 3)},
+                                     Case{"uniform4", full(RecomputeMethod::uniform, 4)},
+                                     Case{"block1", full(RecomputeMethod::block, 1)},
+                                     Case{"block3", full(RecomputeMethod::block, 3)},
+                                     Case{"block4", full(RecomputeMethod::block, 4)}),
+                     testing::Values("gpt", "llama", "qwen3")),
+    [](const auto& test) { return std::get<0>(test.param).name + "_" + std::get<1>(test.param); });
+
+TEST(Recompute, NeedsLessMemory) {
+  const auto activations = [](const RecomputeOptions& recompute) {
+    SessionOptions options = test::tiny_session("gpt");
+    options.recompute = recompute;
+    Session session(options, {0, 1, 1, make_self_communicator()});
+    return session.memory().counters().bytes[static_cast<std::size_t>(MemoryUse::activations)];
+  };
+  const std::int64_t none = activations({});
+  EXPECT_LT(activations({RecomputeGranularity::selective}), none);
+  EXPECT_LT(activations(full(RecomputeMethod::block, 4)),
+            activations(full(RecomputeMethod::block, 2)));
+  EXPECT_LT(activations(full(RecomputeMethod::uniform, 1)), none / 2);
+}
+
+}  // namespace
+}  // namespace tessera
