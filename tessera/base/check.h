@@ -23,28 +23,49 @@ class InputError : public Error {
   using Error::Error;
 };
 
+namespace detail {
+
+/// What an argument of a message is written as: its to_string(), if it has one, or itself.
+template <class T>
+decltype(auto) printable(const T& x) {
+  if constexpr (requires { x.to_string(); })
+    return x.to_string();
+  else
+    return (x);
+}
+
+template <class T>
+using Printable = decltype(printable(std::declval<const T&>()));
+
+}  // namespace detail
+
+// Arguments may be anything that fmt can write, and anything with a to_string(), such as shapes and
+// views. Texts are made on failure alone, so a check that passes costs nothing but its condition.
+
 template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
-  throw Error(fmt::format(text, std::forward<Args>(args)...));
+[[noreturn]] void fail(fmt::format_string<detail::Printable<Args>...> text, const Args&... args) {
+  throw Error(fmt::format(text, detail::printable(args)...));
 }
 
 template <class... Args>
-[[noreturn]] void fail_input(fmt::format_string<Args...> text, Args&&... args) {
-  throw InputError(fmt::format(text, std::forward<Args>(args)...));
+[[noreturn]] void fail_input(fmt::format_string<detail::Printable<Args>...> text,
+                             const Args&... args) {
+  throw InputError(fmt::format(text, detail::printable(args)...));
 }
 
-/// Throws Error unless `ok`. The text is only formatted on failure.
+/// Throws Error unless `ok`.
 template <class... Args>
-void check(bool ok, fmt::format_string<Args...> text, Args&&... args) {
+void check(bool ok, fmt::format_string<detail::Printable<Args>...> text, const Args&... args) {
   if (!ok) [[unlikely]]
-    fail(text, std::forward<Args>(args)...);
+    fail<Args...>(text, args...);
 }
 
 /// Throws InputError unless `ok`.
 template <class... Args>
-void check_input(bool ok, fmt::format_string<Args...> text, Args&&... args) {
+void check_input(bool ok, fmt::format_string<detail::Printable<Args>...> text,
+                 const Args&... args) {
   if (!ok) [[unlikely]]
-    fail_input(text, std::forward<Args>(args)...);
+    fail_input<Args...>(text, args...);
 }
 
 }  // namespace tessera

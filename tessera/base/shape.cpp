@@ -13,7 +13,7 @@ Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.s
   check(dims.size() <= kMaxRank, "a shape has at most {} dimensions, got {}", kMaxRank,
         dims.size());
   std::copy(dims.begin(), dims.end(), dims_.begin());
-  for (const std::int64_t d : dims) check(d >= 0, "negative dimension in shape {}", to_string());
+  for (const std::int64_t d : dims) check(d >= 0, "negative dimension in shape {}", *this);
 }
 
 std::int64_t Shape::numel() const {
@@ -23,7 +23,7 @@ std::int64_t Shape::numel() const {
     if (d == 0) return 0;
     fits = fits && !__builtin_mul_overflow(n, d, &n);
   }
-  check(fits, "a tensor of shape {} has too many elements to count in 63 bits", to_string());
+  check(fits, "a tensor of shape {} has too many elements to count in 63 bits", *this);
   return n;
 }
 

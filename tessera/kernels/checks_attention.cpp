@@ -12,7 +12,7 @@ void require_attention(const char* op, const ConstView& q, const ConstView& k, c
   require_shape(op, "v", v, k.shape());
   check(k.dim(1) == q.dim(1) && k.dim(3) == q.dim(3) && k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0,
         "{}: q {} and k {} must agree in batch and head size, and q's heads be a multiple of k's",
-        op, q.to_string(), k.to_string());
+        op, q, k);
   require_dtype(op, "k", k, q.dtype());
   require_dtype(op, "v", v, q.dtype());
   require(op, "lse", lse, accumulator_of(q.dtype()), {q.dim(1), q.dim(2), q.dim(0)});

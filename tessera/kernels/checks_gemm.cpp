@@ -12,14 +12,14 @@ void Kernels::gemm(Stream& stream, View d, const Operand& a, const Operand& b, c
   const std::int64_t k = a.data.dim(spec.transpose_a ? 0 : 1);
   const std::int64_t n = b.data.dim(spec.transpose_b ? 0 : 1);
   check(b.data.dim(spec.transpose_b ? 1 : 0) == k, "gemm: inner sizes differ: a is {}{}, b is {}{}",
-        a.data.to_string(), spec.transpose_a ? " transposed" : "", b.data.to_string(),
+        a.data, spec.transpose_a ? " transposed" : "", b.data,
         spec.transpose_b ? " transposed" : "");
   require_rows(op, "d", d, 2);
   require_shape(op, "d", d, {m, n});
   require_dtype(op, "b", b.data, a.data.dtype());
   check(d.dtype() == a.data.dtype() || d.dtype() == accumulator_of(a.data.dtype()),
         "gemm: d must be {} or {}, got {}", name_of(a.data.dtype()),
-        name_of(accumulator_of(a.data.dtype())), d.to_string());
+        name_of(accumulator_of(a.data.dtype())), d);
   check(!a.scale && !b.scale, "gemm: scaled operands are not supported by this backend");
   check(!spec.accumulate || spec.epilogue == Epilogue::none,
         "gemm: accumulate excludes an epilogue");

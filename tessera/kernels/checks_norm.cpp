@@ -7,7 +7,7 @@ namespace {
 void require_norm(const char* op, const ConstView& x, const ConstView& stats, const ConstView& w,
                   const NormSpec& spec) {
   check(x.rank() == 2 || x.rank() == 3, "{}: x must have 2 or 3 dimensions, got {}", op,
-        x.to_string());
+        x);
   require_rows(op, "x", x, x.rank());
   const std::int64_t rows = x.rank() == 2 ? x.dim(0) : x.dim(0) * x.dim(1);
   require(op, "stats", stats, accumulator_of(x.dtype()), {rows, 2});
@@ -40,7 +40,7 @@ void Kernels::add_norm_forward(Stream& stream, View y, View r, View stats, Const
                                const DropoutSpec& dropout) {
   constexpr const char* op = "add_norm_forward";
   require_norm(op, x, stats, w, spec);
-  check(x.rank() == 2, "{}: x must have 2 dimensions, got {}", op, x.to_string());
+  check(x.rank() == 2, "{}: x must have 2 dimensions, got {}", op, x);
   require(op, "branch", branch, x.dtype(), x.shape());
   require(op, "y", y, x.dtype(), x.shape());
   require(op, "r", r, x.dtype(), x.shape());

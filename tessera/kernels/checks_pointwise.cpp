@@ -46,7 +46,7 @@ void Kernels::gelu_backward(Stream& stream, View dx, ConstView dy, ConstView x) 
 void Kernels::copy(Stream& stream, View to, ConstView from) {
   require_shape("copy", "to", to, from.shape());
   check(to.dtype() == from.dtype() || (is_float(to.dtype()) && is_float(from.dtype())),
-        "copy: cannot convert {} to {}", from.to_string(), to.to_string());
+        "copy: cannot convert {} to {}", from, to);
   do_copy(stream, to, from);
 }
 
@@ -59,10 +59,10 @@ void Kernels::random_normal(Stream& stream, View x, RngKey key, const Shape& glo
                             const Shape& offset, double mean, double std) {
   check(x.rank() == global.rank() && x.rank() == offset.rank() && x.rank() >= 1 && x.rank() <= 2,
         "random_normal: x {}, global {} and offset {} must have one or two dimensions each",
-        x.to_string(), global.to_string(), offset.to_string());
+        x, global, offset);
   for (int i = 0; i < x.rank(); ++i)
     check(offset[i] + x.dim(i) <= global[i], "random_normal: the box {} at {} leaves {}",
-          x.shape().to_string(), offset.to_string(), global.to_string());
+          x.shape(), offset, global);
   do_random_normal(stream, x, key, global, offset, mean, std);
 }
 

@@ -11,12 +11,12 @@ namespace tessera {
 
 inline void require_shape(const char* op, const char* name, const ConstView& x,
                           const Shape& shape) {
-  check(x && x.shape() == shape, "{}: {} must have shape {}, got {}", op, name, shape.to_string(),
-        x ? x.to_string() : "nothing");
+  check(x && x.shape() == shape, "{}: {} must have shape {}, got {}", op, name, shape,
+        x);
 }
 
 inline void require_dtype(const char* op, const char* name, const ConstView& x, DType dtype) {
-  check(x.dtype() == dtype, "{}: {} must be {}, got {}", op, name, name_of(dtype), x.to_string());
+  check(x.dtype() == dtype, "{}: {} must be {}, got {}", op, name, name_of(dtype), x);
 }
 
 inline void require(const char* op, const char* name, const ConstView& x, DType dtype,
@@ -26,14 +26,14 @@ inline void require(const char* op, const char* name, const ConstView& x, DType 
 }
 
 inline void require_contiguous(const char* op, const char* name, const ConstView& x) {
-  check(x.is_contiguous(), "{}: {} must be contiguous, got {}", op, name, x.to_string());
+  check(x.is_contiguous(), "{}: {} must be contiguous, got {}", op, name, x);
 }
 
 /// A matrix or a stack of rows: last stride 1.
 inline void require_rows(const char* op, const char* name, const ConstView& x, int rank) {
   check(x && x.rank() == rank && (x.dim(-1) <= 1 || x.stride(-1) == 1),
         "{}: {} must have {} dimensions and a last stride of 1, got {}", op, name, rank,
-        x ? x.to_string() : "nothing");
+        x);
 }
 
 }  // namespace tessera

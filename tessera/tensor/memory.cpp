@@ -34,7 +34,7 @@ Memory Memory::counting(Device device) {
 Tensor Memory::allocate(MemoryUse use, DType dtype, const Shape& shape) {
   const auto elements = static_cast<std::size_t>(shape.numel());
   check(elements <= kMostBytes / size_of(dtype), "a tensor {} {} is larger than any memory",
-        name_of(dtype), shape.to_string());
+        name_of(dtype), shape);
   const std::size_t bytes = elements * size_of(dtype);
   void* data = counting_ ? nullptr : api_->allocate(bytes);
   counters_->allocations += 1;

@@ -23,7 +23,7 @@ ConstView::ConstView(const void* data, DType dtype, const Shape& shape)
 
 ConstView::ConstView(const void* data, DType dtype, const Shape& shape, const Shape& strides)
     : data_(data), dtype_(dtype), shape_(shape), strides_(strides) {
-  check(shape.rank() == strides.rank(), "a view of shape {} with {} strides", shape.to_string(),
+  check(shape.rank() == strides.rank(), "a view of shape {} with {} strides", shape,
         strides.rank());
 }
 
@@ -40,7 +40,7 @@ ConstView ConstView::slice(int dimension, std::int64_t begin, std::int64_t lengt
   const std::int64_t size = dim(dimension);
   check(begin >= 0 && length >= 0 && begin <= size && length <= size - begin,
         "cannot slice {} elements from {} on of dimension {} of {}", length, begin, dimension,
-        to_string());
+        *this);
   ConstView part = *this;
   part.shape_[dimension] = length;
   part.data_ = static_cast<const std::byte*>(data_) +
@@ -49,14 +49,14 @@ ConstView ConstView::slice(int dimension, std::int64_t begin, std::int64_t lengt
 }
 
 ConstView ConstView::reshape(const Shape& shape) const {
-  check(is_contiguous() && shape.numel() == numel(), "cannot see {} as {}: {}", to_string(),
-        shape.to_string(), is_contiguous() ? "different number of elements" : "not contiguous");
+  check(is_contiguous() && shape.numel() == numel(), "cannot see {} as {}: {}", *this, shape,
+        is_contiguous() ? "different number of elements" : "not contiguous");
   return {data_, dtype_, shape};
 }
 
 ConstView ConstView::split_last(const Shape& last) const {
   check(rank() >= 1 && stride(-1) == 1 && last.numel() == dim(-1),
-        "cannot split the last dimension of {} into {}", to_string(), last.to_string());
+        "cannot split the last dimension of {} into {}", *this, last);
   const Shape inner = contiguous_strides(last);
   std::int64_t dims[Shape::kMaxRank * 2];
   std::int64_t steps[Shape::kMaxRank * 2];
@@ -80,6 +80,7 @@ ConstView ConstView::rows() const {
 }
 
 std::string ConstView::to_string() const {
+  if (!data_) return "nothing";
   return fmt::format("{} {}{}", name_of(dtype_), shape_.to_string(),
                      is_contiguous() ? "" : " (strided)");
 }

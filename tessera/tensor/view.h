@@ -50,7 +50,7 @@ class ConstView {
   /// Rows of the last dimension: [numel / last, last]; the view must be contiguous.
   ConstView rows() const;
 
-  /// "f32 [4, 8]", for messages.
+  /// "f32 [4, 8]", or "nothing" for the empty view: for messages.
   std::string to_string() const;
 
  protected:

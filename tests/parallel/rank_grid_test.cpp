@@ -1,0 +1,66 @@
+#include "tessera/parallel/rank_grid.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tessera/parallel/sharding.h"
+#include "tests/support/expect_error.h"
+
+namespace tessera {
+namespace {
+
+ParallelOptions degrees(int tensor, int context, int data, int pipeline) {
+  ParallelOptions options;
+  options.tensor = tensor;
+  options.context = context;
+  options.data = data;
+  options.pipeline = pipeline;
+  return options;
+}
+
+TEST(RankGrid, TensorVariesFastestAndPipelineSlowest) {
+  const RankGrid grid(degrees(2, 3, 4, 5), 120);
+  EXPECT_EQ(grid.rank({1, 2, 3, 4}), 1 + 2 * (2 + 3 * (3 + 4 * 4)));
+  for (int r = 0; r < grid.ranks(); ++r) EXPECT_EQ(grid.rank(grid.coordinates(r)), r);
+}
+
+TEST(RankGrid, RanksOfOneColourDifferAlongTheAxisOnly) {
+  const RankGrid grid(degrees(2, 1, 2, 2), 8);
+  for (const Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::pipeline}) {
+    std::map<int, std::set<int>> groups;
+    for (int r = 0; r < 8; ++r) groups[grid.colour(r, axis)].insert(grid.coordinate(r, axis));
+    EXPECT_EQ(static_cast<int>(groups.size()), 8 / grid.size(axis));
+    for (const auto& [colour, members] : groups)
+      EXPECT_EQ(static_cast<int>(members.size()), grid.size(axis));
+  }
+}
+
+TEST(RankGrid, RefusesAWrongProduct) {
+  test::expect_input_error([] { RankGrid(degrees(2, 1, 1, 2), 6); },
+                           {"tensor 2", "pipeline 2", "4 ranks", "6"});
+  test::expect_input_error([] { RankGrid(degrees(0, 1, 1, 1), 0); }, {"at least 1"});
+}
+
+TEST(Sharding, SharesCoverEverythingOnce) {
+  for (const std::int64_t size : {1, 7, 51, 64})
+    for (const int parts : {1, 2, 3, 8}) {
+      std::int64_t next = 0;
+      for (int i = 0; i < parts; ++i) {
+        const Range share = share_of(size, parts, i);
+        EXPECT_EQ(share.begin, next);
+        next = share.end;
+      }
+      EXPECT_EQ(next, size);
+    }
+}
+
+TEST(Sharding, APieceOutsideItsStorageIsRefused) {
+  float storage[6] = {};
+  const ShardPiece piece{{0, 0}, {2, 3}, 1, {3, 1}};
+  EXPECT_THROW(piece.in(View(storage, DType::f32, {6})), Error);
+}
+
+}  // namespace
+}  // namespace tessera
