@@ -26,11 +26,8 @@ lint: ## format, layers, house numbers, scripts, clang-tidy
 	@tools/setup.sh build lint
 	@tools/lint.sh
 
-bench: build ## run the benchmarks
-	@for program in build/cpu/bench/bench_*; do \
-	  test -x $$program || { echo "bench: no program in build/cpu/bench"; exit 1; }; \
-	  echo "== $$program"; $$program || exit 1; \
-	done
+bench: build ## measure against PyTorch, where there is one (bench/run.py --help)
+	bench/run.py
 
 test-full: ## every campaign at full count; hours, and resumes where it was stopped
 	@tools/setup.sh build test lint

@@ -23,6 +23,8 @@ ModelSource::ModelSource(ParsedCommand& parsed) {
     Options merged = options;
     merged.model = saved.model;
     merged.data = saved.data;
+    // Evaluation reads all of its data unless --split says otherwise, whatever training read.
+    merged.data.split = options.data.split;
     apply_given(parsed, merged);
     merged.model = saved.model;
     options = merged;

@@ -65,7 +65,7 @@ tidy() {
     grep -v "$tidy_skips" |
     xargs -n1 -P"$(nproc)" clang-tidy-14 --quiet -p build/cpu \
       --extra-arg=-Wno-unknown-warning-option >"$log/tidy.log" 2>&1 || status=1
-  grep -vE '^[0-9]+ warnings? (treated as errors|generated)' "$log/tidy.log" || true
+  grep -vE '^[0-9]+ (warning|error)s?.* (generated|treated as errors?)' "$log/tidy.log" || true
   return "$status"
 }
 

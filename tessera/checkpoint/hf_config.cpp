@@ -1,8 +1,8 @@
 #include "tessera/checkpoint/hf_config.h"
 
-#include <algorithm>
-
 #include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/hf_rope.h"
@@ -204,7 +204,7 @@ HfModel parse_hf_config(std::string_view text, const std::string& what) {
   model.family = config.text("model_type", "");
   check_input(std::ranges::find(kHfFamilies, model.family) != kHfFamilies.end(),
               "{}: model_type '{:.60}' is not supported: expected one of {}", what, model.family,
-              fmt::join(kHfFamilies, ", "));
+              fmt::format("{}", fmt::join(kHfFamilies, ", ")));
   check_input(
       !config.has("quantization_config"),
       "{}: the weights are quantized (quantization_config), which is not supported: convert "

@@ -8,28 +8,23 @@ void require_attention(const char* op, const ConstView& q, const ConstView& k, c
                        const ConstView& lse, const AttentionSpec& spec) {
   require_rows(op, "q", q, 4);
   require_rows(op, "k", k, 4);
-  require_rows(op, "v", v, 4);
-  require_shape(op, "v", v, k.shape());
   check(k.dim(1) == q.dim(1) && k.dim(3) == q.dim(3) && k.dim(2) > 0 && q.dim(2) % k.dim(2) == 0,
         "{}: q {} and k {} must agree in batch and head size, and q's heads be a multiple of k's",
         op, q, k);
+  require_float(op, "q", q);
   require_dtype(op, "k", k, q.dtype());
-  require_dtype(op, "v", v, q.dtype());
+  require_rows_of(op, "v", v, q.dtype(), k.shape());
   require(op, "lse", lse, accumulator_of(q.dtype()), {q.dim(1), q.dim(2), q.dim(0)});
   check(spec.window >= 0, "{}: window must not be negative, got {}", op, spec.window);
   if (spec.cu_seqlens) {
     check(q.dim(1) == 1, "{}: packed sequences (cu_seqlens) need a batch of 1, got {}", op,
           q.dim(1));
+    require_rows(op, "cu_seqlens", spec.cu_seqlens, 1);
     require_dtype(op, "cu_seqlens", spec.cu_seqlens, DType::i32);
   }
+  require_probability(op, spec.dropout);
   if (spec.dropout.p > 0)
     require(op, "dropout samples", spec.dropout.samples, DType::i64, {q.dim(1)});
-}
-
-void require_workspace(const char* op, const Workspace& workspace, std::size_t bytes) {
-  check(bytes == 0 || (workspace && workspace.bytes() >= bytes),
-        "{}: a workspace of {} bytes is needed, got {}", op, bytes,
-        workspace ? workspace.bytes() : 0);
 }
 
 }  // namespace
@@ -38,8 +33,7 @@ void Kernels::attention_forward(Stream& stream, View o, View lse, ConstView q, C
                                 ConstView v, const AttentionSpec& spec, Workspace workspace) {
   constexpr const char* op = "attention_forward";
   require_attention(op, q, k, v, lse, spec);
-  require_rows(op, "o", o, 4);
-  require(op, "o", o, q.dtype(), q.shape());
+  require_rows_of(op, "o", o, q.dtype(), q.shape());
   require_workspace(op, workspace, attention_workspace_bytes(q.shape(), k.shape(), q.dtype()));
   do_attention_forward(stream, o, lse, q, k, v, spec, workspace);
 }
@@ -49,13 +43,11 @@ void Kernels::attention_backward(Stream& stream, View dq, View dk, View dv, Cons
                                  const AttentionSpec& spec, Workspace workspace) {
   constexpr const char* op = "attention_backward";
   require_attention(op, q, k, v, lse, spec);
-  require(op, "o", o, q.dtype(), q.shape());
-  require(op, "d_o", d_o, q.dtype(), q.shape());
-  require(op, "dq", dq, q.dtype(), q.shape());
-  require(op, "dk", dk, k.dtype(), k.shape());
-  require(op, "dv", dv, v.dtype(), v.shape());
-  for (const ConstView& x : {ConstView(dq), ConstView(dk), ConstView(dv), o, d_o})
-    require_rows(op, "every argument", x, 4);
+  require_rows_of(op, "o", o, q.dtype(), q.shape());
+  require_rows_of(op, "d_o", d_o, q.dtype(), q.shape());
+  require_rows_of(op, "dq", dq, q.dtype(), q.shape());
+  require_rows_of(op, "dk", dk, q.dtype(), k.shape());
+  require_rows_of(op, "dv", dv, q.dtype(), k.shape());
   require_workspace(op, workspace, attention_workspace_bytes(q.shape(), k.shape(), q.dtype()));
   do_attention_backward(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace);
 }
@@ -64,15 +56,13 @@ void Kernels::rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstVi
                    bool inverse) {
   constexpr const char* op = "rope";
   require_rows(op, "x", x, 4);
+  require_float(op, "x", x);
   require_rows(op, "cos", cos, 2);
-  require_dtype(op, "cos", cos, accumulator_of(x.dtype()));
+  require(op, "cos", cos, accumulator_of(x.dtype()), cos.shape());
   require(op, "sin", sin, cos.dtype(), cos.shape());
-  require_contiguous(op, "cos", cos);
-  require_contiguous(op, "sin", sin);
   check(2 * cos.dim(1) <= x.dim(3), "rope: {} channels cannot be rotated in heads of {}",
         2 * cos.dim(1), x.dim(3));
   require(op, "positions", positions, DType::i32, {x.dim(0), x.dim(1)});
-  require_contiguous(op, "positions", positions);
   do_rope(stream, x, cos, sin, positions, inverse);
 }
 

@@ -14,9 +14,10 @@ void Kernels::gemm(Stream& stream, View d, const Operand& a, const Operand& b, c
   check(b.data.dim(spec.transpose_b ? 1 : 0) == k, "gemm: inner sizes differ: a is {}{}, b is {}{}",
         a.data, spec.transpose_a ? " transposed" : "", b.data,
         spec.transpose_b ? " transposed" : "");
-  require_rows(op, "d", d, 2);
-  require_shape(op, "d", d, {m, n});
+  require_float(op, "a", a.data);
   require_dtype(op, "b", b.data, a.data.dtype());
+  require_shape(op, "d", d, {m, n});
+  require_rows(op, "d", d, 2);
   check(d.dtype() == a.data.dtype() || d.dtype() == accumulator_of(a.data.dtype()),
         "gemm: d must be {} or {}, got {}", name_of(a.data.dtype()),
         name_of(accumulator_of(a.data.dtype())), d);
@@ -26,15 +27,17 @@ void Kernels::gemm(Stream& stream, View d, const Operand& a, const Operand& b, c
   if (spec.bias) require(op, "bias", spec.bias, d.dtype(), {n});
   check(spec.epilogue != Epilogue::bias || spec.bias, "gemm: the bias epilogue needs a bias");
   if (spec.epilogue == Epilogue::bias_gelu || spec.epilogue == Epilogue::dgelu) {
-    require(op, "aux", spec.aux, d.dtype(), {m, n});
-    require_rows(op, "aux", spec.aux, 2);
+    require_rows_of(op, "aux", spec.aux, d.dtype(), {m, n});
   }
   if (m > 0 && n > 0) do_gemm(stream, d, a, b, spec, workspace);
 }
 
 void Kernels::column_sum(Stream& stream, View db, ConstView dy, bool accumulate) {
-  require_rows("column_sum", "dy", dy, 2);
-  require_shape("column_sum", "db", db, {dy.dim(1)});
+  constexpr const char* op = "column_sum";
+  require_rows(op, "dy", dy, 2);
+  require_float(op, "dy", dy);
+  require_float(op, "db", db);
+  require(op, "db", db, db.dtype(), {dy.dim(1)});
   do_column_sum(stream, db, dy, accumulate);
 }
 

@@ -12,9 +12,9 @@ void require_state(const char* op, const ConstView& state) {
 // value, master and grad of one flat range.
 void require_range(const char* op, const View& value, const View& master, const ConstView& grad) {
   require_rows(op, "value", value, 1);
-  require_shape(op, "grad", grad, value.shape());
-  check(is_float(value.dtype()) && is_float(grad.dtype()),
-        "{}: expected float values and gradients", op);
+  require_float(op, "value", value);
+  require_float(op, "grad", grad);
+  require(op, "grad", grad, grad.dtype(), value.shape());
   const DType acc = accumulator_of(value.dtype());
   if (master) require(op, "master", master, acc, value.shape());
   check(master || value.dtype() == acc, "{}: {} values need master weights", op,
@@ -27,8 +27,8 @@ void Kernels::sum_squares(Stream& stream, View out, ConstView x, bool accumulate
                           Workspace workspace) {
   require("sum_squares", "out", out, DType::f64, {1});
   require_rows("sum_squares", "x", x, 1);
-  check(workspace && workspace.bytes() >= sum_squares_workspace_bytes(x.numel()),
-        "sum_squares: the workspace is too small");
+  require_float("sum_squares", "x", x);
+  require_workspace("sum_squares", workspace, sum_squares_workspace_bytes(x.numel()));
   do_sum_squares(stream, out, x, accumulate, workspace);
 }
 

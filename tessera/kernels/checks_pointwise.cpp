@@ -4,46 +4,48 @@
 namespace tessera {
 namespace {
 
-void require_swiglu(const char* op, const ConstView& y, const ConstView& x) {
+// y, or its gradient by name.
+void require_swiglu(const char* op, const char* name, const ConstView& y, const ConstView& x) {
   require_rows(op, "x", x, 2);
   require_contiguous(op, "x", x);
-  require(op, "y", y, x.dtype(), {x.dim(0), x.dim(1) / 2});
-  require_contiguous(op, "y", y);
+  require_float(op, "x", x);
   check(x.dim(1) % 2 == 0,
         "{}: x holds gate and up side by side, so its width must be even, got {}", op, x.dim(1));
+  require(op, name, y, x.dtype(), {x.dim(0), x.dim(1) / 2});
 }
 
-void require_same(const char* op, const char* name, const ConstView& a, const ConstView& b) {
-  require(op, name, a, b.dtype(), b.shape());
-  require_contiguous(op, name, a);
-  require_contiguous(op, "x", b);
+void require_like_x(const char* op, const char* name, const ConstView& y, const ConstView& x) {
+  require_contiguous(op, "x", x);
+  require_float(op, "x", x);
+  require(op, name, y, x.dtype(), x.shape());
 }
 
 }  // namespace
 
 void Kernels::swiglu_forward(Stream& stream, View y, ConstView x) {
-  require_swiglu("swiglu_forward", y, x);
+  require_swiglu("swiglu_forward", "y", y, x);
   do_swiglu_forward(stream, y, x);
 }
 
 void Kernels::swiglu_backward(Stream& stream, View dx, ConstView dy, ConstView x) {
-  require_swiglu("swiglu_backward", dy, x);
-  require_same("swiglu_backward", "dx", dx, x);
+  require_swiglu("swiglu_backward", "dy", dy, x);
+  require_like_x("swiglu_backward", "dx", dx, x);
   do_swiglu_backward(stream, dx, dy, x);
 }
 
 void Kernels::gelu_forward(Stream& stream, View y, ConstView x) {
-  require_same("gelu_forward", "y", y, x);
+  require_like_x("gelu_forward", "y", y, x);
   do_gelu_forward(stream, y, x);
 }
 
 void Kernels::gelu_backward(Stream& stream, View dx, ConstView dy, ConstView x) {
-  require_same("gelu_backward", "dy", dy, x);
-  require_same("gelu_backward", "dx", dx, x);
+  require_like_x("gelu_backward", "dy", dy, x);
+  require_like_x("gelu_backward", "dx", dx, x);
   do_gelu_backward(stream, dx, dy, x);
 }
 
 void Kernels::copy(Stream& stream, View to, ConstView from) {
+  check(static_cast<bool>(from), "copy: from must be given");
   require_shape("copy", "to", to, from.shape());
   check(to.dtype() == from.dtype() || (is_float(to.dtype()) && is_float(from.dtype())),
         "copy: cannot convert {} to {}", from, to);
@@ -58,11 +60,13 @@ void Kernels::fill(Stream& stream, View x, double value) {
 void Kernels::random_normal(Stream& stream, View x, RngKey key, const Shape& global,
                             const Shape& offset, double mean, double std) {
   check(x.rank() == global.rank() && x.rank() == offset.rank() && x.rank() >= 1 && x.rank() <= 2,
-        "random_normal: x {}, global {} and offset {} must have one or two dimensions each",
-        x, global, offset);
+        "random_normal: x {}, global {} and offset {} must have one or two dimensions each", x,
+        global, offset);
+  require_rows("random_normal", "x", x, x.rank());
+  require_float("random_normal", "x", x);
   for (int i = 0; i < x.rank(); ++i)
-    check(offset[i] + x.dim(i) <= global[i], "random_normal: the box {} at {} leaves {}",
-          x.shape(), offset, global);
+    check(offset[i] + x.dim(i) <= global[i], "random_normal: the box {} at {} leaves {}", x.shape(),
+          offset, global);
   do_random_normal(stream, x, key, global, offset, mean, std);
 }
 

@@ -49,7 +49,7 @@ TEST(Convert, TransposesThroughStrides) {
 }
 
 TEST(Convert, WalksThreeStridedDimensions) {
-  std::vector<std::int32_t> source(2 * 4 * 6);
+  std::vector<std::int32_t> source(48);
   std::iota(source.begin(), source.end(), 0);
   const ConstView box =
       ConstView(source.data(), DType::i32, {2, 4, 6}).slice(1, 1, 2).slice(2, 3, 2);

@@ -2,6 +2,7 @@
 // the CPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/cuda/block_run.h"
@@ -38,17 +39,21 @@ class BlockGraph : public OnGpu {
       EXPECT_TRUE(got[i] == expected[i]) << results[i].first << ": " << what;
   }
 
-  void expect_close_to_cpu(BlockRun& gpu, BlockRun& cpu) const {
+  // The largest error goes into the test's report, under the case's name.
+  void expect_close_to_cpu(BlockRun& gpu, BlockRun& cpu, const std::string& name) {
     double whole = 0;  // norm of all results, below which nothing is told apart
-    for (const auto& [name, result] : cpu.results())
+    for (const auto& [what, result] : cpu.results())
       whole = std::hypot(whole, norm_of(cpu.lab.read(result)));
     const auto got = gpu.results();
     const auto expected = cpu.results();
+    double worst = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const double error = relative_error(gpu.lab.read(got[i].second),
                                           cpu.lab.read(expected[i].second), 1e-6 * whole);
       EXPECT_LE(error, tolerance_of(dtype())) << expected[i].first;
+      worst = std::max(worst, error);
     }
+    RecordProperty(name, fmt::format("{:.2e}", worst));
   }
 };
 
@@ -62,7 +67,7 @@ TEST_P(BlockGraph, IsCapturedBeforeItEverRan) {
   graph.launch(gpu.lab.stream);
   BlockRun cpu({}, gpt_like(), dtype());
   cpu.step();
-  expect_close_to_cpu(gpu, cpu);
+  expect_close_to_cpu(gpu, cpu, "gpt_like");
 }
 
 TEST_P(BlockGraph, WeightsAreThoseOfTheCpu) {
@@ -84,7 +89,7 @@ TEST_P(BlockGraph, DirectAndReplayedAgreeWithTheCpu) {
     BlockRun gpu(kGpu, each, dtype());
     gpu.poison();
     gpu.step();
-    expect_close_to_cpu(gpu, cpu);
+    expect_close_to_cpu(gpu, cpu, each.name);
     const std::vector<Bytes> direct = bytes_of(gpu);
 
     gpu.poison();

@@ -3,8 +3,8 @@
 
 usage: tests/fuzz/make_seeds.py OUT
 
-From nothing but random bytes a fuzzer does not find its way past a magic number in any sensible time,
-and all it would ever test is the first check. tools/fuzz.sh calls this.
+From nothing but random bytes a fuzzer does not find its way past a magic number in any sensible
+time, and all it would ever test is the first check. tools/fuzz.sh calls this.
 """
 
 import json
@@ -64,7 +64,7 @@ def hf_config():
 
 
 def indexed_dataset():
-    """A byte for the size of the .bin file, then an .idx file with sequences of 3, 1 and 4 tokens."""
+    """A byte for the size of the .bin file, then an .idx file with three sequences."""
     lengths = [3, 1, 4]
     for code, width in ((1, 1), (3, 2), (4, 4), (8, 2)):
         pointers = [width * sum(lengths[:i]) for i in range(len(lengths))]

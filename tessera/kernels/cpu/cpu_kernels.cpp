@@ -5,6 +5,7 @@
 namespace tessera {
 
 std::unique_ptr<Kernels> make_cpu_kernels(int threads) {
+  check(threads >= 1, "the CPU kernels need at least one thread, got {}", threads);
   return std::make_unique<cpu::CpuKernels>(threads);
 }
 
@@ -13,8 +14,6 @@ std::unique_ptr<Kernels> make_cpu_kernels(int threads) {
 namespace tessera::cpu {
 
 CpuKernels::CpuKernels(int threads)
-    : threads_(threads), widened_(static_cast<std::size_t>(threads)) {
-  check(threads >= 1, "the CPU kernels need at least one thread, got {}", threads);
-}
+    : threads_(threads), widened_(static_cast<std::size_t>(threads)) {}
 
 }  // namespace tessera::cpu

@@ -63,8 +63,9 @@ class CudaKernels final : public Kernels {
     void operator()(cublasContext* handle) const noexcept { cublasDestroy(handle); }
   };
 
-  /// d (+)= alpha op(a) op(b).
-  void product(Stream&, const View& d, const ConstView& a, const ConstView& b, const GemmSpec&);
+  /// d = alpha op(a) op(b), plus what was in d with `add`: one sum, rounded once.
+  void product(Stream&, const View& d, const ConstView& a, const ConstView& b, const GemmSpec&,
+               bool add);
 
   /// cuBLAS works in this memory instead of allocating. Two products must not use it at once, so
   /// all products of one object go to one stream.
@@ -72,7 +73,9 @@ class CudaKernels final : public Kernels {
   std::unique_ptr<cublasContext, DestroyBlas> blas_;
 };
 
-/// What follows a product: d and, for bias_gelu, aux are written (gemm_epilogue.cu).
-void apply_epilogue(Stream& stream, const View& d, const GemmSpec& spec);
+/// d = gelu(x), both [m, n] with strided rows (gemm_epilogue.cu).
+void gelu_of(Stream& stream, const View& d, const ConstView& x);
+/// d = d gelu'(x).
+void times_gelu_slope(Stream& stream, const View& d, const ConstView& x);
 
 }  // namespace tessera::cuda

@@ -42,14 +42,14 @@ void fill_zero(Stream& stream, const View& d) {
 }  // namespace
 
 void CudaKernels::product(Stream& stream, const View& d, const ConstView& a, const ConstView& b,
-                          const GemmSpec& spec) {
+                          const GemmSpec& spec, bool add) {
   const int64_t k = a.dim(spec.transpose_a ? 0 : 1);
   if (k == 0) {
-    if (!spec.accumulate) fill_zero(stream, d);
+    if (!add) fill_zero(stream, d);
     return;
   }
   const DType sums = accumulator_of(a.dtype());
-  const Scalars scalars(spec.alpha, spec.accumulate ? 1.0 : 0.0);
+  const Scalars scalars(spec.alpha, add ? 1.0 : 0.0);
   const cublasComputeType_t compute = sums == DType::f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
   // Setting the stream takes the workspace away, so both are set.
   check_blas(cublasSetStream(blas_.get(), native(stream, "gemm")), "cublasSetStream");
@@ -64,10 +64,18 @@ void CudaKernels::product(Stream& stream, const View& d, const ConstView& a, con
       "cublasGemmEx");
 }
 
+// A bias is put where the product goes and the product added to it, so that their sum is rounded
+// once.
 void CudaKernels::do_gemm(Stream& stream, View d, const Operand& a, const Operand& b,
                           const GemmSpec& spec, Workspace) {
-  product(stream, d, a.data, b.data, spec);
-  if (spec.epilogue != Epilogue::none) apply_epilogue(stream, d, spec);
+  const bool gelu = spec.epilogue == Epilogue::bias_gelu;
+  const bool bias = spec.bias && (gelu || spec.epilogue == Epilogue::bias);
+  const View sum = gelu ? spec.aux : d;
+  if (bias)
+    do_copy(stream, sum, ConstView(spec.bias.raw(), spec.bias.dtype(), sum.shape(), {0, 1}));
+  product(stream, sum, a.data, b.data, spec, bias || spec.accumulate);
+  if (gelu) gelu_of(stream, d, sum);
+  if (spec.epilogue == Epilogue::dgelu) times_gelu_slope(stream, d, spec.aux);
 }
 
 }  // namespace tessera::cuda

@@ -8,30 +8,28 @@ namespace {
 
 using std::int64_t;
 
-// One element of d, after the product was rounded into it.
-template <class T>
-struct Finish {
-  Epilogue epilogue;
+// One element of d from the one of x at the same place.
+template <class T, bool kSlope>
+struct GeluOfRows {
   T* d;
-  T* aux;
-  const T* bias;
-  int64_t columns, d_stride, aux_stride;
+  const T* x;
+  int64_t columns, d_stride, x_stride;
   __device__ void operator()(int64_t i) const {
     const int64_t row = i / columns;
     const int64_t column = i % columns;
+    const Accumulator<T> at = load(x[row * x_stride + column]);
     T& out = d[row * d_stride + column];
-    Accumulator<T> value = load(out);
-    if (bias) value += load(bias[column]);
-    if (epilogue == Epilogue::bias_gelu) {
-      T& before = aux[row * aux_stride + column];
-      store<T>(before, value);
-      value = gelu(load(before));
-    } else if (epilogue == Epilogue::dgelu) {
-      value *= gelu_derivative(load(aux[row * aux_stride + column]));
-    }
-    store<T>(out, value);
+    store<T>(out, kSlope ? load(out) * gelu_derivative(at) : gelu(at));
   }
 };
+
+template <bool kSlope>
+void gelu_of_rows(Stream& stream, const View& d, const ConstView& x) {
+  dispatch_float(d.dtype(), "gemm", [&]<class T>(TypeTag<T>) {
+    for_each(stream, "gemm", d.numel(),
+             GeluOfRows<T, kSlope>{d.data<T>(), x.data<T>(), d.dim(1), d.stride(0), x.stride(0)});
+  });
+}
 
 // A block of 32 x 32 threads sums 32 columns: each thread every 32nd row, then the block's rows of
 // threads in order.
@@ -54,14 +52,11 @@ __global__ void column_sum_kernel(D* db, const T* dy, int64_t rows, int64_t colu
 
 }  // namespace
 
-void apply_epilogue(Stream& stream, const View& d, const GemmSpec& spec) {
-  const bool has_bias = spec.bias && spec.epilogue != Epilogue::dgelu;
-  dispatch_float(d.dtype(), "gemm", [&]<class T>(TypeTag<T>) {
-    for_each(stream, "gemm", d.numel(),
-             Finish<T>{spec.epilogue, d.data<T>(), spec.aux ? spec.aux.data<T>() : nullptr,
-                       has_bias ? spec.bias.data<T>() : nullptr, d.dim(1), d.stride(0),
-                       spec.aux ? spec.aux.stride(0) : 0});
-  });
+void gelu_of(Stream& stream, const View& d, const ConstView& x) {
+  gelu_of_rows<false>(stream, d, x);
+}
+void times_gelu_slope(Stream& stream, const View& d, const ConstView& x) {
+  gelu_of_rows<true>(stream, d, x);
 }
 
 void CudaKernels::do_column_sum(Stream& stream, View db, ConstView dy, bool accumulate) {

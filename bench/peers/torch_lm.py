@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""PyTorch's side of the comparison: the same training step as bench_train_step, and its protocol.
+
+usage: torch_lm.py --config llama-60m --micro-batch 4 --threads 2 [--compile] [--device cuda]
+
+Each line "run N" on standard input runs N steps and answers with one line of JSON; the end of input
+ends the program. Written the way a PyTorch user gets the most out of it: fused scaled-dot-product
+attention, fused AdamW, gradients set to None, and with --compile, torch.compile. All in float32.
+"""
+
+import argparse
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+CONFIGS = Path(__file__).parent.parent / "configs.json"
+INIT_STD = 0.02
+NORM_EPS = 1e-5
+ROPE_BASE = 500000.0
+MIB = 2**20
+
+
+def flops_per_token(config):
+    """3 x the forward matrix products, since backward costs twice the forward. Attention counts over
+    the full sequence, the embedding lookup does not count."""
+    hidden, heads = config["hidden"], config["heads"]
+    head_size = hidden // heads
+    q, kv = heads * head_size, config["kv_heads"] * head_size
+    projections = 2 * hidden * (q + 2 * kv) + 2 * q * hidden
+    scores_and_values = 2 * (2 * config["seq"] * q)
+    matrices = 3 if config["family"] == "llama" else 2
+    mlp = 2 * hidden * config["ffn"] * matrices
+    head = 2 * hidden * config["vocab"]
+    return 3 * (config["layers"] * (projections + scores_and_values + mlp) + head)
+
+
+def make_norm(config):
+    kind = nn.RMSNorm if config["family"] == "llama" else nn.LayerNorm
+    return kind(config["hidden"], eps=NORM_EPS)
+
+
+def rotary_tables(config):
+    """cos and sin of position x frequency, [seq, head_size / 2]."""
+    size = config["hidden"] // config["heads"]
+    frequencies = ROPE_BASE ** -(torch.arange(0, size, 2).float() / size)
+    angles = torch.outer(torch.arange(config["seq"]).float(), frequencies)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x, cos, sin):
+    """x [batch, heads, seq, head_size]: its first half against its second."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+class Attention(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        bias = config["family"] == "gpt"
+        hidden = config["hidden"]
+        self.heads, self.kv_heads = config["heads"], config["kv_heads"]
+        self.size = hidden // self.heads
+        self.qkv = nn.Linear(hidden, (self.heads + 2 * self.kv_heads) * self.size, bias=bias)
+        self.out = nn.Linear(self.heads * self.size, hidden, bias=bias)
+
+    def forward(self, x, rotary):
+        batch, seq, _ = x.shape
+        heads = self.qkv(x).view(batch, seq, -1, self.size).transpose(1, 2)
+        q, k, v = heads.split([self.heads, self.kv_heads, self.kv_heads], dim=1)
+        if rotary:
+            q, k = rotate(q, *rotary), rotate(k, *rotary)
+        grouped = self.heads != self.kv_heads
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+        return self.out(y.transpose(1, 2).reshape(batch, seq, -1))
+
+
+class Mlp(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.gated = config["family"] == "llama"
+        hidden, ffn = config["hidden"], config["ffn"]
+        self.up = nn.Linear(hidden, ffn * (2 if self.gated else 1), bias=not self.gated)
+        self.down = nn.Linear(ffn, hidden, bias=not self.gated)
+
+    def forward(self, x):
+        if self.gated:
+            gate, up = self.up(x).chunk(2, dim=-1)
+            return self.down(F.silu(gate) * up)
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+
+class Block(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.norm1, self.attention = make_norm(config), Attention(config)
+        self.norm2, self.mlp = make_norm(config), Mlp(config)
+
+    def forward(self, x, rotary):
+        x = x + self.attention(self.norm1(x), rotary)
+        return x + self.mlp(self.norm2(x))
+
+
+class LanguageModel(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        hidden = config["hidden"]
+        self.learned_positions = config["family"] == "gpt"
+        self.tokens = nn.Embedding(config["vocab"], hidden)
+        if self.learned_positions:
+            self.positions = nn.Embedding(config["seq"], hidden)
+        else:
+            cos, sin = rotary_tables(config)
+            self.register_buffer("cos", cos)
+            self.register_buffer("sin", sin)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config["layers"]))
+        self.norm = make_norm(config)
+        self.head = nn.Linear(hidden, config["vocab"], bias=False)
+        if config["tied"]:
+            self.head.weight = self.tokens.weight
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=INIT_STD)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def forward(self, tokens, labels):
+        """The mean loss; tokens and labels are [batch, seq]."""
+        x = self.tokens(tokens)
+        if self.learned_positions:
+            x = x + self.positions.weight[: tokens.shape[1]]
+        rotary = None if self.learned_positions else (self.cos, self.sin)
+        for block in self.blocks:
+            x = block(x, rotary)
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+class Trainer:
+    def __init__(self, config, args):
+        torch.manual_seed(1234)
+        self.on_cuda = args.device == "cuda"
+        self.model = LanguageModel(config).to(args.device)
+        self.forward = torch.compile(self.model) if args.compile else self.model
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=3e-4, weight_decay=0.1, fused=True
+        )
+        # One batch of random tokens, each predicting the next, serves all steps.
+        shape = (args.micro_batch, config["seq"] + 1)
+        tokens = torch.randint(config["vocab"], shape, device=args.device)
+        self.tokens, self.labels = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+    def step(self):
+        loss = self.forward(self.tokens, self.labels)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.on_cuda:
+            torch.cuda.synchronize()
+        return loss
+
+    def run(self, steps):
+        milliseconds = []
+        for _ in range(steps):
+            start = time.perf_counter()
+            loss = self.step()
+            milliseconds.append(1e3 * (time.perf_counter() - start))
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        reply = {"ms": milliseconds, "loss": loss.item(), "peak_rss_mib": usage.ru_maxrss / 1024}
+        if self.on_cuda:
+            reply["peak_device_mib"] = torch.cuda.max_memory_allocated() / MIB
+        return reply
+
+
+def parse_args(configs):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", required=True, choices=configs)
+    parser.add_argument("--micro-batch", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--compile", action="store_true")
+    return parser.parse_args()
+
+
+def main():
+    configs = json.loads(CONFIGS.read_text())
+    args = parse_args(configs)
+    config = configs[args.config]
+    torch.set_num_threads(args.threads)
+    trainer = Trainer(config, args)
+    mode = "compiled" if args.compile else "eager"
+    about = {
+        "about": f"PyTorch {torch.__version__}, {mode}, {torch.get_num_threads()} thread(s)",
+        "tokens_per_step": args.micro_batch * config["seq"],
+        "flops_per_token": flops_per_token(config),
+    }
+    for line in sys.stdin:
+        words = line.split()
+        if len(words) != 2 or words[0] != "run" or not words[1].isdigit() or int(words[1]) < 1:
+            sys.exit(f"torch_lm.py: expected a line 'run N' on standard input, got {line!r}")
+        print(json.dumps(trainer.run(int(words[1])) | about), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+#include "bench/program.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <exception>
+#include <utility>
+
+#include "tessera/base/check.h"
+
+namespace tessera::bench {
+
+std::int64_t positive_number(const std::string& what, const std::string& text, std::int64_t most) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  check_input(error == std::errc() && stopped == end && value >= 1 && value <= most,
+              "{} must be a whole number from 1 to {}, got '{}'", what, most, text);
+  return value;
+}
+
+Flags::Flags(const std::vector<std::string>& args, std::map<std::string, std::string> defaults)
+    : values_(std::move(defaults)) {
+  std::string known;
+  for (const auto& [name, value] : values_) known += fmt::format("\n  --{} {}", name, value);
+  for (std::size_t i = 0; i < args.size(); i += 2) {
+    const bool named = args[i].starts_with("--") && values_.contains(args[i].substr(2));
+    check_input(named, "unknown flag '{}'; the flags, with their defaults, are:{}", args[i], known);
+    check_input(i + 1 < args.size(), "{} needs a value", args[i]);
+    values_[args[i].substr(2)] = args[i + 1];
+  }
+}
+
+std::int64_t Flags::number(const std::string& name, std::int64_t most) const {
+  return positive_number("--" + name, text(name), most);
+}
+
+double Flags::seconds(const std::string& name) const {
+  char* end = nullptr;
+  const double value = std::strtod(text(name).c_str(), &end);
+  check_input(*end == '\0' && value > 0 && value <= 3600,
+              "--{} must be a number of seconds from 0 to 3600, got '{}'", name, text(name));
+  return value;
+}
+
+int run_program(int argc, char** argv, const std::map<std::string, std::string>& defaults,
+                const std::function<void(const Flags&)>& body) {
+  try {
+    body(Flags(std::vector<std::string>(argv + 1, argv + argc), defaults));
+    return 0;
+  } catch (const InputError& error) {
+    fmt::print(stderr, "{}: {}\n", argv[0], error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", argv[0], error.what());
+    return 1;
+  }
+}
+
+}  // namespace tessera::bench

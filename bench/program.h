@@ -1,0 +1,60 @@
+// What the benchmark programs share: flags, error codes, and the clock.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tessera::bench {
+
+constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kMostMicroBatch = 4096;
+
+/// A whole number from 1 to `most`; `what` names it in the refusal.
+std::int64_t positive_number(const std::string& what, const std::string& text, std::int64_t most);
+
+/// "--name value" pairs over defaults; a name without a default is refused.
+class Flags {
+ public:
+  Flags(const std::vector<std::string>& args, std::map<std::string, std::string> defaults);
+
+  const std::string& text(const std::string& name) const { return values_.at(name); }
+  std::int64_t number(const std::string& name, std::int64_t most) const;
+  /// --threads
+  int threads() const { return static_cast<int>(number("threads", kMostThreads)); }
+  double seconds(const std::string& name) const;
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+/// A main function: flags, then `body`. The exit code is 2 for a user's mistake, 1 for ours.
+int run_program(int argc, char** argv, const std::map<std::string, std::string>& defaults,
+                const std::function<void(const Flags&)>& body);
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The median of at least three calls that together take at least `least_seconds`, after one call
+/// to warm up.
+template <class F>
+double median_seconds(double least_seconds, F&& call) {
+  call();
+  std::vector<double> times;
+  const auto begin = std::chrono::steady_clock::now();
+  do {
+    const auto start = std::chrono::steady_clock::now();
+    call();
+    times.push_back(seconds_since(start));
+  } while (times.size() < 3 || seconds_since(begin) < least_seconds);
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+}  // namespace tessera::bench

@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""Measures Tessera's training step against PyTorch's on this machine, then its matrix products.
+
+usage: bench/run.py [--quick] [--configs gpt2-124m-t256:4,llama-60m:4] [--rounds R] [--steps K]
+
+The contenders of a configuration run side by side and take turns, K steps at a time, R rounds long,
+so that whatever else the machine does hits all of them alike. Whoever does not have the turn waits
+for input and uses no processor. Ratios are taken within a round. README.md says how to read them.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BENCH = Path(__file__).resolve().parent
+ROOT = BENCH.parent
+
+WARM_UP_STEPS = 3
+# OpenMP's idle workers spin for a moment (libgomp milliseconds, libomp 0.2 s) before they sleep.
+PAUSE_S = 0.5
+EAGER, COMPILED = "PyTorch eager", "PyTorch compiled"
+
+
+class Failure(Exception):
+    pass
+
+
+class Contender:
+    """A process that runs training steps on request."""
+
+    def __init__(self, name, command):
+        self.name = name
+        self.rounds = []  # milliseconds per step, a list for each round
+        self.last = {}
+        self.first_loss = math.nan
+        self.errors = tempfile.TemporaryFile(mode="w+")
+        try:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True
+            )
+        except OSError as error:
+            raise Failure(f"{name}: cannot start {command[0]}: {error.strerror}") from error
+
+    def request(self, steps):
+        try:
+            self.process.stdin.write(f"run {steps}\n")
+            self.process.stdin.flush()
+            self.last = json.loads(self.process.stdout.readline())
+        except (OSError, ValueError) as error:
+            self.errors.seek(0)
+            raise Failure(f"{self.name} gave no answer:\n{self.errors.read()[-2000:]}") from error
+        return self.last["ms"]
+
+    def warm_up(self):
+        self.request(1)
+        self.first_loss = self.last["loss"]
+        self.request(WARM_UP_STEPS - 1)
+
+    def run_round(self, steps):
+        time.sleep(PAUSE_S)
+        self.rounds.append(self.request(steps))
+
+    def step_ms(self):
+        return statistics.median(ms for round_ms in self.rounds for ms in round_ms)
+
+    def speed_against(self, other):
+        """How many times as fast as `other`, round by round."""
+        pairs = zip(self.rounds, other.rounds)
+        return [statistics.median(theirs) / statistics.median(own) for own, theirs in pairs]
+
+    def memory_mib(self):
+        return self.last.get("peak_device_mib", self.last["peak_rss_mib"])
+
+    def stop(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    config: str
+    micro_batch: int
+
+    @staticmethod
+    def parse(text):
+        config, colon, micro_batch = text.partition(":")
+        if not colon or not micro_batch.isdigit() or int(micro_batch) < 1:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected CONFIG:MICRO_BATCH")
+        known = json.loads((BENCH / "configs.json").read_text())
+        if config not in known:
+            raise argparse.ArgumentTypeError(f"no configuration {config!r}; there are {list(known)}")
+        return Workload(config, int(micro_batch))
+
+    @staticmethod
+    def parse_list(text):
+        return [Workload.parse(item) for item in text.split(",")]
+
+
+class Report:
+    """Lines on standard output, and in a file at the end."""
+
+    def __init__(self, path):
+        self.path = path
+        self.lines = []
+
+    def add(self, text=""):
+        print(text, flush=True)
+        self.lines.append(text)
+
+    def save(self):
+        if self.path:
+            self.path.write_text("\n".join(self.lines) + "\n")
+
+
+def peer_python(args):
+    """The interpreter that has torch, or None."""
+    python = args.venv / "bin" / "python"
+    if args.install_torch and not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", args.venv], check=True)
+        subprocess.run([python, "-m", "pip", "install", "torch", "setuptools"], check=True)
+    if not python.exists():
+        return None
+    found = subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL, check=False)
+    return python if found.returncode == 0 else None
+
+
+def commands(args, workload, python):
+    """What to start, by contender."""
+    flags = ["--config", workload.config, "--micro-batch", str(workload.micro_batch)]
+    flags += ["--threads", str(args.threads), "--device", args.device]
+    result = {"Tessera": [args.build / "bench" / "bench_train_step", *flags]}
+    if python:
+        torch = [python, BENCH / "peers" / "torch_lm.py", *flags]
+        result |= {EAGER: torch, COMPILED: [*torch, "--compile"]}
+    return result
+
+
+def compete(args, workload, python):
+    """Runs all rounds of one configuration; returns the contenders with their times."""
+    with contextlib.ExitStack() as stack:
+        contenders = []
+        for name, command in commands(args, workload, python).items():
+            contenders.append(Contender(name, command))
+            stack.callback(contenders[-1].stop)
+        for contender in contenders:
+            contender.warm_up()
+        for number in range(args.rounds):
+            # Each round begins with another one, so that nobody always follows the same neighbour.
+            first = number % len(contenders)
+            for contender in contenders[first:] + contenders[:first]:
+                contender.run_round(args.steps)
+        return contenders
+
+
+def spread(ratios):
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def table_row(contender, contenders):
+    others = {other.name: other for other in contenders}
+    ratios = [
+        spread(contender.speed_against(others[peer])) if peer in others else "-"
+        for peer in (EAGER, COMPILED)
+    ]
+    tokens_per_second = 1e3 * contender.last["tokens_per_step"] / contender.step_ms()
+    gflops = tokens_per_second * contender.last["flops_per_token"] / 1e9
+    cells = [contender.name, f"{contender.step_ms():.1f}", f"{tokens_per_second:.0f}"]
+    cells += [f"{gflops:.1f}", *ratios, f"{contender.memory_mib():.0f}"]
+    return "| " + " | ".join([*cells, f"{contender.first_loss:.3f}"]) + " |"
+
+
+def report_workload(report, args, workload, contenders):
+    last = contenders[0].last
+    memory = "peak device MiB" if args.device == "cuda" else "peak RSS MiB"
+    vocab = json.loads((BENCH / "configs.json").read_text())[workload.config]["vocab"]
+    report.add(f"\n### {workload.config}, micro-batch {workload.micro_batch}\n")
+    report.add(
+        f"{last['tokens_per_step']} tokens per step, {last['flops_per_token'] / 1e6:.1f} MFLOP per "
+        f"token, {args.rounds} rounds of {args.steps} steps; ln(vocabulary) = {math.log(vocab):.3f}\n"
+    )
+    heads = ["contender", "ms/step", "tokens/s", "GFLOP/s", "speed / eager", "speed / compiled"]
+    heads += [memory, "first loss"]
+    report.add("| " + " | ".join(heads) + " |")
+    report.add("|---" + "|---:" * (len(heads) - 1) + "|")
+    for contender in contenders:
+        report.add(table_row(contender, contenders))
+    uses = ", ".join(f"{use} {mib:.0f}" for use, mib in last["memory_mib"].items())
+    report.add(f"\nTessera's memory in MiB: {uses}")
+    report.add("Contenders: " + "; ".join(each.last["about"] for each in contenders))
+
+
+def check_same_work(contenders):
+    for key in ("tokens_per_step", "flops_per_token"):
+        counts = {each.name: each.last[key] for each in contenders}
+        if len(set(counts.values())) != 1:
+            raise Failure(f"the contenders do different work: {key} is {counts}")
+
+
+def machine(threads):
+    text = Path("/proc/cpuinfo").read_text()
+    models = [line.split(":", 1)[1] for line in text.splitlines() if line.startswith("model name")]
+    name = models[0].strip() if models else "unknown processor"
+    return f"{name}, {len(os.sched_getaffinity(0))} cores, {threads} thread(s) for each contender"
+
+
+def report_products(report, args):
+    command = [args.build / "bench" / "bench_gemm", "--threads", str(args.threads)]
+    command += ["--configs", ",".join(f"{w.config}:{w.micro_batch}" for w in args.configs)]
+    command += ["--seconds", "0.05" if args.quick else "0.5"]
+    time.sleep(PAUSE_S)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Failure(f"bench_gemm failed:\n{done.stderr}")
+    report.add("\n### Matrix products\n\n```")
+    report.add(done.stdout.rstrip())
+    report.add("```")
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--quick", action="store_true", help="a short run, to see that all works: llama-60m:1, 2x1")
+    add("--configs", type=Workload.parse_list, help="CONFIG:MICRO_BATCH, several with commas")
+    add("--rounds", type=int, help="turns of each contender")
+    add("--steps", type=int, help="steps of a turn")
+    add("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    add("--device", choices=["cpu", "cuda"], default="cpu")
+    add("--build", type=Path, default=ROOT / "build" / "cpu", help="where the programs were built")
+    add("--venv", type=Path, default=ROOT / ".venv-bench", help="virtual environment with torch")
+    add("--install-torch", action="store_true", help="make the virtual environment if missing")
+    add("--output", type=Path, help="write the report to this file too")
+    args = parser.parse_args()
+    args.configs = args.configs or Workload.parse_list(
+        "llama-60m:1" if args.quick else "gpt2-124m-t256:4,llama-60m:4"
+    )
+    args.rounds = args.rounds if args.rounds is not None else 2 if args.quick else 10
+    args.steps = args.steps if args.steps is not None else 1 if args.quick else 5
+    if min(args.rounds, args.steps, args.threads) < 1:
+        parser.error("--rounds, --steps and --threads must be 1 or more")
+    return args
+
+
+def run(args):
+    report = Report(args.output)
+    python = peer_python(args)
+    report.add(f"Machine: {machine(args.threads)}")
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        report.add(f"Warning: the load average is {load:.1f}. Trust the ratios more than the times.")
+    if not python:
+        report.add(
+            f"There is no torch in {args.venv}, so Tessera runs alone. `bench/run.py "
+            f"--install-torch` gets it (some GB); `--venv DIR` names another environment."
+        )
+    for workload in args.configs:
+        contenders = compete(args, workload, python)
+        check_same_work(contenders)
+        report_workload(report, args, workload, contenders)
+    if args.device == "cpu":
+        report_products(report, args)
+    report.save()
+
+
+def main():
+    try:
+        run(parse_args())
+    except Failure as failure:
+        sys.exit(f"bench/run.py: {failure}")
+    except KeyboardInterrupt:
+        sys.exit("bench/run.py: stopped")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+// Every op as a valid call with named arguments, so that a test can spoil one argument at a time.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/kernels/step_state.h"
+#include "tests/support/tensors.h"
+
+namespace tessera::test {
+
+/// What may be different about an argument without being wrong.
+enum Freedom : unsigned {
+  kNone = 0,
+  kOptional = 1,   ///< may be missing
+  kLeads = 2,      ///< defines shapes, so another argument may be blamed for its wrong one
+  kGaps = 4,       ///< rows may have gaps between them
+  kAnyFloat = 8,   ///< may have another float type than the rest
+  kAnyType = 16,   ///< any type is right
+  kAnyShape = 32,  ///< any shape is right, or only a least size
+  kAnyRows = 64,   ///< any number of rows is right
+  kAnyStrides = 128,
+};
+
+struct Argument {
+  const char* name;
+  DType dtype;
+  Shape shape;
+  unsigned freedom = kNone;
+};
+
+using Views = std::vector<View>;
+
+struct OpCall {
+  const char* op;
+  std::vector<Argument> arguments;
+  std::function<void(Lab&, const Views&)> run;
+};
+
+constexpr DType kF32 = DType::f32;
+constexpr DType kF64 = DType::f64;
+constexpr DType kI32 = DType::i32;
+constexpr DType kI64 = DType::i64;
+constexpr DType kU8 = DType::u8;
+constexpr std::int64_t kStateBytes = sizeof(StepState);
+constexpr std::int64_t kAmple = 1 << 17;  // bytes of workspace, more than any call here needs
+
+inline std::vector<OpCall> matrix_calls() {
+  return {
+      {"gemm",
+       {{"d", kF32, {3, 4}, kGaps},
+        {"a", kF32, {3, 5}, kGaps | kLeads},
+        {"b", kF32, {5, 4}, kGaps | kLeads},
+        {"bias", kF32, {4}, kOptional},
+        {"aux", kF32, {3, 4}, kGaps}},
+       [](Lab& lab, const Views& v) {
+         lab->gemm(lab.stream, v[0], v[1], v[2],
+                   {.epilogue = Epilogue::bias_gelu, .bias = v[3], .aux = v[4]});
+       }},
+      {"column_sum",
+       {{"db", kF32, {4}, kAnyFloat}, {"dy", kF32, {3, 4}, kGaps | kLeads | kAnyFloat | kAnyRows}},
+       [](Lab& lab, const Views& v) { lab->column_sum(lab.stream, v[0], v[1], false); }},
+      {"attention_forward",
+       {{"o", kF32, {5, 1, 4, 3}, kGaps},
+        {"lse", kF32, {1, 4, 5}},
+        {"q", kF32, {5, 1, 4, 3}, kGaps | kLeads},
+        {"k", kF32, {6, 1, 2, 3}, kGaps | kLeads},
+        {"v", kF32, {6, 1, 2, 3}, kGaps},
+        {"cu_seqlens", kI32, {3}, kOptional | kAnyShape},
+        {"samples", kI64, {1}},
+        {"workspace", kU8, {kAmple}, kAnyShape}},
+       [](Lab& lab, const Views& v) {
+         lab->attention_forward(
+             lab.stream, v[0], v[1], v[2], v[3], v[4],
+             {.cu_seqlens = v[5], .dropout = {.p = 0.1, .key = 1, .samples = v[6]}}, v[7]);
+       }},
+      {"attention_backward",
+       {{"dq", kF32, {5, 2, 4, 3}, kGaps},
+        {"dk", kF32, {6, 2, 2, 3}, kGaps},
+        {"dv", kF32, {6, 2, 2, 3}, kGaps},
+        {"d_o", kF32, {5, 2, 4, 3}, kGaps},
+        {"q", kF32, {5, 2, 4, 3}, kGaps | kLeads},
+        {"k", kF32, {6, 2, 2, 3}, kGaps | kLeads},
+        {"v", kF32, {6, 2, 2, 3}, kGaps},
+        {"o", kF32, {5, 2, 4, 3}, kGaps},
+        {"lse", kF32, {2, 4, 5}},
+        {"workspace", kU8, {kAmple}, kAnyShape}},
+       [](Lab& lab, const Views& v) {
+         lab->attention_backward(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8],
+                                 {}, v[9]);
+       }},
+      {"rope",
+       {{"x", kF32, {5, 2, 3, 8}, kGaps | kAnyShape | kAnyFloat},
+        {"cos", kF32, {9, 3}, kLeads},
+        {"sin", kF32, {9, 3}},
+        {"positions", kI32, {5, 2}}},
+       [](Lab& lab, const Views& v) { lab->rope(lab.stream, v[0], v[1], v[2], v[3], false); }},
+      {"norm_forward",
+       {{"y", kF32, {3, 4}, kGaps},
+        {"stats", kF32, {3, 2}},
+        {"x", kF32, {3, 4}, kGaps | kLeads},
+        {"w", kF32, {4}},
+        {"b", kF32, {4}, kOptional}},
+       [](Lab& lab, const Views& v) {
+         lab->norm_forward(lab.stream, v[0], v[1], v[2], v[3], v[4], {});
+       }},
+      {"add_norm_forward",
+       {{"y", kF32, {4, 4}},
+        {"r", kF32, {4, 4}},
+        {"stats", kF32, {4, 2}},
+        {"x", kF32, {4, 4}, kLeads},
+        {"branch", kF32, {4, 4}},
+        {"w", kF32, {4}},
+        {"b", kF32, {4}, kOptional},
+        {"samples", kI64, {2}}},
+       [](Lab& lab, const Views& v) {
+         lab->add_norm_forward(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], {},
+                               {.p = 0.1, .key = 1, .samples = v[7]});
+       }},
+      {"norm_backward",
+       {{"dx", kF32, {3, 4}, kGaps},
+        {"dw", kF32, {4}, kAnyFloat},
+        {"db", kF32, {4}, kOptional},
+        {"dy", kF32, {3, 4}, kGaps},
+        {"x", kF32, {3, 4}, kGaps | kLeads},
+        {"stats", kF32, {3, 2}},
+        {"w", kF32, {4}},
+        {"workspace", kU8, {kAmple}, kAnyShape}},
+       [](Lab& lab, const Views& v) {
+         lab->norm_backward(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], {}, false, false,
+                            v[7]);
+       }},
+  };
+}
+
+inline std::vector<OpCall> pointwise_calls() {
+  return {
+      {"swiglu_forward",
+       {{"y", kF32, {3, 4}}, {"x", kF32, {3, 8}, kLeads}},
+       [](Lab& lab, const Views& v) { lab->swiglu_forward(lab.stream, v[0], v[1]); }},
+      {"swiglu_backward",
+       {{"dx", kF32, {3, 8}}, {"dy", kF32, {3, 4}}, {"x", kF32, {3, 8}, kLeads}},
+       [](Lab& lab, const Views& v) { lab->swiglu_backward(lab.stream, v[0], v[1], v[2]); }},
+      {"gelu_forward",
+       {{"y", kF32, {3, 4}}, {"x", kF32, {3, 4}, kLeads}},
+       [](Lab& lab, const Views& v) { lab->gelu_forward(lab.stream, v[0], v[1]); }},
+      {"gelu_backward",
+       {{"dx", kF32, {3, 4}}, {"dy", kF32, {3, 4}}, {"x", kF32, {3, 4}, kLeads}},
+       [](Lab& lab, const Views& v) { lab->gelu_backward(lab.stream, v[0], v[1], v[2]); }},
+      {"add_dropout",
+       {{"y", kF32, {4, 3}},
+        {"x", kF32, {4, 3}, kOptional},
+        {"branch", kF32, {4, 3}, kLeads},
+        {"samples", kI64, {2}}},
+       [](Lab& lab, const Views& v) {
+         lab->add_dropout(lab.stream, v[0], v[1], v[2], {.p = 0.1, .key = 1, .samples = v[3]});
+       }},
+      {"copy",
+       {{"to", kF32, {3, 4}, kGaps | kAnyStrides | kAnyFloat},
+        {"from", kF32, {3, 4}, kGaps | kAnyStrides | kLeads | kAnyFloat}},
+       [](Lab& lab, const Views& v) { lab->copy(lab.stream, v[0], v[1]); }},
+      {"fill",
+       {{"x", kF32, {3, 4}, kAnyType | kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->fill(lab.stream, v[0], 1); }},
+      {"random_normal",
+       {{"x", kF32, {3, 4}, kGaps | kAnyFloat}},
+       [](Lab& lab, const Views& v) {
+         lab->random_normal(lab.stream, v[0], 1, {6, 4}, {3, 0}, 0, 1);
+       }},
+  };
+}
+
+inline std::vector<OpCall> training_calls() {
+  return {
+      {"embedding_forward",
+       {{"y", kF32, {3, 4}},
+        {"ids", kI32, {3}, kLeads},
+        {"table", kF32, {5, 4}, kGaps | kLeads | kAnyRows}},
+       [](Lab& lab, const Views& v) {
+         lab->embedding_forward(lab.stream, v[0], v[1], v[2], 0, false);
+       }},
+      {"embedding_backward",
+       {{"dtable", kF32, {5, 4}, kLeads | kAnyFloat | kAnyRows},
+        {"dy", kF32, {3, 4}, kAnyFloat},
+        {"ids", kI32, {3}, kLeads}},
+       [](Lab& lab, const Views& v) {
+         lab->embedding_backward(lab.stream, v[0], v[1], v[2], 0, false);
+       }},
+      {"softmax_stats",
+       {{"stats", kF32, {3, 4}, kGaps},
+        {"logits", kF32, {4, 5}, kGaps | kAnyShape | kAnyFloat},
+        {"labels", kI32, {4}}},
+       [](Lab& lab, const Views& v) { lab->softmax_stats(lab.stream, v[0], v[1], v[2], 0); }},
+      {"softmax_rescale",
+       {{"stats", kF32, {3, 4}, kGaps | kLeads}, {"maximum", kF32, {4}}},
+       [](Lab& lab, const Views& v) { lab->softmax_rescale(lab.stream, v[0], v[1]); }},
+      {"cross_entropy",
+       {{"loss", kF32, {4}},
+        {"dlogits", kF32, {4, 5}, kGaps | kOptional},
+        {"logits", kF32, {4, 5}, kGaps | kLeads},
+        {"stats", kF32, {3, 4}, kGaps},
+        {"labels", kI32, {4}},
+        {"mask", kF32, {4}},
+        {"scale", kF64, {1}}},
+       [](Lab& lab, const Views& v) {
+         lab->cross_entropy(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], 0);
+       }},
+      {"masked_sum",
+       {{"out", kF64, {1}}, {"x", kF32, {4}, kLeads}, {"mask", kF32, {4}}},
+       [](Lab& lab, const Views& v) { lab->masked_sum(lab.stream, v[0], v[1], v[2], false); }},
+      {"sum_squares",
+       {{"out", kF64, {1}},
+        {"x", kF32, {9}, kAnyShape | kAnyFloat},
+        {"workspace", kU8, {kAmple}, kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->sum_squares(lab.stream, v[0], v[1], false, v[2]); }},
+      {"finish_grad_norm",
+       {{"state", kU8, {kStateBytes}}, {"squares", kF64, {1}}},
+       [](Lab& lab, const Views& v) { lab->finish_grad_norm(lab.stream, v[0], v[1], 1); }},
+      {"adamw_step",
+       {{"value", kF32, {9}, kLeads | kAnyFloat},
+        {"master", kF32, {9}, kOptional},
+        {"m", kF32, {9}},
+        {"v", kF32, {9}},
+        {"grad", kF32, {9}, kAnyFloat},
+        {"state", kU8, {kStateBytes}}},
+       [](Lab& lab, const Views& v) {
+         lab->adamw_step(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], {});
+       }},
+      {"sgd_step",
+       {{"value", kF32, {9}, kLeads | kAnyFloat},
+        {"master", kF32, {9}, kOptional},
+        {"momentum", kF32, {9}},
+        {"grad", kF32, {9}, kAnyFloat},
+        {"state", kU8, {kStateBytes}}},
+       [](Lab& lab, const Views& v) {
+         lab->sgd_step(lab.stream, v[0], v[1], v[2], v[3], v[4], {});
+       }},
+  };
+}
+
+}  // namespace tessera::test
