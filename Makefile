@@ -11,7 +11,7 @@ build: ## build everything for the CPU (the default)
 	cmake --preset cpu
 	cmake --build --preset cpu -j $(JOBS)
 
-demo: build ## train a small model on this machine, and show that layouts agree
+demo: build ## train a small model on this machine and let it write
 	examples/demo.sh
 
 test: build ## all tests, and FUZZ_RUNS inputs for each fuzz program

@@ -27,6 +27,7 @@ ROOT = BENCH.parent
 WARM_UP_STEPS = 3
 # OpenMP's idle workers spin for a moment (libgomp milliseconds, libomp 0.2 s) before they sleep.
 PAUSE_S = 0.5
+MOST_BUSY = 0.05
 EAGER, COMPILED = "PyTorch eager", "PyTorch compiled"
 
 
@@ -216,6 +217,19 @@ def machine(threads):
     return f"{name}, {len(os.sched_getaffinity(0))} cores, {threads} thread(s) for each contender"
 
 
+def busy_fraction(seconds):
+    """How much of the processors' time others use: without idle and waiting for disks."""
+
+    def ticks():
+        times = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+        return sum(times), times[3] + times[4]
+
+    before, idle_before = ticks()
+    time.sleep(seconds)
+    after, idle_after = ticks()
+    return 1 - (idle_after - idle_before) / max(1, after - before)
+
+
 def report_products(report, args):
     command = [args.build / "bench" / "bench_gemm", "--threads", str(args.threads)]
     command += ["--configs", ",".join(f"{w.config}:{w.micro_batch}" for w in args.configs)]
@@ -257,9 +271,9 @@ def run(args):
     report = Report(args.output)
     python = peer_python(args)
     report.add(f"Machine: {machine(args.threads)}")
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        report.add(f"Warning: the load average is {load:.1f}. Trust the ratios more than the times.")
+    busy = busy_fraction(2.0)
+    if busy > MOST_BUSY:
+        report.add(f"Warning: other programs use {busy:.0%} of this machine. Trust no single time.")
     if not python:
         report.add(
             f"There is no torch in {args.venv}, so Tessera runs alone. `bench/run.py "

@@ -31,8 +31,8 @@ class Descriptor {
 
 std::string reason() { return std::strerror(errno); }
 
-// O_NONBLOCK matters for pipes alone: opening one returns, and it is refused, instead of waiting for
-// a writer.
+// O_NONBLOCK matters for pipes alone: opening one returns, and it is refused, instead of waiting
+// for a writer.
 int open_for_reading(const fs::path& path) {
   return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }

@@ -45,8 +45,12 @@ Flag make_flag(std::string_view name, Arity arity, std::string placeholder, std:
 Flag action(std::string_view name, std::function<void(Settings&, bool)> apply,
             std::function<bool(const Settings&)> is_on, std::string_view help) {
   Flag flag = make_flag(name, Arity::none, "", help);
-  flag.set = [apply](Settings& s, const Values& values) { apply(s, parse_switch(values.at(0))); };
-  flag.get = [is_on](const Settings& s) { return Values{is_on(s) ? "true" : "false"}; };
+  flag.set = [apply = std::move(apply)](Settings& s, const Values& values) {
+    apply(s, parse_switch(values.at(0)));
+  };
+  flag.get = [is_on = std::move(is_on)](const Settings& s) {
+    return Values{is_on(s) ? "true" : "false"};
+  };
   return flag;
 }
 

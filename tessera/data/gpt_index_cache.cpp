@@ -154,7 +154,7 @@ GptIndices cached_gpt_indices(const fs::path& folder, std::span<const std::int32
       log_warning("the cached data indices are damaged and are built anew: {}", error.what());
     }
   }
-  const GptIndices indices = build_gpt_indices(lengths, spec);
+  GptIndices indices = build_gpt_indices(lengths, spec);
   try {
     store(base, text, arrays, indices);
   } catch (const std::runtime_error& error) {  // ours, or the file system's

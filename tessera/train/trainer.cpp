@@ -28,8 +28,8 @@ SessionOptions session_options(const Options& options, bool training) {
   session.parallel = options.parallel;
   session.shape = {options.data.seq_length, options.train.micro_batch_size};
   if (options.train.micro_batch_size > 0)
-    session.microbatches = static_cast<int>(options.train.global_batch_size /
-                                            (options.train.micro_batch_size * options.parallel.data));
+    session.microbatches = static_cast<int>(
+        options.train.global_batch_size / (options.train.micro_batch_size * options.parallel.data));
   session.seed = options.train.seed;
   session.training = training;
   return session;

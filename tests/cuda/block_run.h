@@ -136,6 +136,10 @@ class BlockRun {
       parameter->bind(owned_[owned_.size() - 2], owned_.back());
     }
     initialize_parameters(context_, parameters_, kSeed);
+    // Biases of zero and norms of one would hide what is done with them.
+    for (const Parameter* parameter : parameters_)
+      if (!parameter->decays())
+        lab.write(parameter->value(), random_values(parameter->shape().numel(), 3, 0.5));
   }
 
   // The same code measures and hands out, as in a stage of a model.
@@ -159,8 +163,9 @@ class BlockRun {
 
   void fill_batch(DType dtype, const Shape& rows) {
     Values positions;
-    for (std::int64_t i = 0; i < shape_.rows(); ++i)
-      positions.push_back(static_cast<double>(i / shape_.batch));
+    for (std::int64_t s = 0; s < shape_.seq; ++s)
+      positions.insert(positions.end(), static_cast<std::size_t>(shape_.batch),
+                       static_cast<double>(s));
     positions_ = lab.tensor(DType::i32, {shape_.seq, shape_.batch}, positions);
     samples_ = lab.tensor(DType::i64, {shape_.batch}, {7, 1099511627783, 2});
     batch_.shape = shape_;

@@ -30,7 +30,7 @@ TEST_P(ThreadsTest, AnyNumberOfThreadsGivesTheSameBits) {
 // Ranks are threads of one process, and libraries below must bear several callers at once.
 TEST_P(ThreadsTest, RanksBesideEachOtherGiveTheSameBits) {
   constexpr int kRanks = 4;
-  constexpr int kRounds = 300;
+  constexpr int kRounds = 100;
   const Input a = random({150, 90});
   const Input b = random({90, 140});
   const auto product = [&](Lab& own, const Tensor& d) {

@@ -55,10 +55,12 @@ inline Values rounded(DType dtype, Values x) {
 /// Calls f(i, offset) for the i-th element of a view, in row-major order.
 template <class F>
 void for_each_offset(const ConstView& x, F&& f) {
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
-    std::int64_t offset = 0;
+  const std::int64_t n = x.numel();
+  const bool contiguous = x.is_contiguous();
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::int64_t offset = contiguous ? i : 0;
     std::int64_t rest = i;
-    for (int d = x.rank() - 1; d >= 0; --d) {
+    for (int d = x.rank() - 1; d >= 0 && !contiguous; --d) {
       offset += rest % x.dim(d) * x.stride(d);
       rest /= x.dim(d);
     }

@@ -18,7 +18,7 @@ namespace {
 using std::int64_t;
 
 // What cuBLAS asks for on Hopper.
-constexpr int64_t kBlasWorkspaceBytes = 32 * 1024 * 1024;
+constexpr int64_t kBlasWorkspaceBytes = int64_t{32} << 20;
 
 [[noreturn]] void fail_missing(const char* op) { fail("the CUDA backend has no {} yet", op); }
 
