@@ -11,8 +11,7 @@ namespace tessera {
 void inspect_command(ParsedCommand& parsed) {
   const ModelSource source(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
-  SessionOptions options = session_options(parsed.options, true);
-  if (parsed.options.train.micro_batch_size == 0) options.shape = {};
+  const SessionOptions options = session_options(parsed.options, true);
   fmt::print("{}", inspect_text(options, only_rank(parsed.options.train).threads));
 }
 

@@ -62,7 +62,9 @@ double many_ranks(const BlasLibrary& library, const Product& product, int ranks,
     threads.emplace_back([&] {
       const Operands operands(product);
       library.set_threads(1);
-      for (gate.arrive_and_wait(); !done; gate.arrive_and_wait()) {
+      while (true) {
+        gate.arrive_and_wait();
+        if (done) return;
         library.sgemm(operands.call());
         gate.arrive_and_wait();
       }

@@ -42,7 +42,7 @@ float multiply_add_loop(std::int64_t rounds) {
 template <class Vector>
 double rate(int threads) {
   constexpr int kTries = 5;
-  constexpr double kFlopsPerRound = 2.0 * kSums * (sizeof(Vector) / sizeof(float));
+  constexpr std::size_t kFlopsPerRound = 2 * kSums * sizeof(Vector) / sizeof(float);
   const std::int64_t rounds = kRounds * 16 / static_cast<std::int64_t>(sizeof(Vector));
   std::atomic<float> result{0};  // somebody must want it
   double best = 0;
@@ -58,8 +58,8 @@ double rate(int threads) {
     const auto begin = std::chrono::steady_clock::now();
     start.arrive_and_wait();
     for (std::thread& thread : team) thread.join();
-    best = std::max(best,
-                    kFlopsPerRound * static_cast<double>(rounds) * threads / seconds_since(begin));
+    best = std::max(best, static_cast<double>(kFlopsPerRound) * static_cast<double>(rounds) *
+                              threads / seconds_since(begin));
   }
   return best;
 }

@@ -49,7 +49,8 @@ class Contender:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True
             )
         except OSError as error:
-            raise Failure(f"{name}: cannot start {command[0]}: {error.strerror}") from error
+            hint = "`make build` makes Tessera's programs"
+            raise Failure(f"cannot start {command[0]}: {error.strerror}; {hint}") from error
 
     def request(self, steps):
         try:

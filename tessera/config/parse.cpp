@@ -42,10 +42,10 @@ ParsedCommand settle(Command command, const Assignments& file, Assignments all,
 
 Settings default_settings(Command command) {
   Settings settings;
-  if (command == Command::evaluate) {
+  if (command == Command::evaluate || command == Command::inspect)
     settings.options.train.micro_batch_size = 1;
-    settings.options.data.split = "0,1,0";  // all of the data is evaluated
-  }
+  // All of the data is evaluated unless --split says which part.
+  if (command == Command::evaluate) settings.options.data.split = "0,1,0";
   return settings;
 }
 

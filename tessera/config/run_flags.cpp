@@ -70,7 +70,7 @@ std::vector<Flag> batch_flags() {
   return {
       integer("micro-batch-size", at(&TrainOptions::micro_batch_size), {1, kMaxMicroBatch},
               "samples computed at once")
-          .only_for({Command::train, Command::evaluate})
+          .only_for({Command::train, Command::evaluate, Command::inspect})
           .must_be_given(),
       integer("global-batch-size", at(&TrainOptions::global_batch_size), {1, kMaxBatch},
               "samples of one optimizer step [default: micro-batch-size x data-parallel size]"),
@@ -145,7 +145,7 @@ std::vector<Flag> parallel_flags() {
 
 void append_run_flags(std::vector<Flag>& table) {
   append(table, Group::precision, kWithModel, precision_flags());
-  append(table, Group::recompute, kTrain, recompute_flags());
+  append(table, Group::recompute, {Command::train, Command::inspect}, recompute_flags());
   append(table, Group::batches, kTrain, batch_flags());
   append(table, Group::evaluation, {Command::train, Command::evaluate}, evaluation_flags());
   append(table, Group::logging, kTrain, logging_flags());

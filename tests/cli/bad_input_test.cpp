@@ -123,7 +123,7 @@ class BadInput : public testing::Test {
     write(temp_ / "nested.yaml", "model:\n  num-layers: 2\n");
     write(temp_ / "twice.yaml", "lr: 1\nlr: 2\n");
     write(temp_ / "junk.yaml", std::string("\x01\x02\xff\xfe: [", 7));
-    write(temp_ / "type.yaml", "num-layers: many\n");
+    write(temp_ / "type.yaml", "min-lr: many\n");
     write(temp_ / "list.yaml", "- a\n- b\n");
   }
 
@@ -206,7 +206,7 @@ TEST_F(BadInput, Flags) {
       {{"generate", "--prompt", "x"}, {"--load"}},
       {{"generate", "--load", "ck_empty", "--prompt", "x"}, {"ck_empty", "no checkpoint"}},
       {{"preprocess", "--output-prefix", "p"}, {"--input"}},
-      {{"evaluate", "--load", "ck_empty"}, {"--data-path"}},
+      {{"evaluate", "--load", "ck_empty"}, {"no checkpoint"}},
   };
   for (const Case& bad : cases) expect_refused(bad);
 }
@@ -218,7 +218,7 @@ TEST_F(BadInput, Configurations) {
       {with_data({"--config", "nested.yaml"}), {"nested.yaml"}},
       {with_data({"--config", "twice.yaml"}), {"twice.yaml", "lr"}},
       {with_data({"--config", "junk.yaml"}), {"junk.yaml"}},
-      {with_data({"--config", "type.yaml"}), {"type.yaml", "num-layers"}},
+      {with_data({"--config", "type.yaml"}), {"type.yaml", "min-lr", "many"}},
       {with_data({"--config", "list.yaml"}), {"list.yaml"}},
       {with_data({"--config", "."}), {"."}},
   };
