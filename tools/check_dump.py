@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Checks a folder that `tessera train --dump-step DIR` wrote against PyTorch and transformers.
+
+  python3 tools/check_dump.py DIR        (needs torch, transformers and safetensors)
+
+Loads the initial weights into the transformers model, computes the loss, every gradient and one optimizer step on
+the dumped batch, and prints the relative error of each quantity. Exit code 1 if one is above the tolerance. Dump with
+dropout off (--attention-dropout 0 --hidden-dropout 0): masks are Tessera's own.
+"""
+import json
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+TOLERANCE = {"loss": 1e-5, "grad_norm": 1e-4, "gradient": 1e-4, "updated weight": 1e-4}
+
+
+def microbatch_losses(model, batch, step):
+    """The loss of the step, microbatch by microbatch, weighed as Tessera weighs it."""
+    parts = step["microbatches"]
+    tokens, labels, mask = (t.chunk(parts) for t in (batch["tokens"].long(), batch["labels"].long(), batch["loss_mask"]))
+    counted = batch["loss_mask"].sum()
+    for x, y, m in zip(tokens, labels, mask):
+        nll = torch.nn.functional.cross_entropy(model(input_ids=x).logits.flatten(0, 1), y.flatten(), reduction="none")
+        weight = counted if step["loss_average"] == "per_token" else m.sum() * parts
+        yield (nll * m.flatten()).sum() / weight
+
+
+def optimizer_for(model, step):
+    """Weight decay for matrices only, as in Tessera."""
+    groups = [
+        {"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": step["weight_decay"]},
+        {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    if step["optimizer"] == "sgd":
+        return torch.optim.SGD(groups, lr=step["learning_rate"], momentum=step["sgd_momentum"])
+    betas = (step["adam_beta1"], step["adam_beta2"])
+    return torch.optim.AdamW(groups, lr=step["learning_rate"], betas=betas, eps=step["adam_eps"])
+
+
+def worst_error(model_tensors, dumped, noise=None):
+    """The largest relative error over the tensors, and whose it is; elements marked as noise do not count."""
+    whole = torch.sqrt(sum((t.double() ** 2).sum() for t in dumped.values()))
+    errors = {}
+    for name, want in model_tensors.items():
+        got = dumped.get(name, dumped.get(name.removeprefix("transformer.")))
+        if got is None:
+            raise SystemExit(f"the dump has no tensor {name}")
+        if noise is not None:
+            got = torch.where(noise[name], want, got)
+        scale = torch.maximum(want.double().norm(), 1e-6 * whole)
+        errors[name] = ((got.double() - want.double()).norm() / scale).item()
+    name = max(errors, key=errors.get)
+    return errors[name], name
+
+
+def main():
+    folder = Path(sys.argv[1])
+    step = json.loads((folder / "step.json").read_text())
+    batch = load_file(folder / "batch.safetensors")
+    model = AutoModelForCausalLM.from_pretrained(folder / "initial", dtype=torch.float32, attn_implementation="eager")
+    model.train()
+    optimizer = optimizer_for(model, step)
+    loss = 0.0
+    for part in microbatch_losses(model, batch, step):
+        part.backward()
+        loss += part.item()
+    rows = [("loss", abs(loss - step["loss"]) / abs(loss), "")]
+    gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
+    rows.append(("gradient", *worst_error(gradients, load_file(folder / "gradients.safetensors"))))
+    clip = step["clip_grad"] or float("inf")
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip).item()
+    rows.append(("grad_norm", abs(norm - step["grad_norm"]) / norm, ""))
+    optimizer.step()
+    weights = {n: p.detach() for n, p in model.named_parameters()}
+    # Adam's first step is the sign of the gradient, whatever its size: where the gradient is rounding noise (the key
+    # bias of a model without RoPE has none in mathematics), so is the update.
+    largest = max(g.abs().max() for g in gradients.values())
+    noise = {n: g.abs() < 1e-6 * largest for n, g in gradients.items()}
+    rows.append(("updated weight", *worst_error(weights, load_file(folder / "updated.safetensors"), noise)))
+    failed = False
+    for what, error, name in rows:
+        bad = not error <= TOLERANCE[what]
+        failed |= bad
+        print(f"{what:15s} {error:9.2e}  (tolerance {TOLERANCE[what]:.0e}){'  FAILED' if bad else ''}  {name}")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
