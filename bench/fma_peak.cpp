@@ -42,7 +42,7 @@ float multiply_add_loop(std::int64_t rounds) {
 template <class Vector>
 double rate(int threads) {
   constexpr int kTries = 5;
-  constexpr std::size_t kFlopsPerRound = 2 * kSums * sizeof(Vector) / sizeof(float);
+  constexpr std::size_t kFlopsPerRound = sizeof(Vector) * 2 * kSums / sizeof(float);
   const std::int64_t rounds = kRounds * 16 / static_cast<std::int64_t>(sizeof(Vector));
   std::atomic<float> result{0};  // somebody must want it
   double best = 0;
