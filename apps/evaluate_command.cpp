@@ -48,6 +48,9 @@ void evaluate_command(ParsedCommand& parsed) {
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
   if (!parsed.evaluate.tokens.empty()) return evaluate_tokens(parsed, source);
   const Options& options = parsed.options;
+  check_input(
+      options.data.seq_length > 0,
+      "--seq-length is required: a Hugging Face folder does not say how long the samples are");
   validate_fit(options);
   Session session(inference(options, {options.data.seq_length, options.train.micro_batch_size}),
                   only_rank(options.train));

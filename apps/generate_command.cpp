@@ -35,6 +35,7 @@ void generate_command(ParsedCommand& parsed) {
   Session session(session_options, only_rank(options.train));
   source.load(session);
   Generator generator(session, parsed.generate, options.train.seed);
+  for (const auto& prompt : prompts) generator.check_prompt(prompt);  // before anything is printed
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     fmt::print("{}", parsed.generate.prompts[i]);
     generator.run(prompts[i], tokenizer->eod(), [&](std::int32_t token) {

@@ -26,7 +26,9 @@ ModelSource::ModelSource(ParsedCommand& parsed) {
     // Evaluation reads all of its data unless --split says otherwise, whatever training read.
     merged.data.split = options.data.split;
     apply_given(parsed, merged);
+    const DType dtype = merged.model.dtype;  // the one thing that may differ: weights are converted
     merged.model = saved.model;
+    merged.model.dtype = dtype;
     options = merged;
   } else if (!options.train.load_hf.empty()) {
     folder_.emplace(options.train.load_hf);

@@ -53,8 +53,10 @@ double own_threads(const BlasLibrary& library, const Product& product, int threa
   return median_seconds(seconds, [&] { library.sgemm(operands.call()); });
 }
 
-// Seconds until all ranks have made one product each.
+// Seconds until all ranks have made one product each. They start together every 20 ms or so: more
+// often, and one would measure how the system wakes threads.
 double many_ranks(const BlasLibrary& library, const Product& product, int ranks, double seconds) {
+  const int repeats = 1 + static_cast<int>(4e9 / product.flops());
   std::barrier gate(ranks + 1);
   bool done = false;  // read by the ranks after the gate that follows its writing
   std::vector<std::thread> threads;
@@ -65,7 +67,7 @@ double many_ranks(const BlasLibrary& library, const Product& product, int ranks,
       while (true) {
         gate.arrive_and_wait();
         if (done) return;
-        library.sgemm(operands.call());
+        for (int i = 0; i < repeats; ++i) library.sgemm(operands.call());
         gate.arrive_and_wait();
       }
     });
@@ -76,7 +78,7 @@ double many_ranks(const BlasLibrary& library, const Product& product, int ranks,
   done = true;
   gate.arrive_and_wait();
   for (std::thread& thread : threads) thread.join();
-  return result;
+  return result / repeats;
 }
 
 // The part of a product that fills a rectangle of c.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tessera::bench {
@@ -40,10 +41,11 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The median of at least three calls that together take at least `least_seconds`, after one call
-/// to warm up.
+/// The median of at least three calls that together take at least `least_seconds`, after a pause in
+/// which idle OpenMP workers of the work before fall asleep, and one call to warm up.
 template <class F>
 double median_seconds(double least_seconds, F&& call) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
   call();
   std::vector<double> times;
   const auto begin = std::chrono::steady_clock::now();

@@ -17,78 +17,16 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+from contender import PAUSE_S, Contender, Failure
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 
-WARM_UP_STEPS = 3
-# OpenMP's idle workers spin for a moment (libgomp milliseconds, libomp 0.2 s) before they sleep.
-PAUSE_S = 0.5
 MOST_BUSY = 0.05
 EAGER, COMPILED = "PyTorch eager", "PyTorch compiled"
-
-
-class Failure(Exception):
-    pass
-
-
-class Contender:
-    """A process that runs training steps on request."""
-
-    def __init__(self, name, command):
-        self.name = name
-        self.rounds = []  # milliseconds per step, a list for each round
-        self.last = {}
-        self.first_loss = math.nan
-        self.errors = tempfile.TemporaryFile(mode="w+")
-        try:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True
-            )
-        except OSError as error:
-            hint = "`make build` makes Tessera's programs"
-            raise Failure(f"cannot start {command[0]}: {error.strerror}; {hint}") from error
-
-    def request(self, steps):
-        try:
-            self.process.stdin.write(f"run {steps}\n")
-            self.process.stdin.flush()
-            self.last = json.loads(self.process.stdout.readline())
-        except (OSError, ValueError) as error:
-            self.errors.seek(0)
-            raise Failure(f"{self.name} gave no answer:\n{self.errors.read()[-2000:]}") from error
-        return self.last["ms"]
-
-    def warm_up(self):
-        self.request(1)
-        self.first_loss = self.last["loss"]
-        self.request(WARM_UP_STEPS - 1)
-
-    def run_round(self, steps):
-        time.sleep(PAUSE_S)
-        self.rounds.append(self.request(steps))
-
-    def step_ms(self):
-        return statistics.median(ms for round_ms in self.rounds for ms in round_ms)
-
-    def speed_against(self, other):
-        """How many times as fast as `other`, round by round."""
-        pairs = zip(self.rounds, other.rounds)
-        return [statistics.median(theirs) / statistics.median(own) for own, theirs in pairs]
-
-    def memory_mib(self):
-        return self.last.get("peak_device_mib", self.last["peak_rss_mib"])
-
-    def stop(self):
-        self.process.stdin.close()
-        try:
-            self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +41,7 @@ class Workload:
             raise argparse.ArgumentTypeError(f"{text!r}: expected CONFIG:MICRO_BATCH")
         known = json.loads((BENCH / "configs.json").read_text())
         if config not in known:
-            raise argparse.ArgumentTypeError(f"no configuration {config!r}; there are {list(known)}")
+            raise argparse.ArgumentTypeError(f"no configuration {config!r}, only {list(known)}")
         return Workload(config, int(micro_batch))
 
     @staticmethod
@@ -127,16 +65,23 @@ class Report:
             self.path.write_text("\n".join(self.lines) + "\n")
 
 
+def has_torch(python):
+    if not python.exists():
+        return False
+    command = [python, "-c", "import torch"]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
 def peer_python(args):
     """The interpreter that has torch, or None."""
     python = args.venv / "bin" / "python"
-    if args.install_torch and not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", args.venv], check=True)
-        subprocess.run([python, "-m", "pip", "install", "torch", "setuptools"], check=True)
-    if not python.exists():
-        return None
-    found = subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL, check=False)
-    return python if found.returncode == 0 else None
+    if args.install_torch and not has_torch(python):
+        try:
+            subprocess.run([sys.executable, "-m", "venv", args.venv], check=True)
+            subprocess.run([python, "-m", "pip", "install", "torch"], check=True)
+        except subprocess.CalledProcessError as error:
+            raise Failure(f"torch could not be installed in {args.venv}: {error}") from error
+    return python if has_torch(python) else None
 
 
 def commands(args, workload, python):
@@ -191,7 +136,8 @@ def report_workload(report, args, workload, contenders):
     report.add(f"\n### {workload.config}, micro-batch {workload.micro_batch}\n")
     report.add(
         f"{last['tokens_per_step']} tokens per step, {last['flops_per_token'] / 1e6:.1f} MFLOP per "
-        f"token, {args.rounds} rounds of {args.steps} steps; ln(vocabulary) = {math.log(vocab):.3f}\n"
+        f"token, {args.rounds} round(s) of {args.steps} step(s); ln(vocabulary) = "
+        f"{math.log(vocab):.3f}\n"
     )
     heads = ["contender", "ms/step", "tokens/s", "GFLOP/s", "speed / eager", "speed / compiled"]
     heads += [memory, "first loss"]
@@ -261,8 +207,8 @@ def parse_args():
     args.configs = args.configs or Workload.parse_list(
         "llama-60m:1" if args.quick else "gpt2-124m-t256:4,llama-60m:4"
     )
-    args.rounds = args.rounds if args.rounds is not None else 2 if args.quick else 10
-    args.steps = args.steps if args.steps is not None else 1 if args.quick else 5
+    args.rounds = args.rounds if args.rounds is not None else 2 if args.quick else 6
+    args.steps = args.steps if args.steps is not None else 1 if args.quick else 3
     if min(args.rounds, args.steps, args.threads) < 1:
         parser.error("--rounds, --steps and --threads must be 1 or more")
     return args

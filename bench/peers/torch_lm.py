@@ -27,8 +27,8 @@ MIB = 2**20
 
 
 def flops_per_token(config):
-    """3 x the forward matrix products, since backward costs twice the forward. Attention counts over
-    the full sequence, the embedding lookup does not count."""
+    """3 x the forward matrix products, since backward costs twice the forward. Attention counts
+    over the full sequence, the embedding lookup does not count."""
     hidden, heads = config["hidden"], config["heads"]
     head_size = hidden // heads
     q, kv = heads * head_size, config["kv_heads"] * head_size

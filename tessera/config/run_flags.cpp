@@ -29,7 +29,7 @@ std::vector<Flag> precision_flags() {
   return {
       word("params-dtype", at(&ModelOptions::dtype),
            {{DType::f64, "f64"}, {DType::f32, "f32"}, {DType::bf16, "bf16"}, {DType::f16, "f16"}},
-           "type of parameters and activations [default: the loaded model's, or f32]")
+           "type of parameters and activations [default: the checkpoint's, or f32]")
           .one_of("precision"),
       dtype_switch("bf16", DType::bf16, "the same as --params-dtype bf16"),
       dtype_switch("fp16", DType::f16, "the same as --params-dtype f16 (not for training yet)"),

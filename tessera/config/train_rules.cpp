@@ -107,6 +107,10 @@ void train_rules(const Options& options, Problems& problems) {
   fit_rules(options, problems);
   const TrainOptions& train = options.train;
   problems.require(train.save.empty() || train.save_interval > 0, "--save needs --save-interval");
+  problems.require(
+      options.model.dtype != DType::f16,
+      "--params-dtype f16: training in f16 needs loss scaling, which comes with the GPU "
+      "backend; train with --bf16 or f32");
   device_rules(options, problems);
   parallel_rules(options.parallel, problems);
 }

@@ -63,7 +63,9 @@ Attention::Saved Attention::carve(SlotCarver& slot, Carver& scratch,
     saved.q_stats = slot.until_input.take(acc, {n * heads_, 2});
     saved.k_stats = slot.until_input.take(acc, {n * groups_, 2});
   }
-  Carver& core = spec_.recompute_core ? scratch : slot.until_weight;
+  // A split backward reads the output again after scratch was used for other things.
+  const bool in_scratch = spec_.recompute_core && !slot.split_backward;
+  Carver& core = in_scratch ? scratch : slot.until_weight;
   saved.out = core.take(dtype_, {n, heads_ * d});
   saved.lse = (spec_.recompute_core ? scratch : slot.until_input)
                   .take(acc, {shape.batch, heads_, shape.seq});

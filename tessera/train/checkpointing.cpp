@@ -26,9 +26,10 @@ void add_block(std::vector<NamedView>& to, const ParameterBuffers& buffers, cons
               });
 }
 
-// Reads a block's tensors and returns how many there were.
+// Reads a block's tensors and returns how many there were. A run that goes on must go on in the
+// same type, or it would not repeat itself; `convert` is for models that are only used.
 std::size_t read_block(const SafetensorsFile& file, const ParameterBuffers& buffers,
-                       const View& block, const std::string& prefix) {
+                       const View& block, const std::string& prefix, bool convert) {
   std::size_t count = 0;
   visit_block(buffers, block, prefix,
               [&](const std::string& name, const ShardedTensor& tensor, const View& part) {
@@ -38,7 +39,7 @@ std::size_t read_block(const SafetensorsFile& file, const ParameterBuffers& buff
                             "'{}', tensor '{}': this model needs the shape {}, the file has {}",
                             file.what(), name, tensor.global.to_string(),
                             file.shape(name).to_string());
-                check_input(file.dtype(name) == part.dtype(),
+                check_input(convert || file.dtype(name) == part.dtype(),
                             "'{}', tensor '{}': this run computes in {}, the file has {}",
                             file.what(), name, name_of(part.dtype()), name_of(file.dtype(name)));
                 for (const ShardPiece& piece : tensor.pieces)
@@ -75,7 +76,9 @@ void save_session(const fs::path& folder, Session& session, const Progress& prog
 
 void load_weights(Session& session, const Checkpoint& checkpoint) {
   const ParameterBuffers& buffers = session.parameters();
-  check_count(checkpoint.model(), read_block(checkpoint.model(), buffers, buffers.values(), ""));
+  const bool convert = !session.options().training;
+  check_count(checkpoint.model(),
+              read_block(checkpoint.model(), buffers, buffers.values(), "", convert));
   if (session.options().training) session.optimizer().adopt_values(session.context());
 }
 
@@ -85,8 +88,8 @@ void load_optimizer(Session& session, const Checkpoint& checkpoint) {
               checkpoint.path().string());
   std::size_t count = 0;
   for (const Optimizer::State& state : session.optimizer().states())
-    count +=
-        read_block(*checkpoint.optimizer(), session.parameters(), state.block, state.name + ".");
+    count += read_block(*checkpoint.optimizer(), session.parameters(), state.block,
+                        state.name + ".", false);
   check_count(*checkpoint.optimizer(), count);
   session.optimizer().set_steps(checkpoint.counter("optimizer_steps"));
 }

@@ -100,15 +100,19 @@ void Generator::feed(StageRunner& runner, DeviceBatches& batches,
   context.stream.synchronize();
 }
 
-std::vector<std::int32_t> Generator::run(std::span<const std::int32_t> prompt, std::int32_t stop,
-                                         const std::function<void(std::int32_t)>& emit) {
+void Generator::check_prompt(std::span<const std::int32_t> prompt) const {
   check_input(!prompt.empty(), "the prompt has no tokens: give at least one");
-  const auto length = static_cast<std::int64_t>(prompt.size());
   const std::int64_t positions = session_.options().model.max_position_embeddings;
-  check_input(length + options_.max_new_tokens <= positions,
+  check_input(static_cast<std::int64_t>(prompt.size()) + options_.max_new_tokens <= positions,
               "a prompt of {} tokens and --max-new-tokens {} exceed the model's {} positions: "
               "shorten one of them",
-              length, options_.max_new_tokens, positions);
+              prompt.size(), options_.max_new_tokens, positions);
+}
+
+std::vector<std::int32_t> Generator::run(std::span<const std::int32_t> prompt, std::int32_t stop,
+                                         const std::function<void(std::int32_t)>& emit) {
+  check_prompt(prompt);
+  const auto length = static_cast<std::int64_t>(prompt.size());
   make_cache(length + options_.max_new_tokens);
   const auto runner_for = [&](std::int64_t seq) {
     RunnerOptions options;

@@ -19,6 +19,8 @@ class Generator {
   /// The session must be for inference, with shape {longest prompt, 1}.
   Generator(Session& session, const GenerateOptions& options, std::uint64_t seed);
 
+  /// InputError when the model has no positions for the prompt and what may follow it.
+  void check_prompt(std::span<const std::int32_t> prompt) const;
   /// Continues `prompt` until `stop` is drawn or max_new_tokens are there; calls `emit` with each
   /// new token.
   std::vector<std::int32_t> run(std::span<const std::int32_t> prompt, std::int32_t stop,

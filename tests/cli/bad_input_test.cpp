@@ -191,6 +191,7 @@ TEST_F(BadInput, Flags) {
       {with_data({"--nproc", "4"}), {"nproc"}},
       {with_data({"--device", "cuda"}), {"cuda"}},
       {with_data({"--fp16"}), {"--fp16"}},
+      {with_data({"--params-dtype", "f16"}), {"f16", "loss scaling"}},
       {with_data({"--save", "out"}), {"save-interval"}},
       {with_data({"--save-interval", "5"}), {"--save"}},
       {with_data({"--kv-channels", "0"}), {"--kv-channels"}},
@@ -275,6 +276,10 @@ TEST_F(BadInput, WeightsAndCheckpoints) {
   // A good checkpoint for the token files above.
   ASSERT_EQ(run(with_data({"--save", "model", "--save-interval", "1"})).exit_code, 0);
   for (const Case& bad : cases) expect_refused(bad);
+
+  expect_refused(
+      {{"generate", "--load", "model", "--prompt", "a long prompt", "--max-new-tokens", "99"},
+       {"--max-new-tokens 99", "8 positions"}});
 
   // Damaged weights: torn, and of another shape.
   const fs::path weights = temp_ / "model/iter_0000001/model.safetensors";

@@ -100,6 +100,11 @@ TEST_F(Commands, TrainSaveResumeGenerateEvaluate) {
   EXPECT_EQ(run({"generate", "--load", "run", "--prompt", "the ", "--max-new-tokens", "8"}).out,
             text.out);
 
+  // Weights are converted for use in another type.
+  const test::ProgramResult rounded = run({"generate", "--load", "run", "--prompt", "the ",
+                                           "--max-new-tokens", "8", "--params-dtype", "f64"});
+  EXPECT_EQ(rounded.out, text.out) << rounded.error;
+
   const test::ProgramResult loss =
       run({"evaluate", "--load", "run", "--data-path", "data_text_document", "--eval-iters", "2"});
   ASSERT_EQ(loss.exit_code, 0) << loss.error;

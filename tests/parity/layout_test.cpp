@@ -84,6 +84,15 @@ TEST_P(Layouts, SplitBackwardEqualsFused) {
   expect_same(split, fused, 1e-11);
 }
 
+TEST_P(Layouts, SplitBackwardWithSelectiveRecompute) {
+  const auto [tensor, pipeline] = GetParam();
+  SessionOptions options = tiny_session(tensor, pipeline);
+  const LayoutResult fused = test::run_layout(options, 2);
+  options.split_backward = true;
+  options.recompute.granularity = RecomputeGranularity::selective;
+  expect_same(test::run_layout(options, 2), fused, 1e-11);
+}
+
 INSTANTIATE_TEST_SUITE_P(TensorPipeline, Layouts,
                          testing::Values(std::pair(1, 1), std::pair(2, 1), std::pair(1, 2),
                                          std::pair(2, 2)));
