@@ -34,7 +34,7 @@ void generate_command(ParsedCommand& parsed) {
   session_options.training = false;
   Session session(session_options, only_rank(options.train));
   source.load(session);
-  Generator generator(session, parsed.generate, options.train.seed);
+  Generator generator(session, parsed.generate, options.train.seed, tokenizer->vocab_size());
   for (const auto& prompt : prompts) generator.check_prompt(prompt);  // before anything is printed
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     fmt::print("{}", parsed.generate.prompts[i]);

@@ -44,6 +44,7 @@ void run(const std::vector<std::string>& args) {
 int main(int argc, char** argv) {
   try {
     run(std::vector<std::string>(argv + 1, argv + argc));
+    check(std::fflush(stdout) == 0, "standard output cannot be written: is the disk full?");
     return 0;
   } catch (const InputError& error) {
     fmt::print(stderr, "tessera: {}\n", error.what());

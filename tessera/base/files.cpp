@@ -69,7 +69,11 @@ void sync_path(const fs::path& path) {
   check(fd.get() >= 0 && ::fsync(fd.get()) == 0, "cannot fsync '{}': {}", path.string(), reason());
 }
 
-void write_file_atomically(const fs::path& path, std::string_view bytes) {
+void write_file_atomically(const fs::path& name, std::string_view bytes) {
+  const fs::path path = fs::is_symlink(name) ? fs::weakly_canonical(name) : name;
+  check_input(!fs::exists(path) || fs::is_regular_file(path),
+              "'{}' is a directory or a device, not a regular file: it is not replaced",
+              name.string());
   fs::path temporary = path;
   temporary += ".tmp";
   FileWriter writer(temporary);

@@ -18,14 +18,26 @@ fs::path iteration_folder(const fs::path& folder, std::int64_t iteration) {
   return folder / fmt::format("iter_{:07}", iteration);
 }
 
-// Puts a finished folder in its place. One that is there already is exchanged in one step, then
-// removed.
-void move_into_place(const fs::path& from, const fs::path& to) {
-  const unsigned flags = fs::exists(to) ? RENAME_EXCHANGE : 0u;
+void rename_folder(const fs::path& from, const fs::path& to, unsigned flags = 0) {
   check(::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0,
         "cannot rename '{}' to '{}': {}", from.string(), to.string(), std::strerror(errno));
+}
+
+// Puts a finished folder in its place. One that is there already is exchanged in one step where the
+// file system can do that (NFS cannot), then removed.
+void move_into_place(const fs::path& from, const fs::path& to) {
+  fs::path old = from;
+  if (fs::exists(to) &&
+      ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
+    old += ".old";
+    fs::remove_all(old);
+    rename_folder(to, old);
+    rename_folder(from, to);
+  } else if (fs::exists(from) && !fs::exists(to)) {
+    rename_folder(from, to);
+  }
   sync_path(to.parent_path());
-  if (flags) fs::remove_all(from);
+  fs::remove_all(old);
 }
 
 void write_files(const fs::path& folder, const CheckpointContents& contents) {
@@ -56,7 +68,13 @@ void save_checkpoint(const fs::path& folder, const CheckpointContents& contents)
   temporary += ".tmp";
   fs::remove_all(temporary);  // of a save that was cut off
   fs::create_directory(temporary);
-  write_files(temporary, contents);
+  try {
+    write_files(temporary, contents);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);  // on a full disk, room for the next try
+    throw;
+  }
   move_into_place(temporary, place);
   write_file_atomically(folder / kLatest, std::to_string(contents.iteration) + "\n");
 }

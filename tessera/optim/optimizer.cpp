@@ -1,6 +1,6 @@
 #include "tessera/optim/optimizer.h"
 
-#include <cstring>
+#include <cmath>
 
 #include "tessera/base/check.h"
 
@@ -66,6 +66,14 @@ void Optimizer::measure_gradients(Context& context) {
   }
   for (Communicator* group : {&context.mesh.tensor(), &context.mesh.pipeline()})
     group->all_reduce(squares_, ReduceOp::sum, context.stream)->wait(context.stream);
+}
+
+double Optimizer::grad_norm(Context& context) const {
+  double squares = 0;
+  context.stream.api().copy_bytes(context.stream.native(), &squares, squares_.view().raw(),
+                                  sizeof(squares));
+  context.stream.synchronize();
+  return std::sqrt(squares);
 }
 
 void Optimizer::update(Context& context, double learning_rate) {

@@ -27,6 +27,8 @@ class Optimizer {
 
   /// The norm over all ranks' gradients into the step state, which the update then clips by.
   void measure_gradients(Context& context);
+  /// What measure_gradients found, on the host.
+  double grad_norm(Context& context) const;
   void update(Context& context, double learning_rate);
   /// Master weights, if any, follow values that were loaded or initialised.
   void adopt_values(Context& context);

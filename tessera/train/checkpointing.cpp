@@ -91,7 +91,11 @@ void load_optimizer(Session& session, const Checkpoint& checkpoint) {
     count += read_block(*checkpoint.optimizer(), session.parameters(), state.block,
                         state.name + ".", false);
   check_count(*checkpoint.optimizer(), count);
-  session.optimizer().set_steps(checkpoint.counter("optimizer_steps"));
+  const std::int64_t steps = checkpoint.counter("optimizer_steps");
+  check_input(steps >= 0 && steps <= checkpoint.iteration(),
+              "'{}': {} optimizer steps at iteration {} cannot be",
+              (checkpoint.path() / "state.json").string(), steps, checkpoint.iteration());
+  session.optimizer().set_steps(steps);
 }
 
 Progress progress_of(const Checkpoint& checkpoint) {

@@ -74,20 +74,17 @@ EvaluationResult evaluate_dataset(Session& session, const Options& options,
                                   std::int64_t iterations) {
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.data);
   const std::int64_t batch = options.train.global_batch_size;
-  // The data named on the command line is evaluated whole unless --split says which part is for
-  // training: then the validation part counts.
+  // The validation part of --split, which is all of the data unless given.
   const Split split = Split::valid;
   const std::shared_ptr<const Dataset> dataset = build_gpt_dataset(
       open_tokens(options.data, *tokenizer), options.data, *tokenizer, split, iterations * batch);
   Loader loader(dataset, {options.train.micro_batch_size, 0, 1}, 0);
   EvaluationResult result;
   for (std::int64_t i = 0; i < iterations; ++i) {
-    const double loss = evaluate_step(
+    const StepResult step = evaluate_step(
         session, [&]() -> const HostBatch& { return loader.next(); }, LossAverage::per_token);
-    double tokens = 0;
-    for (int m = 0; m < session.options().microbatches; ++m) tokens += session.batches().tokens(m);
-    result.loss += loss * tokens;
-    result.tokens += tokens;
+    result.loss += step.loss * step.tokens;
+    result.tokens += step.tokens;
   }
   result.loss /= std::max(result.tokens, 1.0);
   return result;

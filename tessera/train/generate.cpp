@@ -56,11 +56,14 @@ std::int32_t sample_token(std::span<const float> logits, const GenerateOptions& 
   return c.tokens.back();
 }
 
-Generator::Generator(Session& session, const GenerateOptions& options, std::uint64_t seed)
+Generator::Generator(Session& session, const GenerateOptions& options, std::uint64_t seed,
+                     std::int64_t vocab)
     : session_(session), options_(options), seed_(seed) {
   const ModelOptions& model = session.options().model;
   logits_ = session.memory().allocate(MemoryUse::data, model.dtype, {1, model.vocab_size});
-  host_logits_.resize(static_cast<std::size_t>(model.vocab_size));
+  check(vocab >= 1 && vocab <= model.vocab_size, "{} tokens to draw from, the model has {}", vocab,
+        model.vocab_size);
+  host_logits_.resize(static_cast<std::size_t>(vocab));
 }
 
 void Generator::make_cache(std::int64_t capacity) {
@@ -95,9 +98,13 @@ void Generator::feed(StageRunner& runner, DeviceBatches& batches,
   batch.position_start = start;
   runner.trailing_logits(batch, logits_);
   // Sampling is on the host, in float.
-  const View on_host(host_logits_.data(), DType::f32, logits_.view().shape());
-  context.kernels.copy(context.stream, on_host, logits_);
+  const auto vocab = static_cast<std::int64_t>(host_logits_.size());
+  const View on_host(host_logits_.data(), DType::f32, {1, vocab});
+  context.kernels.copy(context.stream, on_host, logits_.view().slice(1, 0, vocab));
   context.stream.synchronize();
+  check(std::ranges::none_of(host_logits_, [](float x) { return std::isnan(x); }),
+        "the model gives NaN: its weights are damaged, or {} is too narrow for it",
+        name_of(session_.options().model.dtype));
 }
 
 void Generator::check_prompt(std::span<const std::int32_t> prompt) const {

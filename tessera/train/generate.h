@@ -16,8 +16,10 @@ std::int32_t sample_token(std::span<const float> logits, const GenerateOptions& 
 
 class Generator {
  public:
-  /// The session must be for inference, with shape {longest prompt, 1}.
-  Generator(Session& session, const GenerateOptions& options, std::uint64_t seed);
+  /// The session must be for inference, with shape {longest prompt, 1}. Only the first `vocab`
+  /// tokens are drawn: a model may have more rows than its tokenizer has tokens.
+  Generator(Session& session, const GenerateOptions& options, std::uint64_t seed,
+            std::int64_t vocab);
 
   /// InputError when the model has no positions for the prompt and what may follow it.
   void check_prompt(std::span<const std::int32_t> prompt) const;

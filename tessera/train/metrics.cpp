@@ -34,6 +34,24 @@ std::string clock_time(double seconds) {
 // NaN and infinity have no form in JSON.
 Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
+// Drops the lines of iterations that a resumed run repeats. A file that holds anything but metrics
+// is not touched: its name was given by mistake.
+void drop_repeated(const fs::path& path, std::int64_t resumed) {
+  std::istringstream before(read_text_file(path));
+  std::string kept;
+  std::int64_t number = 0;
+  for (std::string line; std::getline(before, line);) {
+    ++number;
+    const Json entry = Json::parse(line, nullptr, false);
+    check_input(
+        entry.is_object() && entry.contains("iteration") && entry["iteration"].is_number_integer(),
+        "the metrics file '{}' has something else than metrics in line {}: choose another file",
+        path.string(), number);
+    if (resumed == 0 || entry["iteration"].get<std::int64_t>() <= resumed) kept += line + "\n";
+  }
+  if (resumed > 0) write_file_atomically(path, kept);
+}
+
 }  // namespace
 
 std::string log_line_of(const StepMetrics& m, bool throughput) {
@@ -66,16 +84,7 @@ std::string progress_line_of(const StepMetrics& m, int width) {
 
 MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed) : path_(path) {
   if (path.has_parent_path()) fs::create_directories(path.parent_path());
-  if (fs::exists(path)) {
-    std::istringstream before(read_text_file(path));
-    std::string kept;
-    for (std::string line; std::getline(before, line);) {
-      const Json entry = Json::parse(line, nullptr, false);
-      if (entry.is_object() && entry.value("iteration", resumed + 1) <= resumed)
-        kept += line + "\n";
-    }
-    write_file_atomically(path, kept);
-  }
+  if (fs::exists(path)) drop_repeated(path, resumed);
   file_.open(path, std::ios::app);
   check_input(file_.good(), "cannot write the metrics file '{}'", path.string());
 }

@@ -46,24 +46,20 @@ StepResult compute_gradients(Session& session, const std::function<const HostBat
   StepResult result = run(session, next_batch, average, true);
   session.parameters().finish_gradients(session.context());
   session.optimizer().measure_gradients(session.context());
+  result.grad_norm = session.optimizer().grad_norm(session.context());
   return result;
 }
 
 StepResult train_step(Session& session, const std::function<const HostBatch&()>& next_batch,
                       LossAverage average, double learning_rate) {
-  StepResult result = compute_gradients(session, next_batch, average);
-  result.grad_norm = apply_gradients(session, learning_rate);
+  const StepResult result = compute_gradients(session, next_batch, average);
+  session.optimizer().update(session.context(), learning_rate);
   return result;
 }
 
-double apply_gradients(Session& session, double learning_rate) {
-  session.optimizer().update(session.context(), learning_rate);
-  return session.optimizer().step_state(session.context()).grad_norm;
-}
-
-double evaluate_step(Session& session, const std::function<const HostBatch&()>& next_batch,
-                     LossAverage average) {
-  return run(session, next_batch, average, false).loss;
+StepResult evaluate_step(Session& session, const std::function<const HostBatch&()>& next_batch,
+                         LossAverage average) {
+  return run(session, next_batch, average, false);
 }
 
 }  // namespace tessera

@@ -24,15 +24,12 @@ struct StepResult {
 StepResult train_step(Session& session, const std::function<const HostBatch&()>& next_batch,
                       LossAverage average, double learning_rate);
 
-/// The first half: gradients of the batches, and the loss; no update.
+/// The first half: gradients of the batches, their norm, and the loss; no update.
 StepResult compute_gradients(Session& session, const std::function<const HostBatch&()>& next_batch,
                              LossAverage average);
 
-/// The second half: clips and updates; returns the gradient norm.
-double apply_gradients(Session& session, double learning_rate);
-
 /// The loss of one step's worth of batches, without gradients.
-double evaluate_step(Session& session, const std::function<const HostBatch&()>& next_batch,
-                     LossAverage average);
+StepResult evaluate_step(Session& session, const std::function<const HostBatch&()>& next_batch,
+                         LossAverage average);
 
 }  // namespace tessera

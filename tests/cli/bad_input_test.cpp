@@ -284,7 +284,10 @@ TEST_F(BadInput, WeightsAndCheckpoints) {
   // Damaged weights: torn, and of another shape.
   const fs::path weights = temp_ / "model/iter_0000001/model.safetensors";
   expect_refused({with_data({"--load", "model", "--add-qkv-bias", "--disable-bias-linear"}),
-                  {"model.safetensors"}});
+                  {"differs", "disable-bias-linear", "--finetune"}});
+  expect_refused(
+      {with_data({"--load", "model", "--finetune", "--add-qkv-bias", "--disable-bias-linear"}),
+       {"model.safetensors"}});
   fs::resize_file(weights, fs::file_size(weights) - 5);
   expect_refused({with_data({"--load", "model"}), {"model.safetensors"}});
 }

@@ -41,7 +41,7 @@ TEST(Generate, TheCacheChangesNothing) {
     options.greedy = true;
     options.max_new_tokens = 12;
     Session session(inference(family, 10), {0, 1, 2, make_self_communicator()});
-    Generator generator(session, options, 1);
+    Generator generator(session, options, 1, session.options().model.vocab_size);
     const std::vector<std::int32_t> generated = generator.run(tokens, -1, [](std::int32_t) {});
     ASSERT_EQ(generated.size(), 12u);
     for (const std::int32_t token : generated) {
@@ -55,7 +55,7 @@ TEST(Generate, RefusesMoreThanTheModelHasPositionsFor) {
   Session session(inference("gpt", 4), {0, 1, 1, make_self_communicator()});
   GenerateOptions options;
   options.max_new_tokens = 100;
-  Generator generator(session, options, 1);
+  Generator generator(session, options, 1, session.options().model.vocab_size);
   const std::vector<std::int32_t> prompt{1, 2, 3};
   test::expect_input_error([&] { generator.run(prompt, -1, [](std::int32_t) {}); },
                            {"32 positions", "--max-new-tokens 100"});

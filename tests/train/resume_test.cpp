@@ -1,13 +1,16 @@
 // A run that stops after any step and resumes from its checkpoint ends with the same bits.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include "tessera/base/json.h"
 #include "tessera/config/print.h"
 #include "tessera/config/resolve.h"
 #include "tessera/train/trainer.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
 
@@ -111,9 +114,12 @@ TEST(Resume, SavingAnIterationAgainReplacesIt) {
   Options options = run_options(temp / "run");
   options.train.train_iters = 2;
   run(options);
+  const fs::path file = temp / "run/iter_0000002/model.safetensors";
+  const std::string before = read_text_file(file);
   options.train.seed = 99;
   run(options);
   EXPECT_EQ(Checkpoint::latest(temp / "run")->iteration(), 2);
+  EXPECT_NE(read_text_file(file), before);
   EXPECT_FALSE(fs::exists(temp / "run" / "iter_0000002.tmp"));
 }
 
@@ -128,6 +134,56 @@ TEST(Resume, FinetuneStartsCountersAnew) {
   Trainer trainer(options, print_config(options), {0, 1, 1, make_self_communicator()});
   EXPECT_EQ(trainer.progress().iteration, 0);
   EXPECT_EQ(trainer.session().optimizer().steps(), 0);
+  // The weights are the checkpoint's, not the seed's.
+  const SafetensorsFile saved(temp / "run/iter_0000003/model.safetensors");
+  const ConstView norm = saved.view("final_norm.weight");
+  const ParameterBuffers& buffers = trainer.session().parameters();
+  for (const Parameter* parameter : buffers.parameters())
+    if (parameter->name() == "final_norm.weight") {
+      EXPECT_EQ(std::memcmp(parameter->value().raw(), norm.raw(), norm.bytes()), 0);
+    }
+}
+
+TEST(Resume, AFinishedRunIsLeftAlone) {
+  const test::TempFolder temp;
+  Options options = run_options(temp / "run");
+  options.train.train_iters = 3;
+  run(options);
+  const auto written = fs::last_write_time(temp / "run/iter_0000003");
+  options.train.load = options.train.save;
+  options.train.no_save_optim = true;
+  run(options);
+  EXPECT_EQ(fs::last_write_time(temp / "run/iter_0000003"), written);
+  EXPECT_TRUE(fs::exists(temp / "run/iter_0000003/optimizer.safetensors"));
+}
+
+TEST(Resume, AnotherModelOrOtherDataIsRefused) {
+  const test::TempFolder temp;
+  Options options = run_options(temp / "run");
+  options.train.train_iters = 2;
+  run(options);
+  options.train.load = options.train.save;
+  options.train.train_iters = 4;
+  const auto refused = [&](auto change, const char* flag) {
+    Options other = options;
+    change(other);
+    test::expect_input_error([&] { run(other); }, {"differs", flag, "--finetune"});
+  };
+  refused([](Options& o) { o.model.norm_epsilon = 1e-3; }, "norm-epsilon");
+  refused([](Options& o) { o.train.seed = o.data.seed = 5; }, "seed");
+  refused([](Options& o) { o.data.seq_length = 8; }, "seq-length");
+}
+
+TEST(Resume, AStepThatIsNotFiniteStopsBeforeAnythingIsSaved) {
+  const test::TempFolder temp;
+  Options options = run_options(temp / "run");
+  options.train.train_iters = 2;
+  Trainer trainer(options, print_config(options), {0, 1, 1, make_self_communicator()});
+  for (const Parameter* parameter : trainer.session().parameters().parameters())
+    if (parameter->name() == "final_norm.weight")
+      parameter->value().data<float>()[0] = std::nanf("");
+  EXPECT_THROW(trainer.run(), Error);
+  EXPECT_FALSE(fs::exists(temp / "run/iter_0000001"));
 }
 
 }  // namespace
