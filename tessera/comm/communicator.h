@@ -1,10 +1,11 @@
 // A group of ranks and what they can do together. Calls take views, so dtype and count travel with
 // the data.
 //
-// Rules. All ranks of a group make the same calls in the same order. A call returns at once with a
-// Work; memory it was given is not touched before the Work was waited on. Sums are carried in f32
-// (f64 for f64) in rank order, so every transport that promises it gives equal bits. A group of one
-// is an ordinary group.
+// Rules. All ranks of a group make the same calls in the same order. A call returns a Work; memory
+// it was given is not touched before the Work was waited on. (Ranks as threads work inside the
+// call: a collective and a recv block until the others have come, a send never blocks.) Sums are
+// carried in f32 (f64 for f64) in rank order, so every transport that promises it gives equal bits.
+// A group of one is an ordinary group.
 #pragma once
 
 #include <memory>

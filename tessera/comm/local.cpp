@@ -22,10 +22,19 @@ struct AbortFlag {
   std::vector<std::condition_variable*> waiting;
 };
 
+// What a rank brings to a collective; all must bring the same call.
+struct Offer {
+  std::string call;  // "all_reduce sum"
+  View buffer;
+};
+
 // The state of one group. All waiting goes through the abort flag's mutex, so nobody can be missed.
 struct Group {
   Group(int ranks, std::shared_ptr<AbortFlag> flag)
-      : size(ranks), abort(std::move(flag)), buffers(static_cast<std::size_t>(ranks)) {
+      : size(ranks),
+        abort(std::move(flag)),
+        offers(static_cast<std::size_t>(ranks)),
+        buffers(static_cast<std::size_t>(ranks)) {
     const std::lock_guard lock(abort->mutex);
     abort->waiting.push_back(&changed);
   }
@@ -53,12 +62,27 @@ struct Group {
     wait(lock, [&] { return generation != mine; });
   }
 
+  // Ends a collective. Nobody leaves, abort or not, while another rank may still use the leaver's
+  // memory: all that entered come here, since nothing between entry and end waits for anybody.
+  void leave() {
+    std::unique_lock lock(abort->mutex);
+    const long mine = generation;
+    if (++arrived == size) {
+      arrived = 0;
+      ++generation;
+      changed.notify_all();
+    } else {
+      changed.wait(lock, [&] { return generation != mine; });
+    }
+  }
+
   const int size;
   std::shared_ptr<AbortFlag> abort;
   std::condition_variable changed;
   int arrived = 0;
   long generation = 0;
-  std::vector<View> buffers;  // what each rank brought
+  std::vector<Offer> offers;
+  std::vector<View> buffers;  // of the offers
   std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>>
       mail;  // (from, to): sent, not received
   // Colour -> the new group and its (key, rank) members. Making a group takes the abort mutex, so
@@ -81,7 +105,7 @@ class LocalCommunicator final : public Communicator {
 
   // Rank r reduces the r-th share of the elements of all buffers and writes it to all of them.
   WorkHandle all_reduce(View x, ReduceOp op, Stream&) override {
-    return together(x, [&] {
+    return together(name_of_call("all_reduce", op), x, [&] {
       const Share share = share_of(x.numel());
       reduce_in_rank_order(group_->buffers, share.begin, share.end, op);
     });
@@ -89,26 +113,31 @@ class LocalCommunicator final : public Communicator {
 
   WorkHandle all_gather(View out, ConstView in, Stream&) override {
     check_parts("all_gather", out, in);
-    return together(writable(in), [&] {
+    return together("all_gather", writable(in), [&] {
       for (int r = 0; r < size(); ++r) copy_part(out, r, buffer(r), 0, in.bytes());
     });
   }
 
   WorkHandle reduce_scatter(View out, ConstView in, ReduceOp op, Stream&) override {
     check_parts("reduce_scatter", in, out);
-    return together(writable(in),
+    return together(name_of_call("reduce_scatter", op), writable(in),
                     [&] { reduce_into(out, group_->buffers, rank_ * out.numel(), op); });
   }
 
   WorkHandle broadcast(View x, int root, Stream&) override {
-    return together(x, [&] {
+    check_peer("broadcast", root);
+    return together(fmt::format("broadcast from {}", root), x, [&] {
       if (rank_ != root) std::memcpy(x.raw(), buffer(root).raw(), x.bytes());
     });
   }
 
   WorkHandle all_to_all(View out, ConstView in, Stream&) override {
+    check(in.numel() % size() == 0 && out.numel() == in.numel() && out.dtype() == in.dtype() &&
+              out.is_contiguous(),
+          "all_to_all over {} ranks: {} cannot be dealt into {}", size(), in.to_string(),
+          out.to_string());
     const std::size_t part = in.bytes() / static_cast<std::size_t>(size());
-    return together(writable(in), [&] {
+    return together("all_to_all", writable(in), [&] {
       for (int r = 0; r < size(); ++r)
         copy_part(out, r, buffer(r), static_cast<std::size_t>(rank_) * part, part);
     });
@@ -116,6 +145,8 @@ class LocalCommunicator final : public Communicator {
 
   // A send copies and returns, so that two neighbours may send to each other at once.
   WorkHandle send(ConstView x, int to, Stream&) override {
+    check_peer("send", to);
+    check(x.is_contiguous(), "send needs contiguous memory, got {}", x.to_string());
     const auto* bytes = static_cast<const std::byte*>(x.raw());
     const std::lock_guard lock(group_->abort->mutex);
     group_->mail[{rank_, to}].emplace_back(bytes, bytes + x.bytes());
@@ -124,6 +155,8 @@ class LocalCommunicator final : public Communicator {
   }
 
   WorkHandle recv(View x, int from, Stream&) override {
+    check_peer("recv", from);
+    check(x.is_contiguous(), "recv needs contiguous memory, got {}", x.to_string());
     std::unique_lock lock(group_->abort->mutex);
     auto& queue = group_->mail[{from, rank_}];
     group_->wait(lock, [&] { return !queue.empty(); });
@@ -164,18 +197,34 @@ class LocalCommunicator final : public Communicator {
 
   const View& buffer(int rank) const { return group_->buffers[static_cast<std::size_t>(rank)]; }
 
-  // Shows this rank's buffer to the others, checks that they agree, works, and leaves when all are
-  // done.
-  WorkHandle together(const View& mine, const std::function<void()>& body) {
+  static std::string name_of_call(const char* call, ReduceOp op) {
+    return fmt::format("{} {}", call,
+                       op == ReduceOp::sum   ? "sum"
+                       : op == ReduceOp::max ? "max"
+                                             : "avg");
+  }
+
+  void check_peer(const char* call, int peer) const {
+    check(peer >= 0 && peer < size(), "{}: rank {} of a group of {}", call, peer, size());
+  }
+
+  // Shows this rank's call and buffer to the others, checks that they agree, works, and leaves when
+  // all are done.
+  WorkHandle together(const std::string& call, const View& mine,
+                      const std::function<void()>& body) {
     check(mine.is_contiguous(), "a collective needs contiguous memory, got {}", mine.to_string());
+    group_->offers[static_cast<std::size_t>(rank_)] = {call, mine};
     group_->buffers[static_cast<std::size_t>(rank_)] = mine;
     group_->barrier();
-    for (int r = 0; r < size(); ++r)
-      check(buffer(r).dtype() == mine.dtype() && buffer(r).numel() == mine.numel(),
-            "ranks disagree in a collective: rank {} brought {}, rank {} brought {}", rank_,
-            mine.to_string(), r, buffer(r).to_string());
+    for (int r = 0; r < size(); ++r) {
+      const Offer& other = group_->offers[static_cast<std::size_t>(r)];
+      check(other.call == call && other.buffer.dtype() == mine.dtype() &&
+                other.buffer.numel() == mine.numel(),
+            "ranks disagree in a collective: rank {} calls {} with {}, rank {} calls {} with {}",
+            rank_, call, mine.to_string(), r, other.call, other.buffer.to_string());
+    }
     body();
-    group_->barrier();
+    group_->leave();
     return done_;
   }
 

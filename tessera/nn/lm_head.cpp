@@ -58,7 +58,7 @@ void LmHead::forward(Context& context, const Microbatch& batch, Saved& saved,
   }
 }
 
-// Three small reductions over the ranks that share the vocabulary: the maximum, then both sums at
+// Two small reductions over the ranks that share the vocabulary: the maximum, then both sums at
 // once.
 void LmHead::chunk_loss(Context& context, const Microbatch& batch, Saved& saved,
                         const Scratch& scratch, const Chunk& chunk) {

@@ -27,8 +27,7 @@ class KeyRanges {
 
   std::int64_t begin(std::int64_t query) const { return ranges_[2 * query]; }
   std::int64_t end(std::int64_t query) const { return ranges_[2 * query + 1]; }
-  /// The keys that any of the queries [first, last) sees. Ranges never move back, so the ends
-  /// suffice.
+  /// From the first to behind the last key that any of the queries [first, last) sees.
   std::int64_t begin_of(std::int64_t first, std::int64_t last) const;
   std::int64_t end_of(std::int64_t first, std::int64_t last) const;
 
