@@ -2,7 +2,7 @@
 // installed library, in the three ways that Tessera could call it with T threads:
 //   own    one rank, the library's own T threads
 //   ranks  T ranks as threads of one process, each a whole product on one thread, all at once
-//   tiles  one rank, the product cut into tiles, T threads, each tile a call on one thread
+//   tiles  one rank, the product cut into T tiles as the kernels do, each a call on one thread
 #include <fmt/core.h>
 
 #include <barrier>
@@ -13,6 +13,7 @@
 #include "bench/program.h"
 #include "tessera/base/check.h"
 #include "tessera/kernels/cpu/parallel.h"
+#include "tessera/kernels/cpu/tiling.h"
 #include "tessera/launch/launch.h"
 
 namespace tessera::bench {
@@ -82,39 +83,26 @@ double many_ranks(const BlasLibrary& library, const Product& product, int ranks,
 }
 
 // The part of a product that fills a rectangle of c.
-Sgemm tile_of(const Sgemm& whole, std::int64_t row, std::int64_t rows, std::int64_t column,
-              std::int64_t columns) {
+Sgemm tile_of(const Sgemm& whole, const cpu::Tile& part) {
   Sgemm tile = whole;
-  tile.m = std::min(rows, whole.m - row);
-  tile.n = std::min(columns, whole.n - column);
-  tile.a += whole.transpose_a ? row : row * whole.a_stride;
-  tile.b += whole.transpose_b ? column * whole.b_stride : column;
-  tile.c += row * whole.c_stride + column;
+  tile.m = part.rows;
+  tile.n = part.columns;
+  tile.a += whole.transpose_a ? part.row : part.row * whole.a_stride;
+  tile.b += whole.transpose_b ? part.column * whole.b_stride : part.column;
+  tile.c += part.row * whole.c_stride + part.column;
   return tile;
 }
 
-// About 16 tiles, the longer side cut first, in multiples of 64: like the kernels' gemm.
-std::vector<Sgemm> tiles_of(const Sgemm& whole) {
-  const auto pieces = [](std::int64_t size, std::int64_t piece) {
-    return (size + piece - 1) / piece;
-  };
-  std::int64_t rows = whole.m;
-  std::int64_t columns = whole.n;
-  while (pieces(whole.m, rows) * pieces(whole.n, columns) < 16) {
-    std::int64_t& longer = columns >= rows ? columns : rows;
-    if (longer < 256) break;
-    longer = pieces(longer / 2, 64) * 64;
-  }
+std::vector<Sgemm> tiles_of(const Sgemm& whole, int threads) {
+  const cpu::Tiling tiling(whole.m, whole.n, whole.k, threads);
   std::vector<Sgemm> tiles;
-  for (std::int64_t row = 0; row < whole.m; row += rows)
-    for (std::int64_t column = 0; column < whole.n; column += columns)
-      tiles.push_back(tile_of(whole, row, rows, column, columns));
+  for (std::int64_t i = 0; i < tiling.count(); ++i) tiles.push_back(tile_of(whole, tiling[i]));
   return tiles;
 }
 
 double tiled(const BlasLibrary& library, const Product& product, int threads, double seconds) {
   const Operands operands(product);
-  const std::vector<Sgemm> tiles = tiles_of(operands.call());
+  const std::vector<Sgemm> tiles = tiles_of(operands.call(), threads);
   library.set_threads(1);
   return median_seconds(seconds, [&] {
     cpu::parallel_for(threads, static_cast<std::int64_t>(tiles.size()), [&](std::int64_t i) {

@@ -1,10 +1,8 @@
 #include "bench/blas_library.h"
 
-#include <cblas.h>
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
 
 #include <cmath>
 #include <optional>
@@ -32,40 +30,53 @@ F* function(const Handle& handle, const char* name) {
   return reinterpret_cast<F*>(address);
 }
 
+// The libraries' functions are declared here, so that no header has to be installed.
+struct DnnlVersion {
+  int major, minor, patch;
+};
+using DnnlSgemm = int(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
+                      float alpha, const float* a, std::int64_t lda, const float* b,
+                      std::int64_t ldb, float beta, float* c, std::int64_t ldc);
+
 std::optional<BlasLibrary> load_dnnl() {
   Handle handle = open_first({"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"});
   if (!handle) return std::nullopt;
-  auto* gemm = function<decltype(dnnl_sgemm)>(handle, "dnnl_sgemm");
-  const dnnl_version_t* version = function<decltype(dnnl_version)>(handle, "dnnl_version")();
+  auto* gemm = function<DnnlSgemm>(handle, "dnnl_sgemm");
+  const DnnlVersion* version = function<const DnnlVersion*()>(handle, "dnnl_version")();
   BlasLibrary library;
   library.name = fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
   library.sgemm = [gemm](const Sgemm& p) {
-    const dnnl_status_t status =
+    const int status =
         gemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, 1.0f, p.a,
              p.a_stride, p.b, p.b_stride, p.beta, p.c, p.c_stride);
-    check(status == dnnl_success, "oneDNN refused a product (status {})", static_cast<int>(status));
+    check(status == 0, "oneDNN refused a product (status {})", status);
   };
   library.set_threads = [](int threads) { omp_set_num_threads(threads); };
   library.handle = std::move(handle);
   return library;
 }
 
+using CblasSgemm = void(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
+                        const float* a, int lda, const float* b, int ldb, float beta, float* c,
+                        int ldc);
+
 std::optional<BlasLibrary> load_openblas() {
   Handle handle = open_first(
       {"/usr/lib/x86_64-linux-gnu/openblas-openmp/libopenblas.so.0", "libopenblas.so.0"});
   if (!handle) return std::nullopt;
   constexpr int kOpenMp = 2;  // what openblas_get_parallel says of such a build
-  const int kind = function<decltype(openblas_get_parallel)>(handle, "openblas_get_parallel")();
+  const int kind = function<int()>(handle, "openblas_get_parallel")();
   check(kind == kOpenMp, "this is not the OpenMP build");
-  auto* gemm = function<decltype(cblas_sgemm)>(handle, "cblas_sgemm");
+  auto* gemm = function<CblasSgemm>(handle, "cblas_sgemm");
   BlasLibrary library;
   const std::string about =
-      function<decltype(openblas_get_config)>(handle, "openblas_get_config")();
+      function<const char*()>(handle, "openblas_get_config")();
   library.name = about.substr(0, about.find(' ', about.find(' ') + 1));
   library.sgemm = [gemm](const Sgemm& p) {
-    const auto op = [](bool transpose) { return transpose ? CblasTrans : CblasNoTrans; };
-    const auto size = [](std::int64_t x) { return static_cast<blasint>(x); };
-    gemm(CblasRowMajor, op(p.transpose_a), op(p.transpose_b), size(p.m), size(p.n), size(p.k), 1.0f,
+    constexpr int kRowMajor = 101;
+    const auto op = [](bool transpose) { return transpose ? 112 : 111; };
+    const auto size = [](std::int64_t x) { return static_cast<int>(x); };
+    gemm(kRowMajor, op(p.transpose_a), op(p.transpose_b), size(p.m), size(p.n), size(p.k), 1.0f,
          p.a, size(p.a_stride), p.b, size(p.b_stride), p.beta, p.c, size(p.c_stride));
   };
   library.set_threads = [](int threads) { omp_set_num_threads(threads); };
@@ -74,7 +85,7 @@ std::optional<BlasLibrary> load_openblas() {
 }
 
 // BLIS is called by its own interface, which takes strides in both directions: its cblas_sgemm
-// would go through names that OpenBLAS has too. No header is needed, so none has to be installed.
+// would go through names that OpenBLAS has too.
 using BlisInt = std::int64_t;
 using BlisSgemm = void(int trans_a, int trans_b, BlisInt m, BlisInt n, BlisInt k,
                        const float* alpha, const float* a, BlisInt a_row, BlisInt a_column,

@@ -50,6 +50,29 @@ TEST_P(ThreadsTest, RanksBesideEachOtherGiveTheSameBits) {
   EXPECT_EQ(wrong, std::vector<int>(kRanks, 0)) << "of " << kRounds << " products";
 }
 
+// Products large enough to be cut into tiles, with sizes that leave a rest everywhere.
+TEST_P(ThreadsTest, TilesOfAProductDoNotShowInIt) {
+  constexpr std::int64_t m = 331, n = 517, k = 603;
+  for (const bool transpose_a : {false, true})
+    for (const bool transpose_b : {false, true})
+      for (const bool accumulate : {false, true}) {
+        const Input a = random(transpose_a ? Shape{k, m} : Shape{m, k});
+        const Input b = random(transpose_b ? Shape{n, k} : Shape{k, n});
+        const GemmSpec spec{
+            .transpose_a = transpose_a, .transpose_b = transpose_b, .accumulate = accumulate};
+        const auto product = [&](int threads) {
+          Lab several(stream.device(), threads);
+          const Tensor d = several.full(dtype(), {m, n}, 0.25);
+          several->gemm(several.stream, d, View(a), View(b), spec);
+          return several.bytes(d);
+        };
+        const Bytes expected = product(1);
+        for (const int threads : {2, 3, 4, 5, 12})
+          EXPECT_TRUE(product(threads) == expected)
+              << threads << " threads, op " << transpose_a << transpose_b << accumulate;
+      }
+}
+
 TESSERA_KERNEL_SUITE(ThreadsTest);
 
 // A hundred ranks on a hundred cores must not become ten thousand threads.

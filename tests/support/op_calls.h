@@ -44,7 +44,7 @@ constexpr DType kI32 = DType::i32;
 constexpr DType kI64 = DType::i64;
 constexpr DType kU8 = DType::u8;
 constexpr std::int64_t kStateBytes = sizeof(StepState);
-constexpr std::int64_t kAmple = 1 << 17;  // bytes of workspace, more than any call here needs
+constexpr std::int64_t kAmple = 1 << 20;  // bytes of workspace, more than any call here needs
 
 inline std::vector<OpCall> matrix_calls() {
   return {

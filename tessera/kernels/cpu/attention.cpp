@@ -16,11 +16,11 @@ namespace {
 
 using std::int64_t;
 
-// S[rows, columns] = Q K^T, with rows kKeyBlock apart.
+// S[rows, columns] = Q[rows, d] K^T[d, columns]; rows of S and K^T are kKeyBlock apart.
 template <class A>
-void score_block(A* scores, const A* q, const A* k, const ScoreBlock& block, int64_t d) {
-  blas_gemm(false, true, block.rows, block.columns, d, A(1), Matrix<const A>{q, d},
-            Matrix<const A>{k, d}, A(0), Matrix<A>{scores, kKeyBlock});
+void score_block(A* scores, const A* q, const A* k_transposed, const ScoreBlock& block, int64_t d) {
+  blas_small_gemm(false, false, block.rows, block.columns, d, A(1), Matrix<const A>{q, d},
+            Matrix<const A>{k_transposed, kKeyBlock}, A(0), Matrix<A>{scores, kKeyBlock});
 }
 
 // The columns of a block that a query sees.
@@ -81,12 +81,12 @@ struct Forward {
     const int64_t end = ranges.end_of(first, first + rows);
     for (int64_t key = ranges.begin_of(first, first + rows); key < end; key += kKeyBlock) {
       const ScoreBlock part{first, rows, key, std::min(kKeyBlock, end - key)};
-      load_block<T>(s.k, head_rows<T>(k, b, kv), key, part.columns, d);
+      load_transposed<T>(s.k_transposed, kKeyBlock, head_rows<T>(k, b, kv), key, part.columns, d);
       load_block<T>(s.v, head_rows<T>(v, b, kv), key, part.columns, d);
-      score_block(s.scores, s.q, s.k, part, d);
+      score_block(s.scores, s.q, s.k_transposed, part, d);
       online_softmax(s, ranges, part, d);
       if (spec.dropout.p > 0) drop_block(s.scores, part, spec, b, h);
-      blas_gemm(false, false, rows, d, part.columns, A(1), Matrix<const A>{s.scores, kKeyBlock},
+      blas_small_gemm(false, false, rows, d, part.columns, A(1), Matrix<const A>{s.scores, kKeyBlock},
                 Matrix<const A>{s.v, d}, A(1), Matrix<A>{s.out, d});
     }
     finish(s, b, h, first, rows);
@@ -124,7 +124,8 @@ struct Backward {
     for (int64_t key = 0; key < k.dim(0); key += kKeyBlock) {
       const int64_t columns = std::min(kKeyBlock, k.dim(0) - key);
       load_block<T>(s.k, head_rows<T>(k, b, kv), key, columns, d);
-      load_block<T>(s.v, head_rows<T>(v, b, kv), key, columns, d);
+      load_transposed<T>(s.k_transposed, kKeyBlock, head_rows<T>(k, b, kv), key, columns, d);
+      load_transposed<T>(s.v_transposed, kKeyBlock, head_rows<T>(v, b, kv), key, columns, d);
       std::fill_n(s.dk, columns * d, A(0));
       std::fill_n(s.dv, columns * d, A(0));
       for (int64_t g = 0; g < group(); ++g)
@@ -166,17 +167,17 @@ struct Backward {
     const int64_t h = kv * group() + g;
     load_block<T>(s.q, head_rows<T>(q, b, h), part.query, part.rows, d, static_cast<A>(spec.scale));
     load_block<T>(s.d_o, head_rows<T>(d_o, b, h), part.query, part.rows, d);
-    score_block(s.scores, s.q, s.k, part, d);
-    score_block(s.d_scores, s.d_o, s.v, part, d);
+    score_block(s.scores, s.q, s.k_transposed, part, d);
+    score_block(s.d_scores, s.d_o, s.v_transposed, part, d);
     if (spec.dropout.p > 0) drop_block(s.d_scores, part, spec, b, h);
     softmax_backward(s, b, h, g, part);
-    blas_gemm(false, false, part.rows, d, part.columns, A(1),
+    blas_small_gemm(false, false, part.rows, d, part.columns, A(1),
               Matrix<const A>{s.d_scores, kKeyBlock}, Matrix<const A>{s.k, d}, A(1),
               Matrix<A>{s.dq + (g * q.dim(0) + part.query) * d, d});
-    blas_gemm(true, false, part.columns, d, part.rows, A(1), Matrix<const A>{s.d_scores, kKeyBlock},
+    blas_small_gemm(true, false, part.columns, d, part.rows, A(1), Matrix<const A>{s.d_scores, kKeyBlock},
               Matrix<const A>{s.q, d}, A(1), Matrix<A>{s.dk, d});
     if (spec.dropout.p > 0) drop_block(s.scores, part, spec, b, h);
-    blas_gemm(true, false, part.columns, d, part.rows, A(1), Matrix<const A>{s.scores, kKeyBlock},
+    blas_small_gemm(true, false, part.columns, d, part.rows, A(1), Matrix<const A>{s.scores, kKeyBlock},
               Matrix<const A>{s.d_o, d}, A(1), Matrix<A>{s.dv, d});
   }
 

@@ -28,18 +28,6 @@ KeyRanges::KeyRanges(void* memory, int64_t queries, int64_t keys, const Attentio
   }
 }
 
-int64_t KeyRanges::begin_of(int64_t first, int64_t last) const {
-  int64_t least = begin(first);
-  for (int64_t i = first; i < last; ++i) least = std::min(least, begin(i));
-  return least;
-}
-
-int64_t KeyRanges::end_of(int64_t first, int64_t last) const {
-  int64_t most = end(first);
-  for (int64_t i = first; i < last; ++i) most = std::max(most, end(i));
-  return most;
-}
-
 template <class A>
 void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, int64_t b,
                 int64_t head) {
@@ -79,6 +67,8 @@ std::size_t AttentionScratch<A>::carve(A* memory, int64_t queries, int64_t group
   out = take(kQueryBlock * d);
   k = take(kKeyBlock * d);
   v = take(kKeyBlock * d);
+  k_transposed = take(d * kKeyBlock);
+  v_transposed = take(d * kKeyBlock);
   dk = take(kKeyBlock * d);
   dv = take(kKeyBlock * d);
   scores = take(kQueryBlock * kKeyBlock);

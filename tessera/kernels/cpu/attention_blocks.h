@@ -11,7 +11,7 @@
 
 namespace tessera::cpu {
 
-constexpr std::int64_t kQueryBlock = 64;
+constexpr std::int64_t kQueryBlock = 128;
 constexpr std::int64_t kKeyBlock = 128;
 
 /// For each query row the keys [begin, end) it sees, as local indices. Causality, windows and
@@ -27,9 +27,10 @@ class KeyRanges {
 
   std::int64_t begin(std::int64_t query) const { return ranges_[2 * query]; }
   std::int64_t end(std::int64_t query) const { return ranges_[2 * query + 1]; }
-  /// From the first to behind the last key that any of the queries [first, last) sees.
-  std::int64_t begin_of(std::int64_t first, std::int64_t last) const;
-  std::int64_t end_of(std::int64_t first, std::int64_t last) const;
+  /// From the first to behind the last key that any of the queries [first, last) sees: both ends
+  /// only ever grow with the query's position.
+  std::int64_t begin_of(std::int64_t first, std::int64_t) const { return begin(first); }
+  std::int64_t end_of(std::int64_t, std::int64_t last) const { return end(last - 1); }
 
  private:
   std::int32_t* ranges_;
@@ -61,6 +62,20 @@ void load_block(A* to, HeadRows<const T> from, std::int64_t row, std::int64_t ro
   }
 }
 
+/// The same block transposed: to[d, rows], with rows `stride` apart. Products with it are the
+/// fastest kind for the BLAS, and stores are in order.
+template <class T, class A = Accumulator<T>>
+void load_transposed(A* to, std::int64_t stride, HeadRows<const T> from, std::int64_t row,
+                     std::int64_t rows, std::int64_t d) {
+  constexpr std::int64_t kTile = 16;
+  for (std::int64_t first = 0; first < rows; first += kTile) {
+    const std::int64_t last = std::min(rows, first + kTile);
+    const T* in = from.data + row * from.stride;
+    for (std::int64_t j = 0; j < d; ++j)
+      for (std::int64_t i = first; i < last; ++i) to[j * stride + i] = load(in[i * from.stride + j]);
+  }
+}
+
 template <class T, class A = Accumulator<T>>
 void store_block(HeadRows<T> to, const A* from, std::int64_t row, std::int64_t rows, std::int64_t d,
                  A scale = A(1)) {
@@ -85,7 +100,7 @@ void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, s
 /// Scratch of one thread, carved from the workspace.
 template <class A>
 struct AttentionScratch {
-  A *q, *k, *v, *d_o, *scores, *d_scores, *out, *dk, *dv, *maximum, *sum, *delta;
+  A *q, *k, *v, *k_transposed, *v_transposed, *d_o, *scores, *d_scores, *out, *dk, *dv, *maximum, *sum, *delta;
   A* dq;  ///< all queries of one group of heads
 
   /// Elements needed; assigns the pointers when `memory` is given.

@@ -1,56 +1,60 @@
 #include "tessera/kernels/cpu/blas.h"
 
-#include <cblas.h>
-#include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
+#include <blis.h>
 
-#include "tessera/base/check.h"
+#include <type_traits>
 
+// BLIS, for it sums over k in one order for all of c, keeps its packing memory from call to call,
+// has both precisions, and is called by many threads at once without harm. docs/benchmarks.md
+// compares it with the others.
 namespace tessera::cpu {
-
 namespace {
 
-// Both libraries start a team of their own unless OpenMP tells them that the calling thread may
-// have only itself. The setting belongs to the calling thread alone. (Debian's serial OpenBLAS is
-// no way out: it is not safe to call from several threads.)
-class OneThread {
- public:
-  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
+// What BLIS calls its run-time: one thread, and whether products that are small may skip packing.
+rntm_t one_thread(bool may_skip_packing) {
+  rntm_t settings = BLIS_RNTM_INITIALIZER;
+  bli_rntm_set_num_threads(1, &settings);
+  if (!may_skip_packing) bli_rntm_disable_l3_sup(&settings);
+  return settings;
+}
 
- private:
-  int before_;
-};
+template <class A>
+void product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
+             A alpha, Matrix<const A> a, Matrix<const A> b, A beta, Matrix<A> c, rntm_t settings) {
+  const auto op = [](bool transpose) { return transpose ? BLIS_TRANSPOSE : BLIS_NO_TRANSPOSE; };
+  // BLIS's interface has no const; it reads a and b only.
+  A* left = const_cast<A*>(a.data);
+  A* right = const_cast<A*>(b.data);
+  if constexpr (std::is_same_v<A, float>)
+    bli_sgemm_ex(op(transpose_a), op(transpose_b), m, n, k, &alpha, left, a.stride, 1, right,
+                 b.stride, 1, &beta, c.data, c.stride, 1, nullptr, &settings);
+  else
+    bli_dgemm_ex(op(transpose_a), op(transpose_b), m, n, k, &alpha, left, a.stride, 1, right,
+                 b.stride, 1, &beta, c.data, c.stride, 1, nullptr, &settings);
+}
 
 }  // namespace
 
+template <class A>
 void blas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-               float alpha, Matrix<const float> a, Matrix<const float> b, float beta,
-               Matrix<float> c) {
-  if (k == 0) {  // oneDNN would leave c as it is
-    for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t j = 0; j < n; ++j)
-        c.data[i * c.stride + j] = beta == 0.0f ? 0.0f : beta * c.data[i * c.stride + j];
-    return;
-  }
-  const OneThread alone;
-  const dnnl_status_t status =
-      dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a.data, a.stride,
-                 b.data, b.stride, beta, c.data, c.stride);
-  check(status == dnnl_success, "oneDNN refused a product of {} x {} x {} (status {})", m, n, k,
-        static_cast<int>(status));
+               A alpha, Matrix<const A> a, Matrix<const A> b, A beta, Matrix<A> c) {
+  product(transpose_a, transpose_b, m, n, k, alpha, a, b, beta, c, one_thread(false));
 }
 
-void blas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-               double alpha, Matrix<const double> a, Matrix<const double> b, double beta,
-               Matrix<double> c) {
-  const OneThread alone;
-  const auto op = [](bool transpose) { return transpose ? CblasTrans : CblasNoTrans; };
-  const auto size = [](std::int64_t x) { return static_cast<blasint>(x); };
-  cblas_dgemm(CblasRowMajor, op(transpose_a), op(transpose_b), size(m), size(n), size(k), alpha,
-              a.data, size(a.stride), b.data, size(b.stride), beta, c.data, size(c.stride));
+template <class A>
+void blas_small_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
+                     std::int64_t k, A alpha, Matrix<const A> a, Matrix<const A> b, A beta,
+                     Matrix<A> c) {
+  product(transpose_a, transpose_b, m, n, k, alpha, a, b, beta, c, one_thread(true));
 }
+
+template void blas_gemm(bool, bool, std::int64_t, std::int64_t, std::int64_t, float,
+                        Matrix<const float>, Matrix<const float>, float, Matrix<float>);
+template void blas_gemm(bool, bool, std::int64_t, std::int64_t, std::int64_t, double,
+                        Matrix<const double>, Matrix<const double>, double, Matrix<double>);
+template void blas_small_gemm(bool, bool, std::int64_t, std::int64_t, std::int64_t, float,
+                              Matrix<const float>, Matrix<const float>, float, Matrix<float>);
+template void blas_small_gemm(bool, bool, std::int64_t, std::int64_t, std::int64_t, double,
+                              Matrix<const double>, Matrix<const double>, double, Matrix<double>);
 
 }  // namespace tessera::cpu

@@ -13,11 +13,16 @@ struct Matrix {
   std::int64_t stride;
 };
 
+/// Sums every element over k in an order that depends on k alone: a part of c has the same bits as
+/// the whole.
+template <class A>
 void blas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-               float alpha, Matrix<const float> a, Matrix<const float> b, float beta,
-               Matrix<float> c);
-void blas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-               double alpha, Matrix<const double> a, Matrix<const double> b, double beta,
-               Matrix<double> c);
+               A alpha, Matrix<const A> a, Matrix<const A> b, A beta, Matrix<A> c);
+
+/// Faster for sizes of a few hundred and less; the order of a sum depends on the whole shape.
+template <class A>
+void blas_small_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
+                     std::int64_t k, A alpha, Matrix<const A> a, Matrix<const A> b, A beta,
+                     Matrix<A> c);
 
 }  // namespace tessera::cpu

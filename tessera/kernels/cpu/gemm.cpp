@@ -1,5 +1,5 @@
-// Matrix products: cut into tiles that depend on the shape alone, each tile one BLAS call on one
-// thread, with the epilogue applied while the tile is still in cache.
+// Matrix products: a tile per thread, each one BLAS call, then the epilogue over the tile. Where the
+// tiles lie changes no bit: the BLAS sums every element over k in one order, whatever surrounds it.
 #include <omp.h>
 
 #include <algorithm>
@@ -8,43 +8,12 @@
 #include "tessera/kernels/cpu/cpu_kernels.h"
 #include "tessera/kernels/cpu/math.h"
 #include "tessera/kernels/cpu/parallel.h"
+#include "tessera/kernels/cpu/tiling.h"
 
 namespace tessera::cpu {
 namespace {
 
 using std::int64_t;
-
-// A rectangle of d.
-struct Tile {
-  int64_t row, rows, column, columns;
-};
-
-// How d is cut. Large tiles amortise packing; several of them keep many cores busy.
-struct Tiling {
-  int64_t rows, columns, down, across;
-  int64_t count() const { return down * across; }
-  Tile tile(int64_t i, int64_t m, int64_t n) const {
-    const int64_t row = i / across * rows;
-    const int64_t column = i % across * columns;
-    return {row, std::min(rows, m - row), column, std::min(columns, n - column)};
-  }
-};
-
-int64_t pieces_of(int64_t size, int64_t piece) { return (size + piece - 1) / piece; }
-
-// Cuts the longer side first, in multiples of 64, down to a least size.
-Tiling tiling_of(int64_t m, int64_t n, int64_t least) {
-  constexpr int64_t kTiles = 16;
-  int64_t rows = m;
-  int64_t columns = n;
-  const auto halve = [](int64_t x) { return (x / 2 + 63) / 64 * 64; };
-  while (pieces_of(m, rows) * pieces_of(n, columns) < kTiles) {
-    int64_t& longer = columns >= rows ? columns : rows;
-    if (longer < 2 * least) break;
-    longer = halve(longer);
-  }
-  return {rows, columns, pieces_of(m, rows), pieces_of(n, columns)};
-}
 
 // Element (row, column) of op(x).
 template <class T>
@@ -84,7 +53,7 @@ template <class A>
 void plain_tile(const View& d, const ConstView& a, const ConstView& b, const GemmSpec& spec,
                 int64_t k, const Tile& tile) {
   const Matrix<A> c{d.data<A>() + tile.row * d.stride(0) + tile.column, d.stride(0)};
-  blas_gemm(spec.transpose_a, spec.transpose_b, tile.rows, tile.columns, k,
+  blas_gemm<A>(spec.transpose_a, spec.transpose_b, tile.rows, tile.columns, k,
             static_cast<A>(spec.alpha), at<A>(a, spec.transpose_a, tile.row, 0),
             at<A>(b, spec.transpose_b, 0, tile.column), static_cast<A>(spec.accumulate ? 1 : 0), c);
   if (spec.epilogue == Epilogue::none) return;
@@ -116,8 +85,9 @@ void wide_tile(const View& d, const ConstView& a, const ConstView& b, const Gemm
     const int64_t depth = std::min(kWideDepth, k - begin);
     widen<T>(left, a, spec.transpose_a, tile.row, tile.rows, begin, depth);
     widen<T>(right, b, spec.transpose_b, begin, depth, tile.column, tile.columns);
-    blas_gemm(false, false, tile.rows, tile.columns, depth, static_cast<float>(spec.alpha),
-              {left, depth}, {right, tile.columns}, 1.0f, {sum, tile.columns});
+    blas_small_gemm<float>(false, false, tile.rows, tile.columns, depth,
+                           static_cast<float>(spec.alpha), {left, depth}, {right, tile.columns},
+                           1.0f, {sum, tile.columns});
   }
   for (int64_t i = 0; i < tile.rows; ++i)
     finish_row<D>(d, sum + i * tile.columns, spec, tile, tile.row + i);
@@ -132,15 +102,14 @@ void CpuKernels::do_gemm(Stream&, View d, const Operand& a, const Operand& b, co
   const int64_t k = a.data.dim(spec.transpose_a ? 0 : 1);
   dispatch_float(a.data.dtype(), "gemm", [&]<class T>(TypeTag<T>) {
     if constexpr (std::is_same_v<T, Accumulator<T>>) {
-      const Tiling tiling = tiling_of(m, n, 128);
-      parallel_for(threads_, tiling.count(), [&](int64_t i) {
-        plain_tile<T>(d, a.data, b.data, spec, k, tiling.tile(i, m, n));
-      });
+      const Tiling tiling(m, n, k, threads_);
+      parallel_for(threads_, tiling.count(),
+                   [&](int64_t i) { plain_tile<T>(d, a.data, b.data, spec, k, tiling[i]); });
     } else {
-      const Tiling tiling{kWideTile, kWideTile, pieces_of(m, kWideTile), pieces_of(n, kWideTile)};
+      const Tiling tiling = Tiling::of_size(m, n, kWideTile);
       parallel_for(threads_, tiling.count(), [&](int64_t i) {
         std::vector<float>& room = widened_[static_cast<std::size_t>(omp_get_thread_num())];
-        const Tile tile = tiling.tile(i, m, n);
+        const Tile tile = tiling[i];
         if (d.dtype() == DType::f32)
           wide_tile<T, float>(d, a.data, b.data, spec, k, tile, room);
         else
