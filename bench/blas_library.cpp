@@ -46,9 +46,8 @@ std::optional<BlasLibrary> load_dnnl() {
   BlasLibrary library;
   library.name = fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
   library.sgemm = [gemm](const Sgemm& p) {
-    const int status =
-        gemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, 1.0f, p.a,
-             p.a_stride, p.b, p.b_stride, p.beta, p.c, p.c_stride);
+    const int status = gemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k,
+                            1.0f, p.a, p.a_stride, p.b, p.b_stride, p.beta, p.c, p.c_stride);
     check(status == 0, "oneDNN refused a product (status {})", status);
   };
   library.set_threads = [](int threads) { omp_set_num_threads(threads); };
@@ -69,8 +68,7 @@ std::optional<BlasLibrary> load_openblas() {
   check(kind == kOpenMp, "this is not the OpenMP build");
   auto* gemm = function<CblasSgemm>(handle, "cblas_sgemm");
   BlasLibrary library;
-  const std::string about =
-      function<const char*()>(handle, "openblas_get_config")();
+  const std::string about = function<const char*()>(handle, "openblas_get_config")();
   library.name = about.substr(0, about.find(' ', about.find(' ') + 1));
   library.sgemm = [gemm](const Sgemm& p) {
     constexpr int kRowMajor = 101;

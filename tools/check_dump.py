@@ -21,10 +21,12 @@ TOLERANCE = {"loss": 1e-5, "grad_norm": 1e-4, "gradient": 1e-4, "updated weight"
 def microbatch_losses(model, batch, step):
     """The loss of the step, microbatch by microbatch, weighed as Tessera weighs it."""
     parts = step["microbatches"]
-    tokens, labels, mask = (t.chunk(parts) for t in (batch["tokens"].long(), batch["labels"].long(), batch["loss_mask"]))
+    names = ("tokens", "labels", "positions", "loss_mask")
+    tokens, labels, positions, mask = (batch[name].chunk(parts) for name in names)
     counted = batch["loss_mask"].sum()
-    for x, y, m in zip(tokens, labels, mask):
-        nll = torch.nn.functional.cross_entropy(model(input_ids=x).logits.flatten(0, 1), y.flatten(), reduction="none")
+    for x, y, p, m in zip(tokens, labels, positions, mask):
+        logits = model(input_ids=x.long(), position_ids=p.long()).logits
+        nll = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.long().flatten(), reduction="none")
         weight = counted if step["loss_average"] == "per_token" else m.sum() * parts
         yield (nll * m.flatten()).sum() / weight
 

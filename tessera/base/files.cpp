@@ -64,6 +64,20 @@ std::string read_text_file(const fs::path& path, std::size_t limit) {
   return text;
 }
 
+void make_folders(const fs::path& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  fs::path made;
+  for (const fs::path& part : whole) {
+    const fs::path parent = made;
+    made /= part;
+    if (part.empty() || fs::exists(made)) continue;
+    std::error_code error;
+    fs::create_directory(made, error);
+    check_input(!error, "cannot make the folder '{}': {}", made.string(), error.message());
+    sync_path(parent);
+  }
+}
+
 void sync_path(const fs::path& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   check(fd.get() >= 0 && ::fsync(fd.get()) == 0, "cannot fsync '{}': {}", path.string(), reason());

@@ -20,6 +20,9 @@ std::string read_text_file(const fs::path& path, std::size_t limit = std::size_t
 /// writes a temporary name in the same folder, fsyncs, renames, fsyncs the folder.
 void write_file_atomically(const fs::path& path, std::string_view bytes);
 
+/// Makes a folder and those above it that are missing, so that they outlive a crash.
+void make_folders(const fs::path& path);
+
 /// fsync of a file or folder by name.
 void sync_path(const fs::path& path);
 

@@ -62,7 +62,7 @@ std::int64_t read_iteration(const fs::path& path) {
 }  // namespace
 
 void save_checkpoint(const fs::path& folder, const CheckpointContents& contents) {
-  fs::create_directories(folder);
+  make_folders(folder);
   const fs::path place = iteration_folder(folder, contents.iteration);
   fs::path temporary = place;
   temporary += ".tmp";

@@ -76,6 +76,11 @@ void fit_rules(const Options& options, Problems& problems) {
                    "--seq-length {} is more than --max-position-embeddings {}, and learned "
                    "positions end there: change one of them, or use --position-embedding-type rope",
                    options.data.seq_length, m.max_position_embeddings);
+  problems.require(
+      options.train.dump_step.empty() || (m.attention_dropout == 0 && m.hidden_dropout == 0),
+      "--dump-step is for comparing with another framework, which cannot draw the same dropout "
+      "masks: give --attention-dropout 0 --hidden-dropout 0 (they are {} and {})",
+      m.attention_dropout, m.hidden_dropout);
   const std::int64_t tokens = tokenizer_vocabulary(options.data);
   problems.require(tokens <= m.vocab_size,
                    "the tokenizer has {} tokens (end-of-document included), but the model's "

@@ -57,9 +57,10 @@ void StageRunner::carve(Carvers& carvers) {
   Carver head = scratch;
   if (model_.head) scratch_.head = model_.head->carve_scratch(head, shape);
   Carver embedding = scratch;
-  if (model_.embedding) scratch_.embedding = model_.embedding->carve_scratch(embedding, shape);
+  if (model_.embedding && options_.training)
+    scratch_.embedding = model_.embedding->carve_scratch(embedding, shape);
   Carver gradients = scratch;
-  scratch_.block = model_.blocks.front().carve_scratch(gradients, shape);
+  scratch_.block = model_.blocks.front().carve_scratch(gradients, shape, options_.training);
   for (const Carver& branch : {head, embedding, gradients}) scratch.include(branch);
 
   carve_recomputed(carvers, gradients);
@@ -86,10 +87,15 @@ StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradie
   const BatchShape& shape = options_.shape;
   const DType dtype = model_.options().dtype;
   const Shape rows{shape.rows(), model_.options().hidden_size};
-  SlotCarver memory{carvers.slots, carvers.slots, options_.split_backward};
+  SlotCarver memory{carvers.slots, carvers.slots, options_.split_backward, options_.training};
   Slot slot;
   for (const Segment& segment : segments_)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
+      // Forward only: a layer's memory is free again when the next has run.
+      if (!options_.training && i >= 2) {
+        slot.layers.push_back(slot.layers[i - 2]);
+        continue;
+      }
       if (segment.recompute) {
         slot.layers.push_back(scratch_.recomputed[i - segment.begin]);
         if (i == segment.begin) slot.layers.back().x = carvers.slots.take(dtype, rows);

@@ -37,10 +37,12 @@ Block::Saved Block::carve(SlotCarver& slot, Carver& scratch, const BatchShape& s
   return saved;
 }
 
-Block::Scratch Block::carve_scratch(Carver& scratch, const BatchShape& shape) const {
+Block::Scratch Block::carve_scratch(Carver& scratch, const BatchShape& shape,
+                                    bool gradients) const {
   const Shape rows{shape.rows(), spec_.attention.hidden};
   Scratch views;
   views.branch = scratch.take(dtype_, rows);
+  if (!gradients) return views;
   if (spec_.hidden_dropout > 0) views.d_branch = scratch.take(dtype_, rows);
   views.dy = scratch.take(dtype_, rows);
   views.attention = attention_.carve_scratch(scratch, shape);

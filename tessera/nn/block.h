@@ -41,7 +41,7 @@ class Block {
 
   void collect(ParameterList& parameters);
   Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+  Scratch carve_scratch(Carver& scratch, const BatchShape& shape, bool gradients = true) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
 

@@ -14,10 +14,12 @@ struct SlotCarver {
   Carver& until_input;
   Carver& until_weight;
   bool split_backward = false;
+  bool gradients = true;  ///< false: forward only
 
   /// Memory for a gradient that the weight gradient reads: kept when the two are apart, scratch
   /// otherwise.
   View gradient(Carver& scratch, DType dtype, const Shape& shape) {
+    if (!gradients) return {};
     return split_backward ? until_weight.take(dtype, shape) : scratch.take(dtype, shape);
   }
 };

@@ -11,8 +11,10 @@ void upload(Stream& stream, const View& to, const void* from) {
 
 }  // namespace
 
-DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches)
+DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches,
+                             const Limits& limits)
     : shape_(shape),
+      limits_(limits),
       tokens_(static_cast<std::size_t>(microbatches)),
       staged_ints_(static_cast<std::size_t>(shape.rows())),
       staged_floats_(static_cast<std::size_t>(shape.rows())) {
@@ -29,10 +31,28 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
   }
 }
 
-void DeviceBatches::set(Stream& stream, int i, const HostBatch& batch) {
+// Kernels read rows of tables at these numbers without looking.
+void DeviceBatches::check_batch(const HostBatch& batch) const {
   check(batch.batch == shape_.batch && batch.seq_length == shape_.seq,
         "planned for batches of {} x {}, got {} x {}", shape_.batch, shape_.seq, batch.batch,
         batch.seq_length);
+  const auto check_field = [&](const char* name, const std::vector<std::int32_t>& values,
+                               std::int64_t end) {
+    check_input(static_cast<std::int64_t>(values.size()) == shape_.rows(),
+                "the batch has {} {}s for {} tokens", values.size(), name, shape_.rows());
+    for (std::size_t at = 0; at < values.size(); ++at)
+      check_input(values[at] >= 0 && values[at] < end,
+                  "sample {} of the data has the {} {} at place {}; the model has {} of them",
+                  batch.sample_numbers[at / static_cast<std::size_t>(shape_.seq)], name, values[at],
+                  at % static_cast<std::size_t>(shape_.seq), end);
+  };
+  check_field("token", batch.tokens, limits_.vocab);
+  check_field("label", batch.labels, limits_.vocab);
+  check_field("position", batch.positions, limits_.positions);
+}
+
+void DeviceBatches::set(Stream& stream, int i, const HostBatch& batch) {
+  check_batch(batch);
   const Fields& to = memory_[static_cast<std::size_t>(i)];
   // [B, S] on the host becomes [S, B] on the device.
   const auto transpose = [&](const auto& from, auto& staged) {

@@ -13,7 +13,12 @@ namespace tessera {
 
 class DeviceBatches {
  public:
-  DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches);
+  /// What the tables of the model have rows for; a batch that points beyond is refused.
+  struct Limits {
+    std::int64_t vocab;
+    std::int64_t positions;
+  };
+  DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits);
 
   /// Copies one host batch into microbatch `i`.
   void set(Stream& stream, int i, const HostBatch& batch);
@@ -32,7 +37,10 @@ class DeviceBatches {
     Tensor tokens, labels, mask, positions, samples, grad_scale;
   };
 
+  void check_batch(const HostBatch& batch) const;
+
   BatchShape shape_;
+  Limits limits_;
   std::vector<Fields> memory_;
   std::vector<Microbatch> microbatches_;
   std::vector<double> tokens_;

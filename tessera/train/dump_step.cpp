@@ -60,13 +60,15 @@ void StepDump::write_batch() const {
     all.tokens.insert(all.tokens.end(), batch.tokens.begin(), batch.tokens.end());
     all.labels.insert(all.labels.end(), batch.labels.begin(), batch.labels.end());
     all.loss_mask.insert(all.loss_mask.end(), batch.loss_mask.begin(), batch.loss_mask.end());
+    all.positions.insert(all.positions.end(), batch.positions.begin(), batch.positions.end());
   }
   const std::int64_t seq = batches_.front().seq_length;
   const Shape shape{static_cast<std::int64_t>(all.tokens.size()) / seq, seq};
   const std::vector<NamedView> tensors{
       {"tokens", ConstView(all.tokens.data(), DType::i32, shape)},
       {"labels", ConstView(all.labels.data(), DType::i32, shape)},
-      {"loss_mask", ConstView(all.loss_mask.data(), DType::f32, shape)}};
+      {"loss_mask", ConstView(all.loss_mask.data(), DType::f32, shape)},
+      {"positions", ConstView(all.positions.data(), DType::i32, shape)}};
   write_safetensors(folder_ / "batch.safetensors", tensors);
 }
 

@@ -87,6 +87,10 @@ EvaluationResult evaluate_dataset(Session& session, const Options& options,
     result.tokens += step.tokens;
   }
   result.loss /= std::max(result.tokens, 1.0);
+  check(std::isfinite(result.loss),
+        "the loss over {} tokens is {}: the weights are damaged, or {} "
+        "is too narrow for them",
+        result.tokens, result.loss, name_of(options.model.dtype));
   return result;
 }
 
@@ -125,6 +129,11 @@ std::string evaluate_sequences(Session& session,
     evaluate_step(
         session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_token);
     const std::vector<double> losses = token_losses(session);
+    check(std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); }),
+          "the model gives no finite loss for sequences {} to {}: its weights are damaged, or {} "
+          "is too narrow for them",
+          first + 1, std::min(sequences.size(), first + static_cast<std::size_t>(shape.batch)),
+          name_of(session.options().model.dtype));
     for (std::int64_t b = 0;
          b < shape.batch && first + static_cast<std::size_t>(b) < sequences.size(); ++b)
       lines += result_line(sequences[first + static_cast<std::size_t>(b)], losses, shape.batch, b);

@@ -128,11 +128,11 @@ std::vector<std::int32_t> Generator::run(std::span<const std::int32_t> prompt, s
     return StageRunner(session_.model(), session_.context(), session_.memory(), options);
   };
   StageRunner prefill = runner_for(length);
-  DeviceBatches prefill_batch(session_.memory(), {length, 1}, 1);
+  DeviceBatches prefill_batch(session_.memory(), {length, 1}, 1, batch_limits(session_.options()));
   feed(prefill, prefill_batch, prompt, 0);
 
   StageRunner decode = runner_for(1);
-  DeviceBatches decode_batch(session_.memory(), {1, 1}, 1);
+  DeviceBatches decode_batch(session_.memory(), {1, 1}, 1, batch_limits(session_.options()));
   const RngKey key = rng_key(seed_, RngPurpose::sampling, std::to_string(prompts_++));
   std::vector<std::int32_t> generated;
   for (std::int64_t i = 0; i < options_.max_new_tokens; ++i) {

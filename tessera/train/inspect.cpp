@@ -51,7 +51,7 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
   const Session::Plan plan = Session::plan(options, model, *kernels);
   const RunnerOptions run = plan.runner;
   const StageRunner runner(model, context, memory, run);
-  const DeviceBatches batches(memory, options.shape, options.microbatches);
+  const DeviceBatches batches(memory, options.shape, options.microbatches, batch_limits(options));
   MemoryCounters counters = memory.counters();
   const auto elements = ParameterBuffers::elements_for(model.parameters());
   const auto acc = static_cast<std::int64_t>(size_of(accumulator_of(options.model.dtype)));

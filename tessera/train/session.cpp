@@ -19,6 +19,12 @@ std::int64_t positions_of(const SessionOptions& options) {
 
 }  // namespace
 
+DeviceBatches::Limits batch_limits(const SessionOptions& options) {
+  const bool learned = options.model.position_embedding == PositionEmbedding::learned_absolute;
+  return {options.model.vocab_size,
+          learned ? options.model.max_position_embeddings : positions_of(options)};
+}
+
 Session::Plan Session::plan(const SessionOptions& options, GptModel& model,
                             const Kernels& kernels) {
   Plan plan;
@@ -64,7 +70,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   initialize_parameters(*context_, parameters_->parameters(), options.seed);
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
   runner_.emplace(*model_, *context_, memory_, sizes.runner);
-  batches_.emplace(memory_, options.shape, options.microbatches);
+  batches_.emplace(memory_, options.shape, options.microbatches, batch_limits(options));
   make_borders();
   executor_.emplace(*runner_, mesh_.pipeline(), stream_, borders_);
 }

@@ -27,6 +27,9 @@ struct SessionOptions {
   Device device;
 };
 
+/// How far tokens and positions may go.
+DeviceBatches::Limits batch_limits(const SessionOptions& options);
+
 class Session {
  public:
   /// Sizes that follow from options and layers.

@@ -25,10 +25,9 @@ LossAverage average_of(const TrainOptions& options) {
 
 // A folder that cannot be written is found now, not at the first save.
 void check_writable(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  check_input(!error && ::access(folder.c_str(), W_OK) == 0,
-              "--save {}: the folder cannot be written", folder.string());
+  make_folders(folder);
+  check_input(::access(folder.c_str(), W_OK) == 0, "--save {}: the folder cannot be written",
+              folder.string());
 }
 
 // The lines in which two configurations differ: "lr: 1 -> 2".

@@ -268,7 +268,9 @@ TEST_F(BadInput, WeightsAndCheckpoints) {
       {with_data({"--load", "ck_torn"}), {"state.json"}},
       {with_data({"--load", "ck_empty", "--exit-on-missing-checkpoint"}), {"ck_empty"}},
       {{"generate", "--load", "ck_torn", "--prompt", "x"}, {"state.json"}},
-      {with_data({"--dump-step", "ck_text"}), {"--dump-step", "not empty"}},
+      {with_data({"--dump-step", "ck_text", "--attention-dropout", "0", "--hidden-dropout", "0"}),
+       {"--dump-step", "not empty"}},
+      {with_data({"--dump-step", "new"}), {"--dump-step", "dropout"}},
   };
   for (const char* name : {"tokens_bad", "tokens_short", "tokens_junk", "tokens_absent"})
     cases.push_back(

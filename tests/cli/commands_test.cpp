@@ -124,10 +124,10 @@ TEST_F(Commands, TrainSaveResumeGenerateEvaluate) {
 
 TEST_F(Commands, DumpStepWritesWhatAnotherFrameworkNeeds) {
   make_data();
-  const test::ProgramResult result =
-      run(train({"--train-iters", "2", "--dump-step", "dump", "--swiglu", "--ffn-hidden-size", "24",
-                 "--disable-bias-linear", "--normalization", "RMSNorm", "--position-embedding-type",
-                 "rope"}));
+  const test::ProgramResult result = run(train(
+      {"--train-iters", "2", "--dump-step", "dump", "--attention-dropout", "0", "--hidden-dropout",
+       "0", "--swiglu", "--ffn-hidden-size", "24", "--disable-bias-linear", "--normalization",
+       "RMSNorm", "--position-embedding-type", "rope"}));
   ASSERT_EQ(result.exit_code, 0) << result.error;
   EXPECT_EQ(parse_json(read_text_file(temp_ / "dump/initial/config.json"), "config")["model_type"],
             "llama");

@@ -20,7 +20,7 @@ using std::int64_t;
 template <class A>
 void score_block(A* scores, const A* q, const A* k_transposed, const ScoreBlock& block, int64_t d) {
   blas_small_gemm(false, false, block.rows, block.columns, d, A(1), Matrix<const A>{q, d},
-            Matrix<const A>{k_transposed, kKeyBlock}, A(0), Matrix<A>{scores, kKeyBlock});
+                  Matrix<const A>{k_transposed, kKeyBlock}, A(0), Matrix<A>{scores, kKeyBlock});
 }
 
 // The columns of a block that a query sees.
@@ -86,8 +86,9 @@ struct Forward {
       score_block(s.scores, s.q, s.k_transposed, part, d);
       online_softmax(s, ranges, part, d);
       if (spec.dropout.p > 0) drop_block(s.scores, part, spec, b, h);
-      blas_small_gemm(false, false, rows, d, part.columns, A(1), Matrix<const A>{s.scores, kKeyBlock},
-                Matrix<const A>{s.v, d}, A(1), Matrix<A>{s.out, d});
+      blas_small_gemm(false, false, rows, d, part.columns, A(1),
+                      Matrix<const A>{s.scores, kKeyBlock}, Matrix<const A>{s.v, d}, A(1),
+                      Matrix<A>{s.out, d});
     }
     finish(s, b, h, first, rows);
   }
@@ -172,13 +173,15 @@ struct Backward {
     if (spec.dropout.p > 0) drop_block(s.d_scores, part, spec, b, h);
     softmax_backward(s, b, h, g, part);
     blas_small_gemm(false, false, part.rows, d, part.columns, A(1),
-              Matrix<const A>{s.d_scores, kKeyBlock}, Matrix<const A>{s.k, d}, A(1),
-              Matrix<A>{s.dq + (g * q.dim(0) + part.query) * d, d});
-    blas_small_gemm(true, false, part.columns, d, part.rows, A(1), Matrix<const A>{s.d_scores, kKeyBlock},
-              Matrix<const A>{s.q, d}, A(1), Matrix<A>{s.dk, d});
+                    Matrix<const A>{s.d_scores, kKeyBlock}, Matrix<const A>{s.k, d}, A(1),
+                    Matrix<A>{s.dq + (g * q.dim(0) + part.query) * d, d});
+    blas_small_gemm(true, false, part.columns, d, part.rows, A(1),
+                    Matrix<const A>{s.d_scores, kKeyBlock}, Matrix<const A>{s.q, d}, A(1),
+                    Matrix<A>{s.dk, d});
     if (spec.dropout.p > 0) drop_block(s.scores, part, spec, b, h);
-    blas_small_gemm(true, false, part.columns, d, part.rows, A(1), Matrix<const A>{s.scores, kKeyBlock},
-              Matrix<const A>{s.d_o, d}, A(1), Matrix<A>{s.dv, d});
+    blas_small_gemm(true, false, part.columns, d, part.rows, A(1),
+                    Matrix<const A>{s.scores, kKeyBlock}, Matrix<const A>{s.d_o, d}, A(1),
+                    Matrix<A>{s.dv, d});
   }
 
   // scores -> probabilities; d_scores -> probabilities (d_scores - delta).

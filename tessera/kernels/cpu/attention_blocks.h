@@ -72,7 +72,8 @@ void load_transposed(A* to, std::int64_t stride, HeadRows<const T> from, std::in
     const std::int64_t last = std::min(rows, first + kTile);
     const T* in = from.data + row * from.stride;
     for (std::int64_t j = 0; j < d; ++j)
-      for (std::int64_t i = first; i < last; ++i) to[j * stride + i] = load(in[i * from.stride + j]);
+      for (std::int64_t i = first; i < last; ++i)
+        to[j * stride + i] = load(in[i * from.stride + j]);
   }
 }
 
@@ -100,7 +101,8 @@ void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, s
 /// Scratch of one thread, carved from the workspace.
 template <class A>
 struct AttentionScratch {
-  A *q, *k, *v, *k_transposed, *v_transposed, *d_o, *scores, *d_scores, *out, *dk, *dv, *maximum, *sum, *delta;
+  A *q, *k, *v, *k_transposed, *v_transposed, *d_o, *scores, *d_scores, *out, *dk, *dv, *maximum,
+      *sum, *delta;
   A* dq;  ///< all queries of one group of heads
 
   /// Elements needed; assigns the pointers when `memory` is given.

@@ -1,5 +1,6 @@
-// Matrix products: a tile per thread, each one BLAS call, then the epilogue over the tile. Where the
-// tiles lie changes no bit: the BLAS sums every element over k in one order, whatever surrounds it.
+// Matrix products: a tile per thread, each one BLAS call, then the epilogue over the tile. Where
+// the tiles lie changes no bit: the BLAS sums every element over k in one order, whatever surrounds
+// it.
 #include <omp.h>
 
 #include <algorithm>
@@ -54,8 +55,9 @@ void plain_tile(const View& d, const ConstView& a, const ConstView& b, const Gem
                 int64_t k, const Tile& tile) {
   const Matrix<A> c{d.data<A>() + tile.row * d.stride(0) + tile.column, d.stride(0)};
   blas_gemm<A>(spec.transpose_a, spec.transpose_b, tile.rows, tile.columns, k,
-            static_cast<A>(spec.alpha), at<A>(a, spec.transpose_a, tile.row, 0),
-            at<A>(b, spec.transpose_b, 0, tile.column), static_cast<A>(spec.accumulate ? 1 : 0), c);
+               static_cast<A>(spec.alpha), at<A>(a, spec.transpose_a, tile.row, 0),
+               at<A>(b, spec.transpose_b, 0, tile.column), static_cast<A>(spec.accumulate ? 1 : 0),
+               c);
   if (spec.epilogue == Epilogue::none) return;
   for (int64_t i = 0; i < tile.rows; ++i)
     finish_row<A>(d, c.data + i * c.stride, spec, tile, tile.row + i);

@@ -53,7 +53,8 @@ class Tiling {
   std::int64_t m_, n_;
   std::int64_t down_ = 1;
   std::int64_t across_ = 1;
-  std::int64_t unit_ = 48;  // a multiple of the rows and columns that most BLAS kernels compute at once
+  std::int64_t unit_ =
+      48;  // a multiple of the rows and columns that most BLAS kernels compute at once
 };
 
 }  // namespace tessera::cpu
