@@ -23,6 +23,8 @@ SessionOptions inference(const Options& options, const BatchShape& shape) {
   session.model = options.model;
   session.shape = shape;
   session.training = false;
+  session.device = device_of(options.train);
+  session.cuda = cuda_of(options.train);
   return session;
 }
 
@@ -46,6 +48,8 @@ void evaluate_tokens(const ParsedCommand& parsed, const ModelSource& source) {
 void evaluate_command(ParsedCommand& parsed) {
   const ModelSource source(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
+  if (!parsed.evaluate.output.empty())  // found now, and not after the work
+    check_folder_can_be(fs::absolute(parsed.evaluate.output).parent_path());
   if (!parsed.evaluate.tokens.empty()) return evaluate_tokens(parsed, source);
   const Options& options = parsed.options;
   check_input(
@@ -56,8 +60,9 @@ void evaluate_command(ParsedCommand& parsed) {
                   only_rank(options.train));
   source.load(session);
   const EvaluationResult result = evaluate_dataset(session, options, options.train.eval_iters);
-  const Json line{
-      {"loss", result.loss}, {"perplexity", result.perplexity()}, {"tokens", result.tokens}};
+  const Json line{{"loss", result.loss},
+                  {"perplexity", result.perplexity()},
+                  {"tokens", static_cast<std::int64_t>(result.tokens)}};
   write_output(parsed.evaluate.output, line.dump() + "\n");
 }
 

@@ -32,6 +32,8 @@ void generate_command(ParsedCommand& parsed) {
   session_options.model = options.model;
   session_options.shape = {static_cast<std::int64_t>(longest), 1};
   session_options.training = false;
+  session_options.device = device_of(options.train);
+  session_options.cuda = cuda_of(options.train);
   Session session(session_options, only_rank(options.train));
   source.load(session);
   Generator generator(session, parsed.generate, options.train.seed, tokenizer->vocab_size());

@@ -14,6 +14,9 @@ ModelSource::ModelSource(ParsedCommand& parsed) {
   // the checkpoint.
   if (!options.train.load.empty() && parsed.command != Command::train) {
     const std::string folder = options.train.load;
+    check_input(fs::is_directory(folder), "--load {}: there is no such folder", folder);
+    check_input(!fs::exists(fs::path(folder) / "state.json"),
+                "--load {}: this is one checkpoint; give the folder that it lies in", folder);
     checkpoint_ = Checkpoint::latest(folder);
     check_input(checkpoint_.has_value(), "--load {}: there is no checkpoint in this folder",
                 folder);
@@ -33,6 +36,11 @@ ModelSource::ModelSource(ParsedCommand& parsed) {
   } else if (!options.train.load_hf.empty()) {
     folder_.emplace(options.train.load_hf);
     ModelOptions model = folder_->model().options;
+    // Rotations know no last position, so a model may be used on longer sequences than its file
+    // says.
+    if (model.position_embedding == PositionEmbedding::rope &&
+        parsed.was_given("max-position-embeddings"))
+      model.max_position_embeddings = options.model.max_position_embeddings;
     check_model_matches(parsed, model, options.train.load_hf);
     model.dtype = options.model.dtype;
     if (parsed.was_given("hidden-dropout")) model.hidden_dropout = options.model.hidden_dropout;

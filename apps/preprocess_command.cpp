@@ -15,7 +15,7 @@ void preprocess_command(const ParsedCommand& parsed) {
   options.tokenizer = parsed.options.data.tokenizer;
   options.vocab_size = parsed.options.data.vocab_size;
   const PreprocessStats stats = preprocess(options);
-  fmt::print("{} documents, {} tokens, {} bytes of text\n", stats.documents, stats.tokens,
+  fmt::print("{} documents, {} tokens, {} bytes read\n", stats.documents, stats.tokens,
              stats.bytes);
 }
 

@@ -18,6 +18,8 @@ std::string usage() {
   std::string text = "usage: tessera <command> [flags]\n\ncommands:\n";
   for (const Command command : kCommands)
     text += fmt::format("  {:<12} {}\n", name_of(command), summary_of(command));
+  text +=
+      fmt::format("  {:<12} {}\n", "bench", "times the training of a known model on random tokens");
   return text + "\n`tessera <command> --help` lists the flags of a command.\n";
 }
 
@@ -27,6 +29,8 @@ void run(const std::vector<std::string>& args) {
     return;
   }
   if (args[0] == "--version") return fmt::print("tessera {}\n", TESSERA_VERSION);
+  if (args[0] == "bench")
+    return bench_command(std::vector<std::string>(args.begin() + 1, args.end()));
   ParsedCommand parsed =
       parse_command(args[0], std::vector<std::string>(args.begin() + 1, args.end()));
   if (parsed.help) return fmt::print("{}", help_text(parsed.command));

@@ -1,8 +1,8 @@
 #include "bench/configs.h"
 
+#include "bench/configs_json.h"
 #include "bench/program.h"
 #include "tessera/base/check.h"
-#include "tessera/base/files.h"
 #include "tessera/base/json.h"
 
 namespace tessera::bench {
@@ -42,11 +42,11 @@ ModelOptions model_of(const Json& entry) {
 }  // namespace
 
 Workload workload(const std::string& config, std::int64_t micro_batch) {
-  const Json table = parse_json(read_text_file(BENCH_CONFIGS), BENCH_CONFIGS);
+  const Json table = parse_json(kConfigsJson, "configs.json");
   if (!table.contains(config)) {
     std::string known;
     for (const auto& [name, entry] : table.items()) known += " " + name;
-    fail_input("there is no configuration '{}' in {}; it has:{}", config, BENCH_CONFIGS, known);
+    fail_input("there is no configuration '{}'; there are:{}", config, known);
   }
   const Json& entry = table.at(config);
   return {config, model_of(entry), entry.at("seq"), micro_batch};

@@ -44,6 +44,17 @@ double Flags::seconds(const std::string& name) const {
   return value;
 }
 
+Device device_from(const std::string& name) {
+  check_input(name == "cpu" || name == "cuda", "--device must be cpu or cuda, got '{}'", name);
+  return {name == "cuda" ? DeviceKind::cuda : DeviceKind::cpu, 0};
+}
+
+DType dtype_from(const std::string& name) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    if (name == name_of(dtype)) return dtype;
+  fail_input("--dtype must be f64, f32, bf16 or f16, got '{}'", name);
+}
+
 int run_program(int argc, char** argv, const std::map<std::string, std::string>& defaults,
                 const std::function<void(const Flags&)>& body) {
   try {

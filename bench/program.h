@@ -10,6 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "tessera/base/dtype.h"
+#include "tessera/tensor/device.h"
+
 namespace tessera::bench {
 
 constexpr std::int64_t kMostThreads = 1024;
@@ -32,6 +35,9 @@ class Flags {
  private:
   std::map<std::string, std::string> values_;
 };
+
+Device device_from(const std::string& name);
+DType dtype_from(const std::string& name);
 
 /// A main function: flags, then `body`. The exit code is 2 for a user's mistake, 1 for ours.
 int run_program(int argc, char** argv, const std::map<std::string, std::string>& defaults,

@@ -87,7 +87,7 @@ def peer_python(args):
 def commands(args, workload, python):
     """What to start, by contender."""
     flags = ["--config", workload.config, "--micro-batch", str(workload.micro_batch)]
-    flags += ["--threads", str(args.threads), "--device", args.device]
+    flags += ["--threads", str(args.threads), "--device", args.device, "--dtype", args.dtype]
     result = {"Tessera": [args.build / "bench" / "bench_train_step", *flags]}
     if python:
         torch = [python, BENCH / "peers" / "torch_lm.py", *flags]
@@ -199,6 +199,7 @@ def parse_args():
     add("--steps", type=int, help="steps of a turn")
     add("--threads", type=int, default=len(os.sched_getaffinity(0)))
     add("--device", choices=["cpu", "cuda"], default="cpu")
+    add("--dtype", choices=["f32", "bf16"], default="f32")
     add("--build", type=Path, default=ROOT / "build" / "cpu", help="where the programs were built")
     add("--venv", type=Path, default=ROOT / ".venv-bench", help="virtual environment with torch")
     add("--install-torch", action="store_true", help="make the virtual environment if missing")

@@ -18,6 +18,11 @@ echo "== 3/4  train: a Llama-like model (RMSNorm, RoPE, SwiGLU, grouped queries)
 "$bin/apps/tessera" train --config examples/demo.yaml --data-path "$out/stories_text_document" \
   --save "$out/checkpoints"
 
+loss=$(grep -o '"lm_loss":[0-9.]*' "$out/checkpoints/metrics.jsonl" | tail -n 1 | cut -d: -f2)
+echo "the loss is $loss nats per byte now; a model that knows nothing has 5.5"
+awk -v loss="$loss" 'BEGIN { exit !(loss > 0 && loss < 2.6) }' ||
+  { echo "demo: that is too much: something is wrong" >&2; exit 1; }
+
 echo "== 4/4  generate: what it learned"
 "$bin/apps/tessera" generate --load "$out/checkpoints" --prompt "One morning " --max-new-tokens 240 --seed 1 \
   --temperature 0.7

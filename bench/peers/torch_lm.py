@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """PyTorch's side of the comparison: the same training step as bench_train_step, and its protocol.
 
-usage: torch_lm.py --config llama-60m --micro-batch 4 --threads 2 [--compile] [--device cuda]
+usage: torch_lm.py --config llama-60m --micro-batch 4 --threads 2 [--compile] [--device cuda] [--dtype bf16]
 
 Each line "run N" on standard input runs N steps and answers with one line of JSON; the end of input
 ends the program. Written the way a PyTorch user gets the most out of it: fused scaled-dot-product
-attention, fused AdamW, gradients set to None, and with --compile, torch.compile. All in float32.
+attention (cuDNN's on a GPU), fused AdamW, gradients set to None, and with --compile, torch.compile.
+In float32, or with --dtype bf16 under autocast, which keeps the weights in float32.
 """
 
 import argparse
@@ -13,10 +14,12 @@ import json
 import resource
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn import functional as F
 
 CONFIGS = Path(__file__).parent.parent / "configs.json"
@@ -145,7 +148,10 @@ class Trainer:
     def __init__(self, config, args):
         torch.manual_seed(1234)
         self.on_cuda = args.device == "cuda"
+        self.dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[args.dtype]
         self.model = LanguageModel(config).to(args.device)
+        if not self.model.learned_positions:  # autocast leaves buffers alone
+            self.model.cos, self.model.sin = (t.to(self.dtype) for t in (self.model.cos, self.model.sin))
         self.forward = torch.compile(self.model) if args.compile else self.model
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=3e-4, weight_decay=0.1, fused=True
@@ -156,21 +162,30 @@ class Trainer:
         self.tokens, self.labels = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
     def step(self):
-        loss = self.forward(self.tokens, self.labels)
+        kernels = sdpa_kernel(SDPBackend.CUDNN_ATTENTION) if self.cudnn_attention else nullcontext()
+        narrow = self.dtype != torch.float32
+        with torch.autocast("cuda" if self.on_cuda else "cpu", self.dtype, enabled=narrow), kernels:
+            loss = self.forward(self.tokens, self.labels)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        if self.on_cuda:
-            torch.cuda.synchronize()
         return loss
+
+    @property
+    def cudnn_attention(self):
+        return self.on_cuda and self.dtype != torch.float32
 
     def run(self, steps):
         milliseconds = []
-        for _ in range(steps):
+        at_once = steps if self.on_cuda else 1  # a GPU is not asked for each step's end
+        for _ in range(0, steps, at_once):
             start = time.perf_counter()
-            loss = self.step()
-            milliseconds.append(1e3 * (time.perf_counter() - start))
+            for _ in range(at_once):
+                loss = self.step()
+            if self.on_cuda:
+                torch.cuda.synchronize()
+            milliseconds += [1e3 * (time.perf_counter() - start) / at_once] * at_once
         usage = resource.getrusage(resource.RUSAGE_SELF)
         reply = {"ms": milliseconds, "loss": loss.item(), "peak_rss_mib": usage.ru_maxrss / 1024}
         if self.on_cuda:
@@ -184,6 +199,7 @@ def parse_args(configs):
     parser.add_argument("--micro-batch", type=int, default=4)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--compile", action="store_true")
     return parser.parse_args()
 

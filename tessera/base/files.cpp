@@ -64,16 +64,42 @@ std::string read_text_file(const fs::path& path, std::size_t limit) {
   return text;
 }
 
+namespace {
+
+// The path itself or the nearest above it that exists. ".." is left to the file system: behind a
+// symbolic link it does not lead back.
+fs::path existing_part(const fs::path& path) {
+  fs::path part = fs::absolute(path);
+  std::error_code error;
+  while (!fs::exists(part, error) && part.has_relative_path()) {
+    check_input(!error, "'{}' cannot be used: {}", path.string(), error.message());
+    part = part.parent_path();
+  }
+  return part;
+}
+
+}  // namespace
+
+void check_folder_can_be(const fs::path& path) {
+  const fs::path there = existing_part(path);
+  std::error_code error;
+  check_input(fs::is_directory(there, error), "'{}' cannot be a folder: '{}' is not one",
+              path.string(), there.string());
+  check_input(::access(there.c_str(), W_OK | X_OK) == 0,
+              "'{}' cannot be written: no permission for '{}'", path.string(), there.string());
+}
+
 void make_folders(const fs::path& path) {
-  const fs::path whole = fs::absolute(path).lexically_normal();
   fs::path made;
-  for (const fs::path& part : whole) {
+  for (const fs::path& part : fs::absolute(path)) {
     const fs::path parent = made;
     made /= part;
-    if (part.empty() || fs::exists(made)) continue;
     std::error_code error;
+    if (part.empty() || fs::is_directory(made, error)) continue;
+    error.clear();
     fs::create_directory(made, error);
-    check_input(!error, "cannot make the folder '{}': {}", made.string(), error.message());
+    check_input(!error && fs::is_directory(made, error), "cannot make the folder '{}': {}",
+                made.string(), error ? error.message() : "something else is there");
     sync_path(parent);
   }
 }

@@ -20,6 +20,8 @@ std::string read_text_file(const fs::path& path, std::size_t limit = std::size_t
 /// writes a temporary name in the same folder, fsyncs, renames, fsyncs the folder.
 void write_file_atomically(const fs::path& path, std::string_view bytes);
 
+/// InputError unless the path is a folder that can be written, or could be made one.
+void check_folder_can_be(const fs::path& path);
 /// Makes a folder and those above it that are missing, so that they outlive a crash.
 void make_folders(const fs::path& path);
 

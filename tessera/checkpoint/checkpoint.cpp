@@ -81,7 +81,13 @@ void save_checkpoint(const fs::path& folder, const CheckpointContents& contents)
 
 std::optional<Checkpoint> Checkpoint::latest(const fs::path& folder) {
   if (!fs::exists(folder / kLatest)) return std::nullopt;
-  return Checkpoint(folder, read_iteration(folder / kLatest));
+  const std::int64_t iteration = read_iteration(folder / kLatest);
+  check_input(
+      fs::is_directory(iteration_folder(folder, iteration)),
+      "'{}' names iteration {}, but there is no '{}': write the number of a checkpoint that "
+      "is there into the file",
+      (folder / kLatest).string(), iteration, iteration_folder(folder, iteration).string());
+  return Checkpoint(folder, iteration);
 }
 
 Checkpoint::Checkpoint(const fs::path& folder, std::int64_t iteration)
@@ -100,6 +106,13 @@ std::int64_t Checkpoint::counter(const std::string& name) const {
   check_input(found != state_.end() && found->is_number_integer(), "'{}' lacks the number '{}'",
               (path_ / "state.json").string(), name);
   return found->get<std::int64_t>();
+}
+
+double Checkpoint::number(const std::string& name) const {
+  const auto found = state_.find(name);
+  check_input(found != state_.end() && found->is_number(), "'{}' lacks the number '{}'",
+              (path_ / "state.json").string(), name);
+  return found->get<double>();
 }
 
 }  // namespace tessera

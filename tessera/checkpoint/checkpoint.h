@@ -43,6 +43,7 @@ class Checkpoint {
   const Json& state() const { return state_; }
   /// A counter of the state; InputError when it is missing or not a number.
   std::int64_t counter(const std::string& name) const;
+  double number(const std::string& name) const;
   const std::string& config() const { return config_; }
   const SafetensorsFile& model() const { return model_; }
   const std::optional<SafetensorsFile>& optimizer() const { return optimizer_; }

@@ -28,13 +28,9 @@ void check_partners(const Assignments& given, const Options& options, Problems& 
 
 }  // namespace
 
-void check_given(Command command, const Given& given, Problems& problems) {
+void check_given(const Given& given, Problems& problems) {
   check_effects(given, problems);
   check_partners(given.all, given.settings.options, problems);
-  problems.require(
-      command != Command::train || !was_given(given.all, "fp16"),
-      "--fp16 needs loss scaling, which comes with the GPU backend: train with --bf16, "
-      "or in f32 without either");
 }
 
 }  // namespace tessera::config

@@ -15,6 +15,6 @@ struct Given {
   const Settings& file_settings;
 };
 
-void check_given(Command command, const Given& given, Problems& problems);
+void check_given(const Given& given, Problems& problems);
 
 }  // namespace tessera::config

@@ -37,8 +37,8 @@ std::string described(const Flag& flag, const Settings& defaults) {
   std::string text(flag.help);
   const auto values = flag.get(defaults);
   if (flag.required && !values)
-    return text +
-           (flag.group == Group::model ? " (required, unless a model is loaded)" : " (required)");
+    return text + (flag.group == Group::model ? " (required, unless --load-hf gives a model)"
+                                              : " (required)");
   const bool says_default = flag.help.find("[default") != std::string_view::npos;
   if (values && flag.arity != Arity::none && !says_default)
     text += fmt::format(" [default:{}{}]", kTie, fmt::join(*values, " "));

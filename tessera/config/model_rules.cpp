@@ -71,10 +71,9 @@ void model_rules(const ModelOptions& model, Problems& problems) {
 
 void fit_rules(const Options& options, Problems& problems) {
   const ModelOptions& m = options.model;
-  const bool learned = m.position_embedding == PositionEmbedding::learned_absolute;
-  problems.require(!learned || options.data.seq_length <= m.max_position_embeddings,
-                   "--seq-length {} is more than --max-position-embeddings {}, and learned "
-                   "positions end there: change one of them, or use --position-embedding-type rope",
+  problems.require(options.data.seq_length <= m.max_position_embeddings,
+                   "--seq-length {} is more than --max-position-embeddings {}, where the model's "
+                   "positions end: change one of them",
                    options.data.seq_length, m.max_position_embeddings);
   problems.require(
       options.train.dump_step.empty() || (m.attention_dropout == 0 && m.hidden_dropout == 0),

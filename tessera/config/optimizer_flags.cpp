@@ -10,6 +10,13 @@ constexpr RealRange kFraction = {0, 1, false, true};
 
 bool uses_adam(const Settings& s) { return s.options.optimizer.kind == OptimizerKind::adam; }
 
+constexpr double kMaxScale = 0x1p100;
+constexpr RealRange kScale = {0, kMaxScale};
+
+bool uses_f16(const Settings& s) { return s.options.model.dtype == DType::f16; }
+
+bool adapts_scale(const Settings& s) { return uses_f16(s) && s.options.optimizer.loss_scale == 0; }
+
 bool uses_wsd(const Settings& s) { return s.options.schedule.decay_style == DecayStyle::wsd; }
 
 std::vector<Flag> optimizer_flags() {
@@ -30,6 +37,21 @@ std::vector<Flag> optimizer_flags() {
            "not applied to biases and norms"),
       real("clip-grad", at(&OptimizerOptions::clip_grad), {0, 1e9},
            "largest global gradient norm; 0 turns clipping off"),
+      real("loss-scale", at(&OptimizerOptions::loss_scale), kScale,
+           "constant loss scale; 0 means that it adapts")
+          .only_if(uses_f16, "--fp16"),
+      real("initial-loss-scale", at(&OptimizerOptions::initial_loss_scale), {0, kMaxScale, true},
+           "where a loss scale that adapts starts")
+          .only_if(adapts_scale, "--fp16 without --loss-scale"),
+      real("min-loss-scale", at(&OptimizerOptions::min_loss_scale), {0, kMaxScale, true},
+           "its least value")
+          .only_if(adapts_scale, "--fp16 without --loss-scale"),
+      integer("loss-scale-window", at(&OptimizerOptions::loss_scale_window), {1, 1'000'000'000},
+              "good steps in a row that double it")
+          .only_if(adapts_scale, "--fp16 without --loss-scale"),
+      integer("hysteresis", at(&OptimizerOptions::hysteresis), {1, 1'000'000},
+              "skipped steps before it is halved")
+          .only_if(adapts_scale, "--fp16 without --loss-scale"),
   };
 }
 

@@ -33,7 +33,7 @@ ParsedCommand settle(Command command, const Assignments& file, Assignments all,
   Problems unused;
   Settings file_settings = default_settings(command);
   config::store(file, file_settings, unused);
-  config::check_given(command, {parsed.given, parsed, file, file_settings}, problems);
+  config::check_given({parsed.given, parsed, file, file_settings}, problems);
   problems.throw_if_any();
   return parsed;
 }

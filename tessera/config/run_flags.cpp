@@ -10,6 +10,8 @@ constexpr CommandSet kRunning = {Command::train, Command::generate, Command::eva
 constexpr CommandSet kWithModel = {Command::train, Command::generate, Command::evaluate,
                                    Command::inspect};
 
+bool on_gpu(const Settings& s) { return s.options.train.device == DeviceChoice::cuda; }
+
 bool recomputes_all(const Settings& s) {
   return s.options.recompute.granularity == RecomputeGranularity::full;
 }
@@ -32,7 +34,7 @@ std::vector<Flag> precision_flags() {
            "type of parameters and activations [default: the checkpoint's, or f32]")
           .one_of("precision"),
       dtype_switch("bf16", DType::bf16, "the same as --params-dtype bf16"),
-      dtype_switch("fp16", DType::f16, "the same as --params-dtype f16 (not for training yet)"),
+      dtype_switch("fp16", DType::f16, "the same as --params-dtype f16; training scales the loss"),
   };
 }
 
@@ -118,6 +120,15 @@ std::vector<Flag> device_flags() {
   return {
       word("device", at(&TrainOptions::device),
            {{DeviceChoice::cpu, "cpu"}, {DeviceChoice::cuda, "cuda"}}, "where to compute"),
+      toggle("deterministic-mode", at(&TrainOptions::deterministic_mode),
+             "equal bits from run to run on a GPU, too (the CPU always gives them); slower")
+          .only_if(on_gpu, "--device cuda"),
+      toggle("allow-tf32", at(&TrainOptions::allow_tf32),
+             "f32 matrix products on a GPU round their operands to TF32")
+          .only_if(on_gpu, "--device cuda"),
+      path("gemm-choices", at(&TrainOptions::gemm_choices), "FILE",
+           "keeps which algorithm is fastest for each matrix product, so that it is timed once")
+          .only_if(on_gpu, "--device cuda"),
       integer("threads", at(&TrainOptions::threads), {0, 4096},
               "CPU threads of each rank; 0 means all cores, shared by the ranks"),
   };

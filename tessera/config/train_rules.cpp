@@ -2,6 +2,7 @@
 
 #include "tessera/config/limits.h"
 #include "tessera/config/rules.h"
+#include "tessera/tensor/device.h"
 
 namespace tessera::config {
 namespace {
@@ -92,8 +93,9 @@ void parallel_rules(const ParallelOptions& p, Problems& problems) {
 }  // namespace
 
 void device_rules(const Options& options, Problems& problems) {
-  problems.require(options.train.device == DeviceChoice::cpu,
-                   "--device cuda: this version computes on the CPU only; use --device cpu");
+  if (options.train.device == DeviceChoice::cpu) return;
+  const std::string problem = why_no_cuda();
+  problems.require(problem.empty(), "--device cuda: {}", problem);
 }
 
 void train_rules(const Options& options, Problems& problems) {
@@ -107,10 +109,6 @@ void train_rules(const Options& options, Problems& problems) {
   fit_rules(options, problems);
   const TrainOptions& train = options.train;
   problems.require(train.save.empty() || train.save_interval > 0, "--save needs --save-interval");
-  problems.require(
-      options.model.dtype != DType::f16,
-      "--params-dtype f16: training in f16 needs loss scaling, which comes with the GPU "
-      "backend; train with --bf16 or f32");
   device_rules(options, problems);
   parallel_rules(options.parallel, problems);
 }

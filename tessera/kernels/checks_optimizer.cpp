@@ -32,10 +32,32 @@ void Kernels::sum_squares(Stream& stream, View out, ConstView x, bool accumulate
   do_sum_squares(stream, out, x, accumulate, workspace);
 }
 
-void Kernels::finish_grad_norm(Stream& stream, View state, ConstView squares, double max_norm) {
-  require_state("finish_grad_norm", state);
-  require("finish_grad_norm", "squares", squares, DType::f64, {1});
-  do_finish_grad_norm(stream, state, squares, max_norm);
+void Kernels::start_step(Stream& stream, View grad_scales, ConstView weights, ConstView state) {
+  constexpr const char* op = "start_step";
+  require_rows(op, "weights", weights, 1);
+  require(op, "weights", weights, DType::f64, weights.shape());
+  require(op, "grad_scales", grad_scales, DType::f64, weights.shape());
+  require_state(op, state);
+  do_start_step(stream, grad_scales, weights, state);
+}
+
+void Kernels::finish_step(Stream& stream, View state, View records, ConstView squares,
+                          ConstView losses, ConstView weights, ConstView rates,
+                          const StepRules& rules) {
+  constexpr const char* op = "finish_step";
+  require_state(op, state);
+  const std::int64_t count = records.numel() / static_cast<std::int64_t>(sizeof(StepRecord));
+  require(op, "records", records, DType::u8,
+          {count * static_cast<std::int64_t>(sizeof(StepRecord))});
+  check(count > 0, "{}: there is no room for a record", op);
+  require(op, "squares", squares, DType::f64, {1});
+  require_rows(op, "losses", losses, 1);
+  require(op, "losses", losses, DType::f64, losses.shape());
+  require(op, "weights", weights, DType::f64, losses.shape());
+  require_rows(op, "rates", rates, 1);
+  require(op, "rates", rates, DType::f64, rates.shape());
+  check(rates.dim(0) > 0, "{}: there is no learning rate", op);
+  do_finish_step(stream, state, records, squares, losses, weights, rates, rules);
 }
 
 void Kernels::adamw_step(Stream& stream, View value, View master, View m, View v, ConstView grad,

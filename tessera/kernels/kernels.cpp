@@ -2,8 +2,9 @@
 
 namespace tessera {
 
-std::unique_ptr<Kernels> make_kernels(Device device, int threads) {
-  return device.kind == DeviceKind::cuda ? make_cuda_kernels(device) : make_cpu_kernels(threads);
+std::unique_ptr<Kernels> make_kernels(Device device, int threads, const CudaOptions& cuda) {
+  return device.kind == DeviceKind::cuda ? make_cuda_kernels(device, cuda)
+                                         : make_cpu_kernels(threads);
 }
 
 }  // namespace tessera

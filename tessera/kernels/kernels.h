@@ -10,8 +10,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "tessera/kernels/specs.h"
+#include "tessera/kernels/step_state.h"
 #include "tessera/tensor/stream.h"
 
 namespace tessera {
@@ -107,11 +109,15 @@ class Kernels {
   /// out f64 [1] (+)= sum of squares.
   void sum_squares(Stream&, View out, ConstView x, bool accumulate, Workspace);
   virtual std::size_t sum_squares_workspace_bytes(std::int64_t elements) const = 0;
-  /// state.grad_norm = sqrt(squares); state.clip_factor = min(1, max_norm / (norm + 1e-6)), 1 if
-  /// max_norm is 0.
-  void finish_grad_norm(Stream&, View state, ConstView squares, double max_norm);
+  /// grad_scales f64 [M] = weights f64 [M] x the state's loss scale.
+  void start_step(Stream&, View grad_scales, ConstView weights, ConstView state);
+  /// Decides by finish_step_state (step_state.h) what the update does, and puts the step's record
+  /// into the ring `records`. squares f64 [1]; losses and weights f64 [M], whose products add up to
+  /// the step's loss; rates f64 [R].
+  void finish_step(Stream&, View state, View records, ConstView squares, ConstView losses,
+                   ConstView weights, ConstView rates, const StepRules&);
   /// One range of parameters. value is the model's copy; master (acc), when given, is updated and
-  /// rounded into value. m, v acc; grad any float.
+  /// rounded into value. m, v acc; grad any float. Nothing happens in a step that is skipped.
   void adamw_step(Stream&, View value, View master, View m, View v, ConstView grad, ConstView state,
                   const AdamSpec&);
   void sgd_step(Stream&, View value, View master, View momentum, ConstView grad, ConstView state,
@@ -150,17 +156,31 @@ class Kernels {
                                 ConstView, std::int64_t) = 0;
   virtual void do_masked_sum(Stream&, View, ConstView, ConstView, bool) = 0;
   virtual void do_sum_squares(Stream&, View, ConstView, bool, Workspace) = 0;
-  virtual void do_finish_grad_norm(Stream&, View, ConstView, double) = 0;
+  virtual void do_start_step(Stream&, View, ConstView, ConstView) = 0;
+  virtual void do_finish_step(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
+                              const StepRules&) = 0;
   virtual void do_adamw_step(Stream&, View, View, View, View, ConstView, ConstView,
                              const AdamSpec&) = 0;
   virtual void do_sgd_step(Stream&, View, View, View, ConstView, ConstView, const SgdSpec&) = 0;
 };
 
-/// The kernels of a device; `threads` is how many CPU threads an op may use.
-std::unique_ptr<Kernels> make_kernels(Device device, int threads);
-
 std::unique_ptr<Kernels> make_cpu_kernels(int threads);
+
+/// How the CUDA backend computes.
+struct CudaOptions {
+  bool tf32 = false;  ///< f32 products round their operands to TF32: 10 bits behind the point
+  /// Whether two runs must give equal bits. If not, matrix products are timed at their first use,
+  /// and each takes the algorithm that was the fastest.
+  bool deterministic = true;
+  /// Keeps those algorithms from run to run, and with them the bits. Deterministic runs use what it
+  /// holds, and add nothing. No file if empty.
+  std::string gemm_file{};
+};
+
 /// Made by the file that is compiled: kernels/cuda/kernels_cuda.cpp or kernels/cuda/no_cuda.cpp.
-std::unique_ptr<Kernels> make_cuda_kernels(Device device);
+std::unique_ptr<Kernels> make_cuda_kernels(Device device, const CudaOptions& options = {});
+
+/// The kernels of a device; `threads` is how many CPU threads an op may use.
+std::unique_ptr<Kernels> make_kernels(Device device, int threads, const CudaOptions& cuda = {});
 
 }  // namespace tessera

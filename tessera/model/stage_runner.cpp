@@ -131,7 +131,7 @@ const Microbatch& StageRunner::batch_of(int microbatch) const {
   return microbatches_[static_cast<std::size_t>(microbatch)];
 }
 
-ConstView StageRunner::token_losses(int slot) const {
+View StageRunner::token_losses(int slot) const {
   return slots_[static_cast<std::size_t>(slot)].head.loss;
 }
 

@@ -35,7 +35,7 @@ class StageRunner final : public Stage {
   /// f64 [microbatches]: the sum of each microbatch's masked losses (last stage).
   View loss_sums() const { return loss_sums_.view(); }
   /// acc [N]: the losses of the tokens in a slot, not masked.
-  ConstView token_losses(int slot) const;
+  View token_losses(int slot) const;
   /// Logits of the last rows of a microbatch, as many as `logits` [rows, V] has; forward without a
   /// loss.
   void trailing_logits(const Microbatch& batch, View logits);

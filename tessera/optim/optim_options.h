@@ -18,6 +18,13 @@ struct OptimizerOptions {
   double weight_decay = 0.01;  ///< not applied to 1-D parameters (biases, norms)
   double clip_grad = 1.0;      ///< global norm; 0 means no clipping
 
+  // Of the loss, in f16 only (step_state.h has the rules).
+  double loss_scale = 0;  ///< constant; 0 means dynamic
+  double initial_loss_scale = 4294967296.0;
+  double min_loss_scale = 1;
+  std::int64_t loss_scale_window = 1000;  ///< good steps until it doubles
+  std::int64_t hysteresis = 2;            ///< bad steps until it is halved
+
   bool operator==(const OptimizerOptions&) const = default;
 };
 

@@ -1,5 +1,6 @@
 #include "tessera/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tessera/base/check.h"
@@ -19,39 +20,75 @@ std::vector<const char*> state_names(const OptimizerOptions& options, DType dtyp
   return names;
 }
 
+StepRules rules_of(const OptimizerOptions& options, DType dtype) {
+  StepRules rules;
+  rules.max_norm = options.clip_grad;
+  rules.weight_decay = options.weight_decay;
+  if (dtype == DType::f16)
+    rules.scaling = options.loss_scale > 0 ? LossScaling::constant : LossScaling::dynamic;
+  rules.least_scale = options.min_loss_scale;
+  rules.growth_interval = options.loss_scale_window;
+  rules.hysteresis = options.hysteresis;
+  return rules;
+}
+
+// Only 16-bit floats with few exponent bits need a scale.
+double first_scale(const OptimizerOptions& options, DType dtype) {
+  if (dtype != DType::f16) return 1;
+  return options.loss_scale > 0 ? options.loss_scale : options.initial_loss_scale;
+}
+
+void copy_and_wait(Context& context, void* to, const void* from, std::size_t bytes) {
+  context.stream.api().copy_bytes(context.stream.native(), to, from, bytes);
+  context.stream.synchronize();
+}
+
 }  // namespace
 
 std::int64_t Optimizer::bytes_for(const OptimizerOptions& options, std::int64_t elements,
                                   DType dtype) {
   const auto blocks = static_cast<std::int64_t>(state_names(options, dtype).size());
   const auto element = static_cast<std::int64_t>(size_of(accumulator_of(dtype)));
-  return blocks * elements * element +
-         static_cast<std::int64_t>(sizeof(StepState) + sizeof(double));
+  return blocks * elements * element + static_cast<std::int64_t>(sizeof(StepState)) +
+         kRecords * static_cast<std::int64_t>(sizeof(StepRecord)) +
+         (kRates + 1) * static_cast<std::int64_t>(sizeof(double));
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers, Context& context,
                      Memory& memory)
-    : options_(options), buffers_(buffers) {
+    : options_(options), rules_(rules_of(options, buffers.dtype())), buffers_(buffers) {
   for (const char* name : state_names(options, buffers.dtype())) {
     memory_.push_back(memory.allocate(MemoryUse::optimizer, accumulator_of(buffers.dtype()),
                                       {buffers.elements()}));
     states_.push_back({name, memory_.back()});
     context.kernels.fill(context.stream, memory_.back(), 0);
   }
-  device_state_ = memory.allocate(MemoryUse::optimizer, DType::u8, {sizeof(StepState)});
+  const auto bytes = [&](std::size_t each, std::int64_t count) {
+    return memory.allocate(MemoryUse::optimizer, DType::u8,
+                           {static_cast<std::int64_t>(each) * count});
+  };
+  device_state_ = bytes(sizeof(StepState), 1);
+  records_ = bytes(sizeof(StepRecord), kRecords);
+  host_records_ = memory.allocate_host(DType::u8, records_.view().shape());
+  rates_ = memory.allocate(MemoryUse::optimizer, DType::f64, {kRates});
   squares_ = memory.allocate(MemoryUse::optimizer, DType::f64, {1});
-  state_.weight_decay = options.weight_decay;
+  StepState start;
+  start.loss_scale = first_scale(options, buffers.dtype());
+  start.overflows_left = options.hysteresis;
+  set_step_state(context, start);
+  const double no_rate = 0;
+  set_rates(context, std::span(&no_rate, 1));
   adopt_values(context);
 }
 
-View Optimizer::state(const std::string& name) const {
+View Optimizer::block(const std::string& name) const {
   for (const State& each : states_)
     if (each.name == name) return each.block;
   return {};
 }
 
 void Optimizer::adopt_values(Context& context) {
-  if (const View master = state("master"))
+  if (const View master = block("master"))
     context.kernels.copy(context.stream, master, buffers_.values());
 }
 
@@ -70,18 +107,24 @@ void Optimizer::measure_gradients(Context& context) {
 
 double Optimizer::grad_norm(Context& context) const {
   double squares = 0;
-  context.stream.api().copy_bytes(context.stream.native(), &squares, squares_.view().raw(),
-                                  sizeof(squares));
-  context.stream.synchronize();
-  return std::sqrt(squares);
+  copy_and_wait(context, &squares, squares_.view().raw(), sizeof(squares));
+  return std::sqrt(squares) / step_state(context).loss_scale;
 }
 
-void Optimizer::update(Context& context, double learning_rate) {
-  state_.learning_rate = learning_rate;
-  state_.step += 1;
-  context.stream.api().copy_bytes(context.stream.native(), device_state_.view().raw(), &state_,
-                                  sizeof(state_));
-  context.kernels.finish_grad_norm(context.stream, device_state_, squares_, options_.clip_grad);
+void Optimizer::set_rates(Context& context, std::span<const double> rates) {
+  check(!rates.empty() && rates.size() <= kRates, "{} learning rates, there is room for 1 to {}",
+        rates.size(), kRates);
+  std::vector<double> all(kRates, rates.back());
+  std::copy(rates.begin(), rates.end(), all.begin());
+  copy_and_wait(context, rates_.view().raw(), all.data(), all.size() * sizeof(double));
+  StepState state = step_state(context);
+  state.rates_begin = state.step;
+  set_step_state(context, state);
+}
+
+void Optimizer::update(Context& context, const ConstView& losses, const ConstView& weights) {
+  context.kernels.finish_step(context.stream, device_state_, records_, squares_, losses, weights,
+                              rates_, rules_);
   for (const ParameterBuffers::Range& range : buffers_.ranges())
     if (range.length > 0) update_range(context, range);
 }
@@ -89,23 +132,41 @@ void Optimizer::update(Context& context, double learning_rate) {
 void Optimizer::update_range(Context& context, const ParameterBuffers::Range& range) {
   const View value = range.in(buffers_.values());
   const View grad = range.in(buffers_.grads());
-  const View master = state("master") ? range.in(state("master")) : View();
+  const View master = block("master") ? range.in(block("master")) : View();
   if (options_.kind == OptimizerKind::adam)
     context.kernels.adamw_step(
-        context.stream, value, master, range.in(state("exp_avg")), range.in(state("exp_avg_sq")),
+        context.stream, value, master, range.in(block("exp_avg")), range.in(block("exp_avg_sq")),
         grad, device_state_,
         {options_.adam_beta1, options_.adam_beta2, options_.adam_eps, range.decays});
   else
-    context.kernels.sgd_step(context.stream, value, master, range.in(state("momentum")), grad,
+    context.kernels.sgd_step(context.stream, value, master, range.in(block("momentum")), grad,
                              device_state_, {options_.sgd_momentum, range.decays});
 }
 
 StepState Optimizer::step_state(Context& context) const {
   StepState copy;
-  context.stream.api().copy_bytes(context.stream.native(), &copy, device_state_.view().raw(),
-                                  sizeof(copy));
-  context.stream.synchronize();
+  copy_and_wait(context, &copy, device_state_.view().raw(), sizeof(copy));
   return copy;
+}
+
+void Optimizer::set_step_state(Context& context, const StepState& state) {
+  copy_and_wait(context, device_state_.view().raw(), &state, sizeof(state));
+}
+
+std::vector<StepRecord> Optimizer::records(Context& context, std::int64_t first,
+                                           std::int64_t last) const {
+  check(last - first < kRecords, "records of iterations {} to {}, only {} are kept", first, last,
+        kRecords);
+  const View host = host_records_.view();
+  copy_and_wait(context, host.raw(), records_.view().raw(), host.bytes());
+  const auto* ring = static_cast<const StepRecord*>(host.raw());
+  std::vector<StepRecord> records;
+  for (std::int64_t i = first; i <= last; ++i) {
+    records.push_back(ring[i % kRecords]);
+    check(records.back().iteration == i, "the record of iteration {} is of iteration {}", i,
+          records.back().iteration);
+  }
+  return records;
 }
 
 }  // namespace tessera

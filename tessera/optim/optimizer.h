@@ -1,6 +1,7 @@
 // The optimizer: global norm, clipping, and one update of every parameter.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,30 +26,44 @@ class Optimizer {
   static std::int64_t bytes_for(const OptimizerOptions& options, std::int64_t elements,
                                 DType dtype);
 
-  /// The norm over all ranks' gradients into the step state, which the update then clips by.
+  /// Learning rates of the coming updates, at most kRates; the last one serves all after them.
+  /// Waits for work that reads the rates known before.
+  void set_rates(Context& context, std::span<const double> rates);
+  static constexpr std::int64_t kRates = 4096;
+
+  /// The sum of squares over all ranks' gradients, for the norm.
   void measure_gradients(Context& context);
-  /// What measure_gradients found, on the host.
+  /// The norm that measure_gradients found, on the host.
   double grad_norm(Context& context) const;
-  void update(Context& context, double learning_rate);
+  /// Decides, records and updates. losses and weights f64 [microbatches]: their products add up to
+  /// the step's loss.
+  void update(Context& context, const ConstView& losses, const ConstView& weights);
   /// Master weights, if any, follow values that were loaded or initialised.
   void adopt_values(Context& context);
 
   const std::vector<State>& states() const { return states_; }
-  std::int64_t steps() const { return state_.step; }
-  void set_steps(std::int64_t steps) { state_.step = steps; }
-  /// A copy from the device.
+  /// The StepState, in device memory.
+  View state() const { return device_state_.view(); }
+  /// Copies from and to the device; both wait.
   StepState step_state(Context& context) const;
+  void set_step_state(Context& context, const StepState& state);
+  /// The records of iterations first to last, of which there are at most kRecords; waits.
+  std::vector<StepRecord> records(Context& context, std::int64_t first, std::int64_t last) const;
+  static constexpr std::int64_t kRecords = 1024;
 
  private:
-  View state(const std::string& name) const;
+  View block(const std::string& name) const;
   void update_range(Context& context, const ParameterBuffers::Range& range);
 
   OptimizerOptions options_;
+  StepRules rules_;
   ParameterBuffers& buffers_;
   std::vector<Tensor> memory_;
   std::vector<State> states_;
-  StepState state_;  ///< the host's part: learning rate, decay, count
   Tensor device_state_;
+  Tensor records_;
+  Tensor host_records_;  ///< where they are read
+  Tensor rates_;
   Tensor squares_;
 };
 

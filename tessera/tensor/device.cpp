@@ -20,6 +20,8 @@ class CpuApi final : public DeviceApi {
     return data;
   }
   void free(void* data) noexcept override { std::free(data); }
+  void* allocate_host(std::size_t bytes) override { return allocate(bytes); }
+  void free_host(void* data) noexcept override { free(data); }
 
   void* stream_create() override { return nullptr; }
   void stream_destroy(void*) noexcept override {}
@@ -32,6 +34,7 @@ class CpuApi final : public DeviceApi {
   void event_destroy(void*) noexcept override {}
   void event_record(void*, void*) override {}
   void event_wait(void*, void*) override {}
+  void event_synchronize(void*) override {}
 
   // A CPU graph is the body itself: capturing keeps it, launching runs it.
   void* graph_capture(void*, const std::function<void()>& body) override {

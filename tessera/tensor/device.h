@@ -29,6 +29,9 @@ class DeviceApi {
 
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void free(void* data) noexcept = 0;
+  /// Memory of the host that the device copies from and to by itself (page-locked for a GPU).
+  virtual void* allocate_host(std::size_t bytes) = 0;
+  virtual void free_host(void* data) noexcept = 0;
 
   virtual void* stream_create() = 0;
   virtual void stream_destroy(void* stream) noexcept = 0;
@@ -40,6 +43,7 @@ class DeviceApi {
   virtual void event_destroy(void* event) noexcept = 0;
   virtual void event_record(void* event, void* stream) = 0;
   virtual void event_wait(void* event, void* stream) = 0;
+  virtual void event_synchronize(void* event) = 0;
 
   /// Records what `body` puts on the stream and returns something that can be replayed.
   virtual void* graph_capture(void* stream, const std::function<void()>& body) = 0;
@@ -55,5 +59,7 @@ std::shared_ptr<DeviceApi> make_cuda_api(int index);
 
 /// How many CUDA devices this process can use; 0 in a build without CUDA.
 int cuda_device_count();
+/// Why there is none, and what to do; empty when there is one.
+std::string why_no_cuda();
 
 }  // namespace tessera

@@ -10,6 +10,15 @@ namespace {
 
 constexpr auto kMostBytes = static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
 
+std::size_t bytes_of(DType dtype, const Shape& shape) {
+  const auto elements = static_cast<std::size_t>(shape.numel());
+  check(elements <= kMostBytes / size_of(dtype), "a tensor {} {} is larger than any memory",
+        name_of(dtype), shape);
+  return elements * size_of(dtype);
+}
+
+double mebibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
 }  // namespace
 
 std::string_view name_of(MemoryUse use) {
@@ -31,12 +40,35 @@ Memory Memory::counting(Device device) {
   return memory;
 }
 
+Tensor Memory::allocate_host(DType dtype, const Shape& shape) {
+  Tensor tensor;
+  if (counting_) return tensor;
+  void* data = api_->allocate_host(bytes_of(dtype, shape));
+  tensor.storage_ = std::shared_ptr<void>(data, [api = api_](void* p) { api->free_host(p); });
+  tensor.view_ = View(data, dtype, shape);
+  return tensor;
+}
+
+// What is held already says what to shrink.
+void* Memory::allocate_or_explain(std::size_t bytes, MemoryUse use) {
+  try {
+    return api_->allocate(bytes);
+  } catch (const Error& error) {
+    std::string held;
+    for (int i = 0; i < kMemoryUses; ++i)
+      held += fmt::format("{}{} {:.1f}", i == 0 ? "" : ", ", name_of(static_cast<MemoryUse>(i)),
+                          mebibytes(counters_->bytes[static_cast<std::size_t>(i)]));
+    fail(
+        "{} (for {}). Held already, in MiB: {}. Try a smaller --micro-batch-size or --seq-length, "
+        "or "
+        "--recompute-granularity full",
+        error.what(), name_of(use), held);
+  }
+}
+
 Tensor Memory::allocate(MemoryUse use, DType dtype, const Shape& shape) {
-  const auto elements = static_cast<std::size_t>(shape.numel());
-  check(elements <= kMostBytes / size_of(dtype), "a tensor {} {} is larger than any memory",
-        name_of(dtype), shape);
-  const std::size_t bytes = elements * size_of(dtype);
-  void* data = counting_ ? nullptr : api_->allocate(bytes);
+  const std::size_t bytes = bytes_of(dtype, shape);
+  void* data = counting_ ? nullptr : allocate_or_explain(bytes, use);
   counters_->allocations += 1;
   counters_->bytes[static_cast<std::size_t>(use)] += static_cast<std::int64_t>(bytes);
   Tensor tensor;

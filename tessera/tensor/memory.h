@@ -53,9 +53,13 @@ class Memory {
   Device device() const { return device_; }
   /// Uninitialised elements (a kernel or a copy fills them).
   Tensor allocate(MemoryUse use, DType dtype, const Shape& shape);
+  /// Memory of the host that copies to and from the device start from; not counted.
+  Tensor allocate_host(DType dtype, const Shape& shape);
   const MemoryCounters& counters() const { return *counters_; }
 
  private:
+  void* allocate_or_explain(std::size_t bytes, MemoryUse use);
+
   Device device_;
   bool counting_ = false;
   std::shared_ptr<DeviceApi> api_;

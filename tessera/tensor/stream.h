@@ -2,6 +2,7 @@
 // All three are nothing on the CPU, where work runs at once.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -21,12 +22,18 @@ class Stream {
   /// The backend's own handle (cudaStream_t); null on the CPU.
   void* native() const { return handle_; }
   /// Blocks the host until all work on the stream is done.
-  void synchronize() { api_->stream_synchronize(handle_); }
+  void synchronize() {
+    ++synchronizations_;
+    api_->stream_synchronize(handle_);
+  }
+  /// How often the host waited for this stream.
+  std::int64_t synchronizations() const { return synchronizations_; }
 
  private:
   Device device_;
   std::shared_ptr<DeviceApi> api_;
   void* handle_;
+  std::int64_t synchronizations_ = 0;
 };
 
 class Event {
@@ -39,6 +46,8 @@ class Event {
   void record(Stream& stream) { api_->event_record(handle_, stream.native()); }
   /// Later work on `stream` starts after what was recorded; the host does not block.
   void wait(Stream& stream) { api_->event_wait(handle_, stream.native()); }
+  /// Blocks the host until what was recorded is done; at once if nothing ever was.
+  void synchronize() { api_->event_synchronize(handle_); }
 
  private:
   std::shared_ptr<DeviceApi> api_;

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "tessera/base/check.h"
+#include "tessera/train/host_block.h"
 
 namespace tessera {
 namespace {
@@ -28,10 +29,11 @@ void add_block(std::vector<NamedView>& to, const ParameterBuffers& buffers, cons
 
 // Reads a block's tensors and returns how many there were. A run that goes on must go on in the
 // same type, or it would not repeat itself; `convert` is for models that are only used.
-std::size_t read_block(const SafetensorsFile& file, const ParameterBuffers& buffers,
-                       const View& block, const std::string& prefix, bool convert) {
+std::size_t read_block(const SafetensorsFile& file, Session& session, const View& block,
+                       const std::string& prefix, bool convert) {
   std::size_t count = 0;
-  visit_block(buffers, block, prefix,
+  HostBlock host = downloaded(session.context(), block);  // the gaps between tensors stay
+  visit_block(session.parameters(), host.view(), prefix,
               [&](const std::string& name, const ShardedTensor& tensor, const View& part) {
                 check_input(file.contains(name), "'{}' has no tensor '{}', which this model needs",
                             file.what(), name);
@@ -46,6 +48,7 @@ std::size_t read_block(const SafetensorsFile& file, const ParameterBuffers& buff
                   file.read_box(name, piece.offset, piece.extent, piece.in(part));
                 ++count;
               });
+  host.upload();
   return count;
 }
 
@@ -54,31 +57,59 @@ void check_count(const SafetensorsFile& file, std::size_t expected) {
               file.what(), file.names().size(), expected);
 }
 
+// Where the optimizer and the loss scale were.
+void load_step_state(Session& session, const Checkpoint& checkpoint) {
+  const std::string file = (checkpoint.path() / "state.json").string();
+  StepState state = session.optimizer().step_state(session.context());
+  state.iteration = checkpoint.iteration();
+  state.step = checkpoint.counter("optimizer_steps");
+  check_input(state.step >= 0 && state.step <= checkpoint.iteration(),
+              "'{}': {} optimizer steps at iteration {} cannot be", file, state.step,
+              checkpoint.iteration());
+  if (session.options().model.dtype == DType::f16 && session.options().optimizer.loss_scale == 0) {
+    state.loss_scale = checkpoint.number("loss_scale");
+    state.good_steps = checkpoint.counter("good_steps");
+    state.overflows_left = checkpoint.counter("overflows_left");
+    check_input(state.loss_scale > 0 && state.good_steps >= 0,
+                "'{}': a loss scale of {} after {} good steps cannot be", file, state.loss_scale,
+                state.good_steps);
+  }
+  session.optimizer().set_step_state(session.context(), state);
+}
+
 }  // namespace
 
 void save_session(const fs::path& folder, Session& session, const Progress& progress,
                   const std::string& config, bool with_optimizer) {
   check(session.context().mesh.world().size() == 1, "this checkpoint is written by one rank");
-  session.context().stream.synchronize();
+  Context& context = session.context();
   const ParameterBuffers& buffers = session.parameters();
+  const StepState state = session.optimizer().step_state(context);
   CheckpointContents contents;
   contents.iteration = progress.iteration;
   contents.state = {{"iteration", progress.iteration},
                     {"consumed_samples", progress.consumed_samples},
-                    {"optimizer_steps", session.optimizer().steps()}};
+                    {"schedule_samples", progress.schedule_samples},
+                    {"optimizer_steps", state.step},
+                    {"loss_scale", state.loss_scale},
+                    {"good_steps", state.good_steps},
+                    {"overflows_left", state.overflows_left}};
   contents.config = config;
-  add_block(contents.model, buffers, buffers.values(), "");
+  std::vector<HostBlock> blocks;  // the views point into them
+  blocks.push_back(downloaded(context, buffers.values()));
+  add_block(contents.model, buffers, blocks.back().view(), "");
   if (with_optimizer)
-    for (const Optimizer::State& state : session.optimizer().states())
-      add_block(contents.optimizer, buffers, state.block, state.name + ".");
+    for (const Optimizer::State& each : session.optimizer().states()) {
+      blocks.push_back(downloaded(context, each.block));
+      add_block(contents.optimizer, buffers, blocks.back().view(), each.name + ".");
+    }
   save_checkpoint(folder, contents);
 }
 
 void load_weights(Session& session, const Checkpoint& checkpoint) {
-  const ParameterBuffers& buffers = session.parameters();
   const bool convert = !session.options().training;
   check_count(checkpoint.model(),
-              read_block(checkpoint.model(), buffers, buffers.values(), "", convert));
+              read_block(checkpoint.model(), session, session.parameters().values(), "", convert));
   if (session.options().training) session.optimizer().adopt_values(session.context());
 }
 
@@ -88,19 +119,16 @@ void load_optimizer(Session& session, const Checkpoint& checkpoint) {
               checkpoint.path().string());
   std::size_t count = 0;
   for (const Optimizer::State& state : session.optimizer().states())
-    count += read_block(*checkpoint.optimizer(), session.parameters(), state.block,
-                        state.name + ".", false);
+    count += read_block(*checkpoint.optimizer(), session, state.block, state.name + ".", false);
   check_count(*checkpoint.optimizer(), count);
-  const std::int64_t steps = checkpoint.counter("optimizer_steps");
-  check_input(steps >= 0 && steps <= checkpoint.iteration(),
-              "'{}': {} optimizer steps at iteration {} cannot be",
-              (checkpoint.path() / "state.json").string(), steps, checkpoint.iteration());
-  session.optimizer().set_steps(steps);
+  load_step_state(session, checkpoint);
 }
 
 Progress progress_of(const Checkpoint& checkpoint) {
-  const Progress progress{checkpoint.counter("iteration"), checkpoint.counter("consumed_samples")};
-  check_input(progress.iteration == checkpoint.iteration() && progress.consumed_samples >= 0,
+  const Progress progress{checkpoint.counter("iteration"), checkpoint.counter("consumed_samples"),
+                          checkpoint.counter("schedule_samples")};
+  check_input(progress.iteration == checkpoint.iteration() && progress.consumed_samples >= 0 &&
+                  progress.schedule_samples >= 0,
               "'{}' says iteration {} in a folder of iteration {}",
               (checkpoint.path() / "state.json").string(), progress.iteration,
               checkpoint.iteration());

@@ -12,6 +12,7 @@ namespace tessera {
 struct Progress {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
+  std::int64_t schedule_samples = 0;  ///< of the steps that were not skipped
 };
 
 /// One rank only, for now. `config` is the run's configuration as YAML.

@@ -1,34 +1,57 @@
 #include "tessera/train/device_batch.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "tessera/base/check.h"
 
 namespace tessera {
-namespace {
 
-void upload(Stream& stream, const View& to, const void* from) {
-  stream.api().copy_bytes(stream.native(), to.raw(), from, to.bytes());
-}
-
-}  // namespace
+DeviceBatches::Staging::Staging(Memory& memory, const Shape& bytes)
+    : host(memory.allocate_host(DType::u8, bytes)),
+      device(memory.allocate(MemoryUse::data, DType::u8, bytes)),
+      free(memory.device()) {}
 
 DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches,
                              const Limits& limits)
     : shape_(shape),
+      count_(microbatches),
       limits_(limits),
+      uploads_(memory.device()),
+      uploaded_(memory.device()),
       tokens_(static_cast<std::size_t>(microbatches)),
-      staged_ints_(static_cast<std::size_t>(shape.rows())),
-      staged_floats_(static_cast<std::size_t>(shape.rows())) {
-  const auto make = [&](DType dtype, const Shape& dims) {
-    return memory.allocate(MemoryUse::data, dtype, dims);
-  };
-  for (int i = 0; i < microbatches; ++i) {
-    memory_.push_back({make(DType::i32, {shape.rows()}), make(DType::i32, {shape.rows()}),
-                       make(DType::f32, {shape.rows()}), make(DType::i32, {shape.seq, shape.batch}),
-                       make(DType::i64, {shape.batch}), make(DType::f64, {1})});
-    const Fields& m = memory_.back();
-    microbatches_.push_back({shape, m.tokens.view(), m.labels.view(), m.mask.view(),
-                             m.positions.view(), m.samples.view(), m.grad_scale.view()});
+      sent_weights_(static_cast<std::size_t>(microbatches)) {
+  Carver measure;
+  carve(measure);
+  const Shape bytes{static_cast<std::int64_t>(measure.bytes())};
+  memory_ = memory.allocate(MemoryUse::data, DType::u8, bytes);
+  grad_scales_ = memory.allocate(MemoryUse::data, DType::f64, {microbatches});
+  for (std::unique_ptr<Staging>& each : stagings_) {
+    each = std::make_unique<Staging>(memory, bytes);
+    if (!each->host) continue;  // only counting
+    Carver carver(each->host);
+    each->fields = carve(carver);
   }
+  if (!memory_) return;
+  Carver carver(memory_);
+  fields_ = carve(carver);
+  for (int i = 0; i < microbatches; ++i) {
+    const Microfields& m = fields_.microbatches[static_cast<std::size_t>(i)];
+    microbatches_.push_back({shape, m.tokens, m.labels, m.mask, m.positions, m.samples,
+                             grad_scales_.view().slice(0, i, 1)});
+  }
+}
+
+DeviceBatches::Fields DeviceBatches::carve(Carver& carver) const {
+  Fields fields;
+  fields.weights = carver.take(DType::f64, {count_});
+  for (int i = 0; i < count_; ++i)
+    fields.microbatches.push_back({carver.take(DType::i32, {shape_.rows()}),
+                                   carver.take(DType::i32, {shape_.rows()}),
+                                   carver.take(DType::f32, {shape_.rows()}),
+                                   carver.take(DType::i32, {shape_.seq, shape_.batch}),
+                                   carver.take(DType::i64, {shape_.batch})});
+  return fields;
 }
 
 // Kernels read rows of tables at these numbers without looking.
@@ -36,54 +59,75 @@ void DeviceBatches::check_batch(const HostBatch& batch) const {
   check(batch.batch == shape_.batch && batch.seq_length == shape_.seq,
         "planned for batches of {} x {}, got {} x {}", shape_.batch, shape_.seq, batch.batch,
         batch.seq_length);
-  const auto check_field = [&](const char* name, const std::vector<std::int32_t>& values,
+  const auto rows = static_cast<std::size_t>(shape_.rows());
+  check(batch.tokens.size() == rows && batch.labels.size() == rows &&
+            batch.loss_mask.size() == rows && batch.positions.size() == rows &&
+            batch.sample_numbers.size() == static_cast<std::size_t>(shape_.batch),
+        "a batch of {} x {} has {} tokens, {} labels, {} mask values, {} positions, {} samples",
+        shape_.batch, shape_.seq, batch.tokens.size(), batch.labels.size(), batch.loss_mask.size(),
+        batch.positions.size(), batch.sample_numbers.size());
+  const auto check_below = [&](const char* name, const std::vector<std::int32_t>& values,
                                std::int64_t end) {
-    check_input(static_cast<std::int64_t>(values.size()) == shape_.rows(),
-                "the batch has {} {}s for {} tokens", values.size(), name, shape_.rows());
-    for (std::size_t at = 0; at < values.size(); ++at)
+    for (std::size_t at = 0; at < rows; ++at)
       check_input(values[at] >= 0 && values[at] < end,
-                  "sample {} of the data has the {} {} at place {}; the model has {} of them",
+                  "sample {}: {} {} at place {}, the model knows 0 to {}",
                   batch.sample_numbers[at / static_cast<std::size_t>(shape_.seq)], name, values[at],
-                  at % static_cast<std::size_t>(shape_.seq), end);
+                  at % static_cast<std::size_t>(shape_.seq), end - 1);
   };
-  check_field("token", batch.tokens, limits_.vocab);
-  check_field("label", batch.labels, limits_.vocab);
-  check_field("position", batch.positions, limits_.positions);
+  check_below("token", batch.tokens, limits_.vocab);
+  check_below("label", batch.labels, limits_.vocab);
+  check_below("position", batch.positions, limits_.positions);
 }
 
-void DeviceBatches::set(Stream& stream, int i, const HostBatch& batch) {
+void DeviceBatches::set(int i, const HostBatch& batch) {
   check_batch(batch);
-  const Fields& to = memory_[static_cast<std::size_t>(i)];
-  // [B, S] on the host becomes [S, B] on the device.
-  const auto transpose = [&](const auto& from, auto& staged) {
+  if (!open_) staging().free.synchronize();
+  open_ = true;
+  const Microfields& to = staging().fields.microbatches[static_cast<std::size_t>(i)];
+  // [B, S] in the batch becomes [S, B].
+  const auto transpose = [&]<class T>(const std::vector<T>& from, const View& view) {
+    T* out = view.data<T>();
     for (std::int64_t b = 0; b < shape_.batch; ++b)
       for (std::int64_t s = 0; s < shape_.seq; ++s)
-        staged[static_cast<std::size_t>(s * shape_.batch + b)] =
-            from[static_cast<std::size_t>(b * shape_.seq + s)];
+        out[s * shape_.batch + b] = from[static_cast<std::size_t>(b * shape_.seq + s)];
   };
-  const auto upload_ints = [&](const Tensor& tensor, const std::vector<std::int32_t>& from) {
-    transpose(from, staged_ints_);
-    upload(stream, tensor, staged_ints_.data());
-    stream.synchronize();  // the staging memory is used again
-  };
-  upload_ints(to.tokens, batch.tokens);
-  upload_ints(to.labels, batch.labels);
-  upload_ints(to.positions, batch.positions);
-  transpose(batch.loss_mask, staged_floats_);
-  upload(stream, to.mask, staged_floats_.data());
-  upload(stream, to.samples, batch.sample_numbers.data());
-  double count = 0;
-  for (const float m : batch.loss_mask) count += static_cast<double>(m);
-  tokens_[static_cast<std::size_t>(i)] = count;
+  transpose(batch.tokens, to.tokens);
+  transpose(batch.labels, to.labels);
+  transpose(batch.loss_mask, to.mask);
+  transpose(batch.positions, to.positions);
+  std::copy(batch.sample_numbers.begin(), batch.sample_numbers.end(),
+            to.samples.data<std::int64_t>());
+  tokens_[static_cast<std::size_t>(i)] =
+      std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
+}
+
+// A microbatch whose every label is masked weighs nothing.
+void DeviceBatches::weigh(Staging& to, LossAverage average) {
+  sent_tokens_ = std::accumulate(tokens_.begin(), tokens_.end(), 0.0);
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    const double counted = average == LossAverage::per_token ? sent_tokens_ : tokens_[i] * count_;
+    sent_weights_[i] = 1.0 / std::max(counted, 1.0);
+    to.fields.weights.data<double>()[i] = sent_weights_[i];
+  }
+}
+
+void DeviceBatches::send(Stream& stream, LossAverage average) {
+  check(open_, "there is no batch to send");
+  Staging& from = staging();
+  weigh(from, average);
+  DeviceApi& api = stream.api();
+  const std::size_t bytes = memory_.view().bytes();
+  api.copy_bytes(uploads_.native(), from.device.view().raw(), from.host.view().raw(), bytes);
+  uploaded_.record(uploads_);
+  uploaded_.wait(stream);
+  api.copy_bytes(stream.native(), memory_.view().raw(), from.device.view().raw(), bytes);
+  from.free.record(stream);
+  next_ = 1 - next_;
+  open_ = false;
 }
 
 void DeviceBatches::set_training(bool training) {
   for (Microbatch& batch : microbatches_) batch.training = training;
-}
-
-void DeviceBatches::set_grad_scale(Stream& stream, int i, double scale) {
-  upload(stream, memory_[static_cast<std::size_t>(i)].grad_scale, &scale);
-  stream.synchronize();
 }
 
 }  // namespace tessera

@@ -1,15 +1,24 @@
 // The microbatches of one step in device memory, filled from host batches. Rows become
-// sequence-first.
+// sequence-first. The host prepares a step while the device works on the ones before: all fields of
+// a step travel in one copy, beside the computation.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "tessera/data/loader.h"
 #include "tessera/nn/microbatch.h"
+#include "tessera/tensor/carver.h"
 #include "tessera/tensor/memory.h"
 #include "tessera/tensor/stream.h"
 
 namespace tessera {
+
+/// How token losses become the loss of a step: Megatron's two ways.
+enum class LossAverage {
+  per_microbatch,  ///< the mean over microbatches of their means over tokens
+  per_token,       ///< the mean over all tokens
+};
 
 class DeviceBatches {
  public:
@@ -20,32 +29,60 @@ class DeviceBatches {
   };
   DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits);
 
-  /// Copies one host batch into microbatch `i`.
-  void set(Stream& stream, int i, const HostBatch& batch);
-  /// How many labels of microbatch `i` count in the loss: the sum of its mask.
-  double tokens(int i) const { return tokens_[static_cast<std::size_t>(i)]; }
-  /// What the loss of one token of microbatch `i` weighs in the gradient.
-  void set_grad_scale(Stream& stream, int i, double scale);
+  /// Prepares microbatch `i` of the next step on the host.
+  void set(int i, const HostBatch& batch);
+  /// Sends the step to the device: work put on `stream` from now on sees it.
+  void send(Stream& stream, LossAverage average);
 
   /// Whether the next run has dropout and gradients.
   void set_training(bool training);
-
   const std::vector<Microbatch>& microbatches() const { return microbatches_; }
 
+  /// f64 [microbatches]: what a token's loss weighs in the loss of the step.
+  View weights() const { return fields_.weights; }
+  /// f64 [microbatches]: what it weighs in the gradient.
+  View grad_scales() const { return grad_scales_.view(); }
+  /// The weights on the host, of the step that was sent last.
+  const std::vector<double>& sent_weights() const { return sent_weights_; }
+  /// How many labels counted in the step that was sent last: the sum of its masks.
+  double sent_tokens() const { return sent_tokens_; }
+
  private:
+  struct Microfields {
+    View tokens, labels, mask, positions, samples;
+  };
   struct Fields {
-    Tensor tokens, labels, mask, positions, samples, grad_scale;
+    View weights;
+    std::vector<Microfields> microbatches;
+  };
+  // A step on its way. Two of them: one is filled while the other may still be read.
+  struct Staging {
+    Staging(Memory& memory, const Shape& bytes);
+    Tensor host, device;
+    Fields fields;  ///< in `host`
+    Event free;     ///< the device has taken it
   };
 
+  Fields carve(Carver& carver) const;
   void check_batch(const HostBatch& batch) const;
+  Staging& staging() { return *stagings_[next_]; }
+  void weigh(Staging& to, LossAverage average);
 
   BatchShape shape_;
+  int count_;
   Limits limits_;
-  std::vector<Fields> memory_;
+  Stream uploads_;
+  Event uploaded_;
+  std::array<std::unique_ptr<Staging>, 2> stagings_;
+  std::size_t next_ = 0;
+  bool open_ = false;  ///< the next staging may be written
+  Tensor memory_;
+  Fields fields_;  ///< in `memory_`, where the kernels read
+  Tensor grad_scales_;
   std::vector<Microbatch> microbatches_;
-  std::vector<double> tokens_;
-  std::vector<std::int32_t> staged_ints_;  ///< [S, B] on the host
-  std::vector<float> staged_floats_;
+  std::vector<double> tokens_;  ///< of each microbatch being prepared
+  std::vector<double> sent_weights_;
+  double sent_tokens_ = 0;
 };
 
 }  // namespace tessera

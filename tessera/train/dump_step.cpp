@@ -1,6 +1,7 @@
 #include "tessera/train/dump_step.h"
 
 #include "tessera/base/check.h"
+#include "tessera/base/files.h"
 #include "tessera/base/json.h"
 #include "tessera/checkpoint/hf_config.h"
 #include "tessera/checkpoint/safetensors_writer.h"
@@ -8,14 +9,16 @@
 
 namespace tessera {
 
-StepDump::StepDump(const fs::path& folder, const ModelOptions& model)
-    : folder_(folder), family_(hf_family_for(model)) {
-  check_input(!fs::exists(folder) || fs::is_empty(folder),
-              "--dump-step {}: the folder is there and not empty", folder.string());
+void StepDump::check_place(const fs::path& folder) {
+  check_folder_can_be(folder);
+  check_input(!fs::exists(folder) || fs::is_empty(folder), "the folder is there and not empty");
 }
 
+StepDump::StepDump(const fs::path& folder, const ModelOptions& model)
+    : folder_(folder), family_(hf_family_for(model)) {}
+
 void StepDump::initial_weights(Session& session) {
-  fs::create_directories(folder_ / "initial");
+  make_folders(folder_ / "initial");
   const ModelOptions& model = session.options().model;
   if (!family_.empty())
     write_file_atomically(folder_ / "initial/config.json",
@@ -31,17 +34,17 @@ void StepDump::gradients(Session& session) {
                  "");
 }
 
-void StepDump::finish(Session& session, const StepResult& result, double learning_rate,
-                      LossAverage average) {
+void StepDump::finish(Session& session, const StepRecord& record, LossAverage average) {
   write_hf_block(folder_ / "updated.safetensors", session, session.parameters().values(), family_,
                  "");
   write_batch();
   const OptimizerOptions& o = session.options().optimizer;
   const bool adam = o.kind == OptimizerKind::adam;
   const Json step{
-      {"loss", result.loss},
-      {"grad_norm", result.grad_norm},
-      {"learning_rate", learning_rate},
+      {"loss", record.loss},
+      {"grad_norm", record.grad_norm},
+      {"learning_rate", record.learning_rate},
+      {"loss_scale", record.loss_scale},
       {"loss_average", average == LossAverage::per_token ? "per_token" : "per_microbatch"},
       {"microbatches", session.options().microbatches},
       {"optimizer", adam ? "adamw" : "sgd"},

@@ -17,15 +17,15 @@ namespace tessera {
 
 class StepDump {
  public:
-  /// InputError when the folder exists and is not empty.
+  /// InputError unless the folder can be made, or is there and empty.
+  static void check_place(const fs::path& folder);
   StepDump(const fs::path& folder, const ModelOptions& model);
 
   void initial_weights(Session& session);
   void batch(const HostBatch& batch);
   void gradients(Session& session);
-  /// The rest; `learning_rate` is the step's.
-  void finish(Session& session, const StepResult& result, double learning_rate,
-              LossAverage average);
+  /// The rest.
+  void finish(Session& session, const StepRecord& record, LossAverage average);
 
  private:
   void write_batch() const;

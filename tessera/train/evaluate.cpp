@@ -7,6 +7,7 @@
 #include "tessera/base/check.h"
 #include "tessera/base/json.h"
 #include "tessera/train/datasets.h"
+#include "tessera/train/host_block.h"
 #include "tessera/train/train_step.h"
 
 namespace tessera {
@@ -42,12 +43,14 @@ HostBatch padded_batch(const std::vector<std::vector<std::int32_t>>& sequences, 
 
 // acc [N] in the session's slot, as doubles on the host.
 std::vector<double> token_losses(Session& session) {
-  const ConstView losses = session.runner().token_losses(0);
-  std::vector<double> host(static_cast<std::size_t>(losses.numel()));
-  Context& context = session.context();
-  context.kernels.copy(context.stream, View(host.data(), DType::f64, losses.shape()), losses);
-  context.stream.synchronize();
-  return host;
+  const View losses = session.runner().token_losses(0);
+  const HostBlock host = downloaded(session.context(), losses);
+  std::vector<double> values(static_cast<std::size_t>(losses.numel()));
+  dispatch_float(losses.dtype(), "token_losses", [&]<class T>(TypeTag<T>) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<double>(static_cast<Accumulator<T>>(host.view().data<T>()[i]));
+  });
+  return values;
 }
 
 std::string result_line(const std::vector<std::int32_t>& tokens, const std::vector<double>& losses,
@@ -56,6 +59,10 @@ std::string result_line(const std::vector<std::int32_t>& tokens, const std::vect
   double sum = 0;
   for (std::size_t s = 0; s + 1 < tokens.size(); ++s) {
     const double loss = losses[s * static_cast<std::size_t>(batch) + static_cast<std::size_t>(b)];
+    check(std::isfinite(loss),
+          "the model gives token {} the loss {}: its weights are damaged, or their type is too "
+          "narrow",
+          s + 1, loss);
     logprobs.push_back(-loss);
     sum += loss;
   }
@@ -129,11 +136,6 @@ std::string evaluate_sequences(Session& session,
     evaluate_step(
         session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_token);
     const std::vector<double> losses = token_losses(session);
-    check(std::ranges::all_of(losses, [](double loss) { return std::isfinite(loss); }),
-          "the model gives no finite loss for sequences {} to {}: its weights are damaged, or {} "
-          "is too narrow for them",
-          first + 1, std::min(sequences.size(), first + static_cast<std::size_t>(shape.batch)),
-          name_of(session.options().model.dtype));
     for (std::int64_t b = 0;
          b < shape.batch && first + static_cast<std::size_t>(b) < sequences.size(); ++b)
       lines += result_line(sequences[first + static_cast<std::size_t>(b)], losses, shape.batch, b);

@@ -61,6 +61,7 @@ Generator::Generator(Session& session, const GenerateOptions& options, std::uint
     : session_(session), options_(options), seed_(seed) {
   const ModelOptions& model = session.options().model;
   logits_ = session.memory().allocate(MemoryUse::data, model.dtype, {1, model.vocab_size});
+  float_logits_ = session.memory().allocate(MemoryUse::data, DType::f32, {1, vocab});
   check(vocab >= 1 && vocab <= model.vocab_size, "{} tokens to draw from, the model has {}", vocab,
         model.vocab_size);
   host_logits_.resize(static_cast<std::size_t>(vocab));
@@ -91,16 +92,18 @@ void Generator::feed(StageRunner& runner, DeviceBatches& batches,
   for (std::int64_t i = 0; i < n; ++i)
     host.positions.push_back(static_cast<std::int32_t>(start + i));
   Context& context = session_.context();
-  batches.set(context.stream, 0, host);
+  batches.set(0, host);
+  batches.send(context.stream, LossAverage::per_token);
   Microbatch batch = batches.microbatches().front();
   batch.training = false;
   batch.cache = &cache_;
   batch.position_start = start;
   runner.trailing_logits(batch, logits_);
   // Sampling is on the host, in float.
-  const auto vocab = static_cast<std::int64_t>(host_logits_.size());
-  const View on_host(host_logits_.data(), DType::f32, {1, vocab});
-  context.kernels.copy(context.stream, on_host, logits_.view().slice(1, 0, vocab));
+  const View floats = float_logits_.view();
+  context.kernels.copy(context.stream, floats, logits_.view().slice(1, 0, floats.dim(1)));
+  context.stream.api().copy_bytes(context.stream.native(), host_logits_.data(), floats.raw(),
+                                  floats.bytes());
   context.stream.synchronize();
   check(std::ranges::none_of(host_logits_, [](float x) { return std::isnan(x); }),
         "the model gives NaN: its weights are damaged, or {} is too narrow for it",

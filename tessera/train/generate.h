@@ -41,6 +41,7 @@ class Generator {
   std::vector<Tensor> cache_memory_;
   KvCache cache_;
   Tensor logits_;
+  Tensor float_logits_;
   std::vector<float> host_logits_;
 };
 

@@ -34,9 +34,9 @@ std::string clock_time(double seconds) {
 // NaN and infinity have no form in JSON.
 Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
-// Drops the lines of iterations that a resumed run repeats. A file that holds anything but metrics
-// is not touched: its name was given by mistake.
-void drop_repeated(const fs::path& path, std::int64_t resumed) {
+// The lines of the iterations that a resumed run does not repeat. A file that holds anything but
+// metrics is not touched: its name was given by mistake.
+std::string kept_lines(const fs::path& path, std::int64_t resumed) {
   std::istringstream before(read_text_file(path));
   std::string kept;
   std::int64_t number = 0;
@@ -47,24 +47,24 @@ void drop_repeated(const fs::path& path, std::int64_t resumed) {
         entry.is_object() && entry.contains("iteration") && entry["iteration"].is_number_integer(),
         "the metrics file '{}' has something else than metrics in line {}: choose another file",
         path.string(), number);
-    if (resumed == 0 || entry["iteration"].get<std::int64_t>() <= resumed) kept += line + "\n";
+    if (entry["iteration"].get<std::int64_t>() <= resumed) kept += line + "\n";
   }
-  if (resumed > 0) write_file_atomically(path, kept);
+  return kept;
 }
 
 }  // namespace
 
-std::string log_line_of(const StepMetrics& m, bool throughput) {
+std::string log_line_of(const StepMetrics& m, std::int64_t skipped, bool throughput) {
   std::string line = fmt::format(
       " iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} |",
       m.iteration, m.iterations, m.consumed_samples, m.seconds * 1e3);
   if (throughput) line += fmt::format(" throughput per GPU (TFLOP/s/GPU): {:.3f} |", m.tflops);
-  return line + fmt::format(
-                    " learning rate: {:.6E} | global batch size: {:5} | lm loss: {:.6E} | loss "
-                    "scale: 1.0 | "
-                    "grad norm: {:.3f} | number of skipped iterations:   0 | number of nan "
-                    "iterations:   0 |",
-                    m.learning_rate, m.global_batch, m.loss, m.grad_norm);
+  return line +
+         fmt::format(
+             " learning rate: {:.6E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: "
+             "{:.1f} | grad norm: {:.3f} | number of skipped iterations: {:3} | number of nan "
+             "iterations:   0 |",
+             m.learning_rate, m.global_batch, m.loss, m.loss_scale, m.grad_norm, skipped);
 }
 
 std::string progress_line_of(const StepMetrics& m, int width) {
@@ -82,9 +82,18 @@ std::string progress_line_of(const StepMetrics& m, int width) {
                      std::string(static_cast<std::size_t>(bar - filled), '.'), text);
 }
 
+void MetricsFile::check_place(const fs::path& path) {
+  check_folder_can_be(fs::absolute(path).parent_path());
+  if (fs::exists(path)) kept_lines(path, 0);
+}
+
 MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed) : path_(path) {
-  if (path.has_parent_path()) fs::create_directories(path.parent_path());
-  if (fs::exists(path)) drop_repeated(path, resumed);
+  make_folders(fs::absolute(path).parent_path());
+  if (fs::exists(path)) {
+    const std::string kept = kept_lines(path, resumed);
+    // A new run adds to what is there.
+    if (resumed > 0) write_file_atomically(path, kept);
+  }
   file_.open(path, std::ios::app);
   check_input(file_.good(), "cannot write the metrics file '{}'", path.string());
 }
@@ -106,6 +115,8 @@ void MetricsFile::write(const StepMetrics& m) {
       {"seconds", m.seconds},
       {"tokens_per_second", m.tokens_per_second},
       {"tflops", m.tflops},
+      {"loss_scale", m.loss_scale},
+      {"skipped", m.skipped},
       {"time",
        now}}.dump());
 }
@@ -136,6 +147,7 @@ void ProgressDisplay::average_in(const StepMetrics& m) {
   sums_.loss += m.loss;
   sums_.tflops += m.tflops;
   ++summed_;
+  skipped_ += m.skipped ? 1 : 0;
 }
 
 void ProgressDisplay::step(const StepMetrics& metrics) {
@@ -154,7 +166,8 @@ void ProgressDisplay::step(const StepMetrics& metrics) {
   shown.tflops = sums_.tflops / n;
   sums_ = {};
   summed_ = 0;
-  if (!terminal_) log_info("{}", log_line_of(shown, throughput_));
+  if (!terminal_) log_info("{}", log_line_of(shown, skipped_, throughput_));
+  skipped_ = 0;
 }
 
 void ProgressDisplay::message(const std::string& text) {

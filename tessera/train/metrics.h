@@ -23,10 +23,12 @@ struct StepMetrics {
   double grad_norm = 0;
   double tokens_per_second = 0;
   double tflops = 0;  ///< model FLOP/s of this rank, in 10^12
+  double loss_scale = 1;
+  bool skipped = false;  ///< the gradients overflowed, the weights stayed
 };
 
 /// " iteration 10/ 100 | consumed samples: ... | lm loss: ...": fields in Megatron's order.
-std::string log_line_of(const StepMetrics& metrics, bool throughput);
+std::string log_line_of(const StepMetrics& metrics, std::int64_t skipped, bool throughput);
 
 /// "10/100 loss 2.513 lr 3.0e-03 grad 0.42 51.3k tok/s ETA 0:42", within `width` columns.
 std::string progress_line_of(const StepMetrics& metrics, int width);
@@ -35,6 +37,8 @@ std::string progress_line_of(const StepMetrics& metrics, int width);
 /// repeats them.
 class MetricsFile {
  public:
+  /// InputError unless the file holds metrics, or could be made.
+  static void check_place(const fs::path& path);
   MetricsFile(const fs::path& path, std::int64_t resumed);
   void write(const StepMetrics& metrics);
   void write_evaluation(std::int64_t iteration, const std::string& split, double loss);
@@ -56,6 +60,8 @@ class ProgressDisplay {
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
   void step(const StepMetrics& metrics);
+  /// Whether somebody watches each step.
+  bool live() const { return terminal_; }
   /// A message of its own line.
   void message(const std::string& text);
 
@@ -69,6 +75,7 @@ class ProgressDisplay {
   bool live_ = false;  ///< a live line is on the screen
   StepMetrics sums_;   ///< since the last log line
   std::int64_t summed_ = 0;
+  std::int64_t skipped_ = 0;
 };
 
 }  // namespace tessera

@@ -19,6 +19,14 @@ std::int64_t positions_of(const SessionOptions& options) {
 
 }  // namespace
 
+Device device_of(const TrainOptions& options) {
+  return {options.device == DeviceChoice::cuda ? DeviceKind::cuda : DeviceKind::cpu, 0};
+}
+
+CudaOptions cuda_of(const TrainOptions& options) {
+  return {options.allow_tf32, options.deterministic_mode, options.gemm_choices};
+}
+
 DeviceBatches::Limits batch_limits(const SessionOptions& options) {
   const bool learned = options.model.position_embedding == PositionEmbedding::learned_absolute;
   return {options.model.vocab_size,
@@ -51,7 +59,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
     : options_(options),
       memory_(options.device),
       stream_(options.device),
-      kernels_(make_kernels(options.device, rank.threads)),
+      kernels_(make_kernels(options.device, rank.threads, options.cuda)),
       mesh_(RankGrid(options.parallel, rank.size), rank.world),
       schedule_(schedule_of(options, mesh_.pipeline().rank())),
       evaluation_(forward_only({options.parallel.pipeline, options.microbatches})) {
@@ -92,6 +100,12 @@ void Session::make_borders() {
                                     {static_cast<std::int64_t>(measure.bytes())});
   Carver carver(border_memory_);
   carve(carver);
+}
+
+void Session::share_losses() {
+  const View losses = runner_->loss_sums();
+  if (!model_->head) kernels_->fill(stream_, losses, 0);
+  mesh_.pipeline().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
 }
 
 void Session::run_microbatches(bool training) {

@@ -11,6 +11,7 @@
 #include "tessera/optim/parameter_buffers.h"
 #include "tessera/pipeline/executor.h"
 #include "tessera/train/device_batch.h"
+#include "tessera/train/train_options.h"
 
 namespace tessera {
 
@@ -25,7 +26,11 @@ struct SessionOptions {
   bool training = true;
   bool split_backward = false;  ///< weight gradients apart from input gradients
   Device device;
+  CudaOptions cuda;
 };
+
+Device device_of(const TrainOptions& options);
+CudaOptions cuda_of(const TrainOptions& options);
 
 /// How far tokens and positions may go.
 DeviceBatches::Limits batch_limits(const SessionOptions& options);
@@ -54,6 +59,8 @@ class Session {
   DeviceBatches& batches() { return *batches_; }
   /// Forward, and when training backward, of the batches that were set.
   void run_microbatches(bool training);
+  /// The last stage knows the losses; afterwards all stages do.
+  void share_losses();
 
  private:
   void make_borders();

@@ -17,6 +17,10 @@ struct TrainOptions {
   std::uint64_t seed = 1234;
   DeviceChoice device = DeviceChoice::cpu;
   int threads = 0;  ///< per rank; 0 means cores / ranks
+  // Of a GPU.
+  bool deterministic_mode = false;
+  bool allow_tf32 = false;
+  std::string gemm_choices;  ///< file that keeps the fastest algorithm of each matrix product
 
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 100;

@@ -1,65 +1,122 @@
 #include "tessera/train/train_step.h"
 
-#include <algorithm>
+#include <limits>
+
+#include "tessera/base/check.h"
 
 namespace tessera {
 namespace {
 
-// What one token of microbatch i weighs in the loss. A microbatch whose every label is masked
-// weighs nothing.
-double token_weight(const DeviceBatches& batches, int microbatches, int i, LossAverage average) {
-  double counted = batches.tokens(i) * microbatches;
-  if (average == LossAverage::per_token) {
-    counted = 0;
-    for (int m = 0; m < microbatches; ++m) counted += batches.tokens(m);
-  }
-  return 1.0 / std::max(counted, 1.0);
+void load_batches(Session& session, const NextBatch& next_batch, LossAverage average) {
+  DeviceBatches& batches = session.batches();
+  for (int i = 0; i < session.options().microbatches; ++i) batches.set(i, next_batch());
+  batches.send(session.context().stream, average);
 }
 
-StepResult run(Session& session, const std::function<const HostBatch&()>& next_batch,
-               LossAverage average, bool training) {
-  DeviceBatches& batches = session.batches();
-  Stream& stream = session.context().stream;
-  const int count = session.options().microbatches;
-  for (int i = 0; i < count; ++i) batches.set(stream, i, next_batch());
-  for (int i = 0; i < count; ++i)
-    batches.set_grad_scale(stream, i, token_weight(batches, count, i, average));
-  session.run_microbatches(training);
+void run_gradients_of(Session& session) {
+  Context& context = session.context();
+  const DeviceBatches& batches = session.batches();
+  context.kernels.start_step(context.stream, batches.grad_scales(), batches.weights(),
+                             session.optimizer().state());
+  session.parameters().begin_step();
+  session.run_microbatches(true);
+  session.share_losses();
+  session.parameters().finish_gradients(context);
+  session.optimizer().measure_gradients(context);
+}
 
-  StepResult result;
-  const View sums = session.runner().loss_sums();
-  for (int i = 0; i < count; ++i) {
-    double sum = 0;
-    stream.api().copy_bytes(stream.native(), &sum, sums.slice(0, i, 1).raw(), sizeof(sum));
-    stream.synchronize();
-    result.loss += sum * token_weight(batches, count, i, average);
-    result.tokens += batches.tokens(i);
-  }
-  return result;
+void run_update_of(Session& session) {
+  session.optimizer().update(session.context(), session.runner().loss_sums(),
+                             session.batches().weights());
+}
+
+// The weighted sum of the microbatches' losses; waits for them.
+double loss_of(Session& session) {
+  const std::vector<double>& weights = session.batches().sent_weights();
+  std::vector<double> sums(weights.size());
+  Stream& stream = session.context().stream;
+  stream.api().copy_bytes(stream.native(), sums.data(), session.runner().loss_sums().raw(),
+                          sums.size() * sizeof(double));
+  stream.synchronize();
+  double loss = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) loss += sums[i] * weights[i];
+  return loss;
+}
+
+// A graph needs a device that replays it, and no other rank to wait for while it is captured. The
+// first steps choose algorithms, which a capture cannot do.
+int eager_steps(Session& session) {
+  constexpr int kBeforeGraph = 2;
+  const bool graph = session.options().device.kind == DeviceKind::cuda &&
+                     session.context().mesh.world().size() == 1;
+  return graph ? kBeforeGraph : std::numeric_limits<int>::max();
 }
 
 }  // namespace
 
-StepResult compute_gradients(Session& session, const std::function<const HostBatch&()>& next_batch,
-                             LossAverage average) {
-  session.parameters().begin_step();
-  StepResult result = run(session, next_batch, average, true);
-  session.parameters().finish_gradients(session.context());
-  session.optimizer().measure_gradients(session.context());
-  result.grad_norm = session.optimizer().grad_norm(session.context());
-  return result;
+Steps::Steps(Session& session, LossAverage average)
+    : session_(session),
+      average_(average),
+      submitted_(session.optimizer().step_state(session.context()).iteration),
+      collected_(submitted_),
+      eager_left_(eager_steps(session)) {}
+
+void Steps::submit(const NextBatch& next_batch) {
+  if (eager_left_ > 0) {
+    eager_left_ -= eager_left_ < std::numeric_limits<int>::max() ? 1 : 0;
+    submit_gradients(next_batch);
+    submit_update();
+    return;
+  }
+  load_batches(session_, next_batch, average_);
+  Stream& stream = session_.context().stream;
+  if (!graph_)
+    graph_.emplace(stream, [this] {
+      run_gradients_of(session_);
+      run_update_of(session_);
+    });
+  graph_->launch(stream);
+  submitted_ += 1;
 }
 
-StepResult train_step(Session& session, const std::function<const HostBatch&()>& next_batch,
-                      LossAverage average, double learning_rate) {
+void Steps::submit_gradients(const NextBatch& next_batch) {
+  load_batches(session_, next_batch, average_);
+  run_gradients_of(session_);
+}
+
+void Steps::submit_update() {
+  run_update_of(session_);
+  submitted_ += 1;
+}
+
+std::vector<StepRecord> Steps::collect() {
+  std::vector<StepRecord> records =
+      session_.optimizer().records(session_.context(), collected_ + 1, submitted_);
+  collected_ = submitted_;
+  return records;
+}
+
+StepResult compute_gradients(Session& session, const NextBatch& next_batch, LossAverage average) {
+  load_batches(session, next_batch, average);
+  run_gradients_of(session);
+  const double loss = loss_of(session);
+  return {loss, session.optimizer().grad_norm(session.context()), session.batches().sent_tokens()};
+}
+
+StepResult train_step(Session& session, const NextBatch& next_batch, LossAverage average,
+                      double learning_rate) {
   const StepResult result = compute_gradients(session, next_batch, average);
-  session.optimizer().update(session.context(), learning_rate);
+  session.optimizer().set_rates(session.context(), std::span(&learning_rate, 1));
+  run_update_of(session);
   return result;
 }
 
-StepResult evaluate_step(Session& session, const std::function<const HostBatch&()>& next_batch,
-                         LossAverage average) {
-  return run(session, next_batch, average, false);
+StepResult evaluate_step(Session& session, const NextBatch& next_batch, LossAverage average) {
+  load_batches(session, next_batch, average);
+  session.run_microbatches(false);
+  session.share_losses();
+  const double loss = loss_of(session);
+  return {loss, 0, session.batches().sent_tokens()};
 }
 
 }  // namespace tessera

@@ -2,16 +2,39 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <vector>
 
 #include "tessera/train/session.h"
 
 namespace tessera {
 
-/// How the losses of a step's tokens are weighed.
-enum class LossAverage {
-  per_microbatch,  ///< the mean over microbatches of the mean over their tokens (Megatron's
-                   ///< default)
-  per_token,       ///< the mean over all tokens of the step
+using NextBatch = std::function<const HostBatch&()>;
+
+/// Training steps on a session. They are put on its stream and nobody waits for them: what became
+/// of them is collected later. On a GPU, and alone, the third step and all after it replay a graph.
+class Steps {
+ public:
+  Steps(Session& session, LossAverage average);
+
+  /// One whole step on the next microbatches.
+  void submit(const NextBatch& next_batch);
+  /// The same in two halves, for those who want to see the gradients in between.
+  void submit_gradients(const NextBatch& next_batch);
+  void submit_update();
+
+  /// How many records wait to be collected; there is room for Optimizer::kRecords.
+  std::int64_t pending() const { return submitted_ - collected_; }
+  /// The records of all steps since the last call; waits for them.
+  std::vector<StepRecord> collect();
+
+ private:
+  Session& session_;
+  LossAverage average_;
+  std::int64_t submitted_;  ///< iterations, counted like the state on the device
+  std::int64_t collected_;
+  int eager_left_;  ///< steps before the graph; forever without one
+  std::optional<Graph> graph_;
 };
 
 struct StepResult {
@@ -20,16 +43,14 @@ struct StepResult {
   double tokens = 0;  ///< labels that counted
 };
 
-/// Fetches each microbatch from `next_batch`, computes gradients, and updates the parameters.
-StepResult train_step(Session& session, const std::function<const HostBatch&()>& next_batch,
-                      LossAverage average, double learning_rate);
+/// One step with a rate of its own, and its result at once.
+StepResult train_step(Session& session, const NextBatch& next_batch, LossAverage average,
+                      double learning_rate);
 
-/// The first half: gradients of the batches, their norm, and the loss; no update.
-StepResult compute_gradients(Session& session, const std::function<const HostBatch&()>& next_batch,
-                             LossAverage average);
+/// Gradients of the batches, their norm, and the loss; no update.
+StepResult compute_gradients(Session& session, const NextBatch& next_batch, LossAverage average);
 
 /// The loss of one step's worth of batches, without gradients.
-StepResult evaluate_step(Session& session, const std::function<const HostBatch&()>& next_batch,
-                         LossAverage average);
+StepResult evaluate_step(Session& session, const NextBatch& next_batch, LossAverage average);
 
 }  // namespace tessera

@@ -1,7 +1,5 @@
 #include "tessera/train/trainer.h"
 
-#include <unistd.h>
-
 #include <cmath>
 #include <set>
 #include <sstream>
@@ -23,11 +21,38 @@ LossAverage average_of(const TrainOptions& options) {
   return options.calculate_per_token_loss ? LossAverage::per_token : LossAverage::per_microbatch;
 }
 
-// A folder that cannot be written is found now, not at the first save.
-void check_writable(const fs::path& folder) {
-  make_folders(folder);
-  check_input(::access(folder.c_str(), W_OK) == 0, "--save {}: the folder cannot be written",
-              folder.string());
+// Where a run writes its metrics; empty: nowhere.
+std::string metrics_file(const TrainOptions& options) {
+  if (options.metrics_file.empty() && !options.save.empty()) return options.save + "/metrics.jsonl";
+  return options.metrics_file;
+}
+
+// A new run must not grow into an old one.
+void check_own_folder(const TrainOptions& options) {
+  check_folder_can_be(options.save);
+  std::error_code error;
+  if (!options.load.empty() && fs::equivalent(options.save, options.load, error)) return;
+  check_input(
+      !fs::exists(fs::path(options.save) / "latest_checkpointed_iteration.txt"),
+      "the folder holds the checkpoints of another run: give --load {} to go on with it, or "
+      "another folder",
+      options.save);
+}
+
+// Places that cannot be written are found now, before anything is, and not at the first save.
+void check_places(const TrainOptions& options) {
+  const auto check_place = [](const char* flag, const std::string& value, const auto& check) {
+    if (value.empty()) return;
+    try {
+      check();
+    } catch (const InputError& error) {
+      fail_input("--{} {}: {}", flag, value, error.what());
+    }
+  };
+  check_place("dump-step", options.dump_step, [&] { StepDump::check_place(options.dump_step); });
+  check_place("save", options.save, [&] { check_own_folder(options); });
+  check_place("metrics-file", options.metrics_file,
+              [&] { MetricsFile::check_place(options.metrics_file); });
 }
 
 // The lines in which two configurations differ: "lr: 1 -> 2".
@@ -79,6 +104,8 @@ SessionOptions session_options(const Options& options, bool training) {
     session.microbatches = static_cast<int>(
         options.train.global_batch_size / (options.train.micro_batch_size * options.parallel.data));
   session.seed = options.train.seed;
+  session.device = device_of(options.train);
+  session.cuda = cuda_of(options.train);
   session.training = training;
   return session;
 }
@@ -89,27 +116,30 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
       datasets_(options),
       session_(session_options(options, true), rank),
       display_(options.train.log_interval, options.train.log_throughput) {
-  start();
   const TrainOptions& o = options.train;
+  check_places(o);
+  start();
   if (!o.dump_step.empty()) {
-    check_input(session_.optimizer().steps() == 0,
+    check_input(session_.optimizer().step_state(session_.context()).step == 0,
                 "--dump-step shows a first step, but this run continues one: use --finetune or "
                 "another start");
     dump_.emplace(o.dump_step, options.model);
   }
-  if (!o.save.empty()) check_writable(o.save);
+  if (!o.save.empty()) make_folders(o.save);
   loader_.emplace(datasets_.get(Split::train),
                   LoaderShape{o.micro_batch_size, 0, options.parallel.data},
                   progress_.consumed_samples);
-  std::string file = o.metrics_file;
-  if (file.empty() && !o.save.empty()) file = o.save + "/metrics.jsonl";
-  if (!file.empty()) metrics_.emplace(file, progress_.iteration);
+  steps_.emplace(session_, average_of(o));
+  if (const std::string file = metrics_file(o); !file.empty())
+    metrics_.emplace(file, progress_.iteration);
 }
 
 // Where the weights come from: a checkpoint, a Hugging Face folder, or the seed.
 void Trainer::start() {
   const TrainOptions& o = options_.train;
   if (!o.load.empty()) {
+    check_input(!fs::exists(o.load) || fs::is_directory(o.load),
+                "--load {}: this is not a folder of checkpoints", o.load);
     const std::optional<Checkpoint> checkpoint = Checkpoint::latest(o.load);
     if (checkpoint) return load_checkpoint(*checkpoint);
     check_input(!o.exit_on_missing_checkpoint,
@@ -136,13 +166,16 @@ void Trainer::run() {
     return display_.message(
         fmt::format("iteration {} of {} was reached before: there is nothing to do",
                     progress_.iteration, o.train_iters));
+  send_rates();
+  reported_ = Clock::now();
   while (progress_.iteration < o.train_iters) {
-    const StepMetrics metrics = step();
-    display_.step(metrics);
-    if (metrics_) metrics_->write(metrics);
+    step();
+    if (!report_due()) continue;
+    report();
     if (o.eval_iters > 0 && due(o.eval_interval)) evaluate(Split::valid);
     if (!o.save.empty() && due(o.save_interval)) save();
     if (due(o.exit_interval)) break;
+    reported_ = Clock::now();  // evaluation and saving are no part of a step's time
   }
   if (progress_.iteration == o.train_iters && o.eval_iters > 0) {
     if (!due(o.eval_interval)) evaluate(Split::valid);
@@ -151,47 +184,93 @@ void Trainer::run() {
   if (!o.save.empty() && saved_iteration_ != progress_.iteration) save();
 }
 
-StepMetrics Trainer::step() {
-  const auto start = Clock::now();
-  const TrainOptions& o = options_.train;
-  const double rate =
-      learning_rate(options_.schedule, o.global_batch_size, progress_.consumed_samples);
-  const LossAverage average = average_of(o);
-  const auto next = [&]() -> const HostBatch& {
-    const HostBatch& batch = loader_->next();
-    if (dump_) dump_->batch(batch);
-    return batch;
-  };
-  if (dump_) dump_->initial_weights(session_);
-  const StepResult result = compute_gradients(session_, next, average);
-  if (dump_) dump_->gradients(session_);
-  check_finite(result);
-  session_.optimizer().update(session_.context(), rate);
-  if (dump_) dump_->finish(session_, result, rate, average);
-  dump_.reset();  // the first step only
-
+void Trainer::step() {
+  if (dump_)
+    first_step_to_dump();
+  else
+    steps_->submit([&]() -> const HostBatch& { return loader_->next(); });
   progress_.iteration += 1;
-  progress_.consumed_samples += o.global_batch_size;
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const double tokens = static_cast<double>(o.global_batch_size * options_.data.seq_length);
-  return {progress_.iteration,
-          o.train_iters,
-          progress_.consumed_samples,
-          o.global_batch_size,
-          seconds,
-          rate,
-          result.loss,
-          result.grad_norm,
-          tokens / seconds,
-          tokens / seconds * flops_per_token(options_.model, options_.data.seq_length) / 1e12};
+  progress_.consumed_samples += options_.train.global_batch_size;
 }
 
-void Trainer::check_finite(const StepResult& result) const {
-  check(std::isfinite(result.loss) && std::isfinite(result.grad_norm),
+void Trainer::first_step_to_dump() {
+  dump_->initial_weights(session_);
+  steps_->submit_gradients([&]() -> const HostBatch& {
+    const HostBatch& batch = loader_->next();
+    dump_->batch(batch);
+    return batch;
+  });
+  dump_->gradients(session_);
+  steps_->submit_update();
+}
+
+// On the CPU a step is over when it was submitted; on a GPU asking for its result would make the
+// device wait for the host, so that is done rarely.
+bool Trainer::report_due() const {
+  constexpr std::chrono::milliseconds kLive{500};  // between two sights of the live line
+  const TrainOptions& o = options_.train;
+  return session_.options().device.kind == DeviceKind::cpu || dump_ ||
+         steps_->pending() >= Optimizer::kRecords || progress_.iteration >= o.train_iters ||
+         due(o.log_interval) || (o.eval_iters > 0 && due(o.eval_interval)) ||
+         (!o.save.empty() && due(o.save_interval)) || due(o.exit_interval) ||
+         (display_.live() && Clock::now() - reported_ > kLive);
+}
+
+void Trainer::report() {
+  const TrainOptions& o = options_.train;
+  const std::vector<StepRecord> records = steps_->collect();
+  const auto count = static_cast<std::int64_t>(records.size());
+  const double seconds =
+      std::chrono::duration<double>(Clock::now() - reported_).count() / static_cast<double>(count);
+  const double tokens = static_cast<double>(o.global_batch_size * options_.data.seq_length);
+  const double flops = flops_per_token(options_.model, options_.data.seq_length);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const StepRecord& record = records[static_cast<std::size_t>(i)];
+    const std::int64_t iteration = progress_.iteration - count + i + 1;
+    check_finite(record, iteration);
+    if (dump_) dump_->finish(session_, record, average_of(o));
+    dump_.reset();  // the first step only
+    if (record.skipped == 0) {
+      progress_.schedule_samples += o.global_batch_size;
+      rates_left_ -= 1;
+    }
+    const StepMetrics metrics{iteration,
+                              o.train_iters,
+                              progress_.consumed_samples - (count - i - 1) * o.global_batch_size,
+                              o.global_batch_size,
+                              seconds,
+                              record.learning_rate,
+                              record.loss,
+                              record.grad_norm,
+                              tokens / seconds,
+                              tokens / seconds * flops / 1e12,
+                              record.loss_scale,
+                              record.skipped != 0};
+    display_.step(metrics);
+    if (metrics_) metrics_->write(metrics);
+  }
+  reported_ = Clock::now();
+  if (rates_left_ < Optimizer::kRecords) send_rates();
+}
+
+// More than can be submitted between two reports.
+void Trainer::send_rates() {
+  static_assert(Optimizer::kRates >= 2 * Optimizer::kRecords);
+  const std::int64_t batch = options_.train.global_batch_size;
+  std::vector<double> rates;
+  for (std::int64_t i = 0; i < Optimizer::kRates; ++i)
+    rates.push_back(
+        learning_rate(options_.schedule, batch, progress_.schedule_samples + i * batch));
+  session_.optimizer().set_rates(session_.context(), rates);
+  rates_left_ = Optimizer::kRates;
+}
+
+void Trainer::check_finite(const StepRecord& record, std::int64_t iteration) const {
+  check(record.failed == 0,
         "iteration {} has loss {} and gradient norm {}: stopped before the weights were touched. "
-        "The last "
-        "checkpoint is good; lower --lr, or look at the data near sample {}",
-        progress_.iteration + 1, result.loss, result.grad_norm, progress_.consumed_samples);
+        "The last checkpoint is good; lower --lr, or look at the data near sample {}",
+        iteration, record.loss, record.grad_norm,
+        (iteration - 1) * options_.train.global_batch_size);
 }
 
 // The n-th evaluation reads the n-th stretch of the split, so that a resumed run reads what it

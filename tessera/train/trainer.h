@@ -1,6 +1,7 @@
 // A whole training run: data, session, steps, evaluation, logs, checkpoints.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include "tessera/train/datasets.h"
 #include "tessera/train/dump_step.h"
 #include "tessera/train/metrics.h"
+#include "tessera/train/train_step.h"
 
 namespace tessera {
 
@@ -27,9 +29,16 @@ class Trainer {
  private:
   void start();
   void load_checkpoint(const Checkpoint& checkpoint);
-  /// One step, and what is logged of it.
-  StepMetrics step();
-  void check_finite(const StepResult& result) const;
+  /// Puts one step on the device; what became of it is reported later.
+  void step();
+  void first_step_to_dump();
+  /// Whether the host must know now how the last steps went.
+  bool report_due() const;
+  /// Collects what the steps since the last report did: log, metrics, schedule.
+  void report();
+  void check_finite(const StepRecord& record, std::int64_t iteration) const;
+  /// Tells the device the learning rates of the coming steps.
+  void send_rates();
   bool due(std::int64_t interval) const {
     return interval > 0 && progress_.iteration % interval == 0;
   }
@@ -41,6 +50,9 @@ class Trainer {
   Datasets datasets_;
   Session session_;
   Progress progress_;
+  std::optional<Steps> steps_;
+  std::int64_t rates_left_ = 0;  ///< of those the device knows
+  std::chrono::steady_clock::time_point reported_;
   std::int64_t saved_iteration_ = -1;
   std::optional<Loader> loader_;
   std::optional<StepDump> dump_;

@@ -35,6 +35,29 @@ TEST_F(Files, WritesAndReadsAnyBytes) {
   EXPECT_EQ(read_text_file(folder_ / "a"), "");
 }
 
+TEST_F(Files, FoldersAreMadeWhereTheFileSystemMeans) {
+  make_folders(folder_ / "a/b/c");
+  make_folders(folder_ / "a/b/c");
+  EXPECT_TRUE(fs::is_directory(folder_ / "a/b/c"));
+  // Behind a link ".." is the parent of what the link points to.
+  fs::create_directory_symlink(folder_ / "a/b", folder_ / "link");
+  make_folders(folder_ / "link/../d");
+  EXPECT_TRUE(fs::is_directory(folder_ / "a/d"));
+  EXPECT_FALSE(fs::exists(folder_ / "d"));
+}
+
+TEST_F(Files, NoFolderWhereSomethingElseIs) {
+  write_file_atomically(folder_ / "file", "x");
+  for (const std::string& name :
+       {std::string("file"), std::string("file/a"), "b/" + std::string(300, 'x')}) {
+    test::expect_input_error([&] { make_folders(folder_ / name); }, {"cannot make the folder"});
+  }
+  test::expect_input_error([&] { check_folder_can_be(folder_ / "file"); }, {"is not one"});
+  test::expect_input_error([&] { check_folder_can_be(folder_ / "file/a/b"); }, {"is not one"});
+  check_folder_can_be(folder_ / "new/a/b");
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+}
+
 TEST_F(Files, AnAtomicWriteLeavesOnlyTheFile) {
   write_file_atomically(folder_ / "a", "old");
   write_file_atomically(folder_ / "a", "new");

@@ -20,11 +20,11 @@ struct Case {
 
 void write(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
 
-// Every file below a folder with its size.
-std::map<std::string, std::uintmax_t> listing(const fs::path& folder) {
-  std::map<std::string, std::uintmax_t> files;
+// Everything below a folder, files with their contents.
+std::map<std::string, std::string> listing(const fs::path& folder) {
+  std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
-    files[entry.path().string()] = entry.is_regular_file() ? entry.file_size() : 0;
+    files[entry.path().string()] = entry.is_regular_file() ? read_text_file(entry.path()) : "";
   return files;
 }
 
@@ -189,9 +189,9 @@ TEST_F(BadInput, Flags) {
       {with_data({"--tensor-model-parallel-size", "2"}), {"tensor-model-parallel-size"}},
       {with_data({"--pipeline-model-parallel-size", "2"}), {"pipeline-model-parallel-size"}},
       {with_data({"--nproc", "4"}), {"nproc"}},
-      {with_data({"--device", "cuda"}), {"cuda"}},
-      {with_data({"--fp16"}), {"--fp16"}},
-      {with_data({"--params-dtype", "f16"}), {"f16", "loss scaling"}},
+      {with_data({"--loss-scale", "8"}), {"--loss-scale", "--fp16"}},
+      {with_data({"--fp16", "--min-loss-scale", "-1"}), {"--min-loss-scale"}},
+      {with_data({"--params-dtype", "f8"}), {"--params-dtype", "f8", "bf16"}},
       {with_data({"--save", "out"}), {"save-interval"}},
       {with_data({"--save-interval", "5"}), {"--save"}},
       {with_data({"--kv-channels", "0"}), {"--kv-channels"}},
@@ -271,6 +271,19 @@ TEST_F(BadInput, WeightsAndCheckpoints) {
       {with_data({"--dump-step", "ck_text", "--attention-dropout", "0", "--hidden-dropout", "0"}),
        {"--dump-step", "not empty"}},
       {with_data({"--dump-step", "new"}), {"--dump-step", "dropout"}},
+      {with_data(
+           {"--dump-step", "good.jsonl", "--attention-dropout", "0", "--hidden-dropout", "0"}),
+       {"--dump-step", "good.jsonl", "not one"}},
+      {with_data(
+           {"--dump-step", "good.jsonl/x", "--attention-dropout", "0", "--hidden-dropout", "0"}),
+       {"--dump-step", "good.jsonl", "not one"}},
+      {with_data({"--save", "good.jsonl", "--save-interval", "1"}), {"--save", "not one"}},
+      {with_data({"--save", "good.jsonl/x", "--save-interval", "1"}), {"--save", "not one"}},
+      {with_data({"--save", std::string(300, 'x'), "--save-interval", "1"}), {"--save", "xxx"}},
+      {with_data({"--save", "new", "--save-interval", "1", "--metrics-file", "good.jsonl"}),
+       {"--metrics-file", "something else than metrics"}},
+      {with_data({"--metrics-file", "good.jsonl/m.jsonl"}), {"--metrics-file", "not one"}},
+      {with_data({"--load", "good.jsonl"}), {"--load", "not a folder"}},
   };
   for (const char* name : {"tokens_bad", "tokens_short", "tokens_junk", "tokens_absent"})
     cases.push_back(

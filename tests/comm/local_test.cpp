@@ -23,7 +23,8 @@ TEST_P(LocalGroups, EveryCollective) {
     ASSERT_EQ(world.size(), n);
     std::vector<float> x(5, static_cast<float>(rank.rank + 1));
     world.all_reduce(View(x.data(), DType::f32, {5}), ReduceOp::sum, stream)->wait(stream);
-    EXPECT_EQ(x[4], static_cast<float>(n * (n + 1) / 2));
+    const int sum = n * (n + 1) / 2;
+    EXPECT_EQ(x[4], static_cast<float>(sum));
     x[0] = static_cast<float>(rank.rank);
     world.all_reduce(View(x.data(), DType::f32, {1}), ReduceOp::max, stream)->wait(stream);
     EXPECT_EQ(x[0], static_cast<float>(n - 1));

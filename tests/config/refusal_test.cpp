@@ -81,7 +81,10 @@ constexpr Refusal kTogether[] = {
     {"--bf16 --params-dtype bf16", "--params-dtype and --bf16 exclude each other"},
     {"--lr-warmup-iters 5 --lr-warmup-fraction 0.1", "exclude each other (warmup)"},
     {"--recompute-activations --recompute-granularity selective", "exclude each other (recompute)"},
-    {"--fp16", "--fp16 needs loss scaling, which comes with the GPU backend"},
+    {"--loss-scale 8", "--loss-scale"},
+    {"--fp16 --loss-scale 8 --hysteresis 3", "--hysteresis"},
+    {"--fp16 --initial-loss-scale 0", "--initial-loss-scale"},
+    {"--fp16 --loss-scale-window 0", "--loss-scale-window"},
     {"--num-query-groups 4", "--num-query-groups needs --group-query-attention"},
     {"--split 1,1,1", "--split '1,1,1' has no effect"},
     {"--rotary-base 500000", "has no effect: it belongs to --position-embedding-type rope"},
@@ -111,6 +114,8 @@ constexpr Refusal kRules[] = {
     {"--position-embedding-type rope --rope-scaling-type yarn --rope-beta-slow 64",
      "--rope-beta-fast 32 must be above --rope-beta-slow 64"},
     {"--max-position-embeddings 16", "--seq-length 32 is more than --max-position-embeddings 16"},
+    {"--max-position-embeddings 16 --position-embedding-type rope",
+     "--seq-length 32 is more than --max-position-embeddings 16"},
     {"--padded-vocab-size 100", "the tokenizer has 257 tokens"},
     {"--vocab-size 100", "--vocab-size 100 is less than the 257 tokens of ByteTokenizer"},
     {"--tokenizer-type NullTokenizer", "NullTokenizer needs --vocab-size"},
@@ -125,7 +130,7 @@ constexpr Refusal kRules[] = {
     {"--save out", "--save needs --save-interval"},
     {"--recompute-granularity full --recompute-method block --recompute-num-layers 5",
      "--recompute-num-layers 5 is more than --num-layers 4"},
-    {"--device cuda", "this version computes on the CPU only"},
+    {"--device cuda", "CUDA"},
     {"--tensor-model-parallel-size 2", "this version trains on one rank"},
     {"--pipeline-model-parallel-size 2", "this version trains on one rank"},
     {"--context-parallel-size 2", "this version trains on one rank"},
@@ -188,7 +193,7 @@ TEST(Refusals, OfOtherCommands) {
   expect_refused("generate", "--load a --prompt hi",
                  {"--greedy --top-k 5", "belongs to drawing (without --greedy)"});
   expect_refused("generate", "--load a --prompt hi", {"--num-layers 5", "not of tessera generate"});
-  expect_refused("generate", "--load a --prompt hi", {"--device cuda", "on the CPU only"});
+  expect_refused("generate", "--load a --prompt hi", {"--device cuda", "CUDA"});
   expect_refused("evaluate", "--load a", {"", "nothing to evaluate"});
   expect_refused("evaluate", "", {"--mock-data", "one of --load FOLDER"});
   expect_refused("evaluate", "--load a", {"--mock-data --tokens t", "exclude each other"});

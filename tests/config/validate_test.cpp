@@ -104,11 +104,6 @@ TEST(Validate, AcceptsTheOtherCommands) {
   accept("inspect", "--num-layers 2");
 }
 
-TEST(Validate, LongRopeSequencesMayExceedThePositions) {
-  accept("train", std::string(test::kTraining) +
-                      " --max-position-embeddings 16 --position-embedding-type rope");
-}
-
 ModelOptions small_model() {
   ModelOptions model = accept("train", test::kTraining).options.model;
   return model;

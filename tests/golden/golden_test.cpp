@@ -7,7 +7,9 @@
 
 #include "tessera/base/json.h"
 #include "tessera/train/hf_weights.h"
+#include "tessera/train/host_block.h"
 #include "tessera/train/train_step.h"
+#include "tests/support/devices.h"
 #include "tests/support/global_tensors.h"
 #include "tests/support/temp_folder.h"
 
@@ -89,7 +91,7 @@ OptimizerOptions golden_optimizer() {
   return options;
 }
 
-class Golden : public testing::TestWithParam<std::tuple<std::string, Precision>> {
+class Golden : public testing::TestWithParam<std::tuple<std::string, Precision, Device>> {
  protected:
   Golden()
       : folder_(kData / std::get<0>(GetParam())),
@@ -104,6 +106,7 @@ class Golden : public testing::TestWithParam<std::tuple<std::string, Precision>>
     options.optimizer = golden_optimizer();
     options.shape = batches_.shape();
     options.training = training;
+    options.device = std::get<2>(GetParam());
     return options;
   }
 
@@ -124,7 +127,8 @@ class Golden : public testing::TestWithParam<std::tuple<std::string, Precision>>
 TEST_P(Golden, Logits) {
   Session session(session_options(false), rank_);
   load_hf_weights(session, folder_);
-  session.batches().set(session.context().stream, 0, batches_.get(0));
+  session.batches().set(0, batches_.get(0));
+  session.batches().send(session.context().stream, LossAverage::per_token);
   session.batches().set_training(false);
   const BatchShape shape = batches_.shape();
   const std::int64_t vocab = folder_.model().options.vocab_size;
@@ -133,13 +137,15 @@ TEST_P(Golden, Logits) {
   session.runner().trailing_logits(session.batches().microbatches()[0], logits);
 
   const std::vector<double> want = read_doubles(file_, "logits" + precision().suffix);  // [B, S, V]
+  const HostBlock host = downloaded(session.context(), logits);
   std::vector<double> got(want.size());
   dispatch_float(precision().dtype, "logits", [&]<class T>(TypeTag<T>) {
     for (std::int64_t b = 0; b < shape.batch; ++b)
       for (std::int64_t s = 0; s < shape.seq; ++s)
         for (std::int64_t v = 0; v < vocab; ++v)
-          got[static_cast<std::size_t>((b * shape.seq + s) * vocab + v)] = static_cast<double>(
-              static_cast<Accumulator<T>>(logits.data<T>()[(s * shape.batch + b) * vocab + v]));
+          got[static_cast<std::size_t>((b * shape.seq + s) * vocab + v)] =
+              static_cast<double>(static_cast<Accumulator<T>>(
+                  host.view().data<T>()[(s * shape.batch + b) * vocab + v]));
   });
   EXPECT_LE(test::relative_error(got, want, 0), precision().tolerances.logits);
 }
@@ -192,18 +198,23 @@ TEST(GoldenKeyBias, HasNoGradientWithoutRope) {
   test::Gatherer gradients;
   gradients.add_all(session.parameters(), session.parameters().grads());
   const double whole = test::norm_of(gradients.tensors());
+  int biases = 0;
   for (const auto& [name, tensor] : gradients.tensors())
     if (name.ends_with(".attention.k.bias")) {
+      ++biases;
       EXPECT_LT(test::norm_of(tensor.values), 1e-6 * whole) << name;
     }
+  EXPECT_GT(biases, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Combine(testing::Values("gpt2", "llama3", "mistral", "qwen2",
                                                           "qwen3", "llama_linear", "llama_yarn"),
-                                          testing::Values(kFloat32, kFloat64)),
+                                          testing::Values(kFloat32, kFloat64),
+                                          testing::ValuesIn(test::devices())),
                          [](const auto& test) {
-                           return std::get<0>(test.param) + "_f" + std::get<1>(test.param).suffix;
+                           return std::get<0>(test.param) + "_f" + std::get<1>(test.param).suffix +
+                                  "_" + test::name_of(std::get<2>(test.param));
                          });
 
 }  // namespace

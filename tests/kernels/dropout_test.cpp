@@ -73,7 +73,9 @@ TEST_P(DropoutTest, SamplesPositionsAndKeysDiffer) {
 
 TEST_P(DropoutTest, ASliceOfThePositionsDrawsTheSame) {
   const Values whole = mask(12, {7, 8}, 10);
-  EXPECT_EQ(mask(5, {7, 8}, 10, 4), Values(whole.begin() + 4 * 20, whole.begin() + 9 * 20));
+  constexpr std::ptrdiff_t kPosition = 20;  // two samples of ten channels
+  EXPECT_EQ(mask(5, {7, 8}, 10, 4),
+            Values(whole.begin() + 4 * kPosition, whole.begin() + 9 * kPosition));
 }
 
 TEST_P(DropoutTest, AnotherOrderOfSamplesDrawsTheSame) {

@@ -17,7 +17,7 @@ constexpr double kScale = 0.25;  // a power of two, so that the mask stays exact
 class VocabularyGradients : public GradientTest {
  protected:
   Tensor stats_of(const Tensor& logits, std::int64_t first_column) {
-    const Tensor stats = empty({3, kRows});
+    Tensor stats = empty({3, kRows});
     lab->softmax_stats(stream, stats, logits, labels, first_column);
     return stats;
   }

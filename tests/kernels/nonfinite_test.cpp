@@ -78,7 +78,7 @@ TEST_P(NonfiniteTest, Attention) {
   for (const double bad : {kNan, kInfinity}) {
     reference::AttentionInputs x{random(c.q_shape()).values, random(c.k_shape()).values,
                                  random(c.k_shape()).values};
-    x.q[1 * 2] = bad;  // the second query
+    x.q[2] = bad;  // the second query
     if (x.k[0] < 0) x.k[0] = -x.k[0];
     AttentionRun run(lab, c, dtype(), x);
     run.forward();

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "tests/support/kernel_test.h"
@@ -37,10 +38,9 @@ class OptimizerTest : public KernelTest {
     std::vector<W> expected;
     for (const double x : value.values) expected.push_back(W{x});
     for (int t = 1; t <= kSteps; ++t) {
-      const StepState state{.learning_rate = 0.01 * t,
+      const StepState state{.step = t,
+                            .learning_rate = 0.01 * t,
                             .weight_decay = 0.1,
-                            .step = t,
-                            .grad_norm = 0,
                             .clip_factor = t == 2 ? 0.25 : 1.0};
       const Input grad = random(grad_type, {kSize});
       step(value, master, grad, upload(state));
@@ -95,7 +95,7 @@ TEST_P(OptimizerTest, SmallUpdatesAreNotLost) {
   const Tensor master = lab.full(acc(), {1}, 1);
   const Tensor buffer = lab.full(acc(), {1}, 0);
   const Tensor grad = lab.full(dtype(), {1}, 1);
-  const Tensor state = upload({.learning_rate = 0x1p-14, .step = 1});
+  const Tensor state = upload({.step = 1, .learning_rate = 0x1p-14});
   for (int i = 0; i < 1024; ++i)
     lab->sgd_step(stream, value, master, buffer, grad, state, {.momentum = 0, .decay = false});
   EXPECT_EQ(lab.read(value), Values{1 - 1024 * 0x1p-14});
@@ -115,22 +115,112 @@ TEST_P(OptimizerTest, SumOfSquares) {
   }
 }
 
-TEST_P(OptimizerTest, ClipFactor) {
-  const auto finish = [&](double squares, double max_norm) {
-    const Tensor state = upload({.learning_rate = 7, .step = 3, .clip_factor = -1});
-    lab->finish_grad_norm(stream, state, lab.full(DType::f64, {1}, squares), max_norm);
-    const StepState result = download(state);
-    EXPECT_EQ(result.grad_norm, std::sqrt(squares));
-    EXPECT_EQ(result.learning_rate, 7) << "the rest of the state stays";
-    EXPECT_EQ(result.step, 3);
-    return result.clip_factor;
-  };
-  EXPECT_DOUBLE_EQ(finish(16, 1), 1 / (4 + 1e-6));
-  EXPECT_EQ(finish(16, 5), 1);
-  EXPECT_EQ(finish(16, 0), 1) << "0 switches clipping off";
-  EXPECT_EQ(finish(0, 1), 1);
+TEST_P(OptimizerTest, ASkippedStepChangesNothing) {
+  const Input value = random({kSize});
+  const Tensor master = lab.tensor(acc(), {kSize}, value.values);
+  const Input m = random(acc(), {kSize}), v = random(acc(), {kSize});
+  const Tensor grad = lab.full(dtype(), {kSize}, std::nan(""));
+  const Tensor state = upload({.step = 3, .learning_rate = 0.1, .skipped = 1});
+  lab->adamw_step(stream, value, master, m, v, grad, state, {});
+  lab->sgd_step(stream, value, master, m, grad, state, {});
+  EXPECT_EQ(lab.read(View(value)), value.values);
+  EXPECT_EQ(lab.read(master), value.values);
+  EXPECT_EQ(lab.read(View(m)), m.values);
+  EXPECT_EQ(lab.read(View(v)), v.values);
 }
 
+// How a step ends, from its sum of squares and its losses.
+class FinishStep : public OptimizerTest {
+ protected:
+  StepState start;
+  StepRules rules;
+  std::vector<StepRecord> records;  ///< after finish: the ring
+
+  void finish(double squares, double loss = 1) {
+    const Tensor state = upload(start);
+    const Tensor ring = lab.full(DType::u8, {3 * sizeof(StepRecord)}, 0);
+    lab->finish_step(stream, state, ring, lab.full(DType::f64, {1}, squares),
+                     lab.tensor(DType::f64, {2}, {loss, 3}), lab.tensor(DType::f64, {2}, {1, 0.5}),
+                     lab.tensor(DType::f64, {3}, {0.1, 0.2, 0.3}), rules);
+    start = download(state);
+    records.resize(3);
+    std::memcpy(records.data(), lab.bytes(ring).data(), 3 * sizeof(StepRecord));
+  }
+  const StepRecord& record() const {
+    return records[static_cast<std::size_t>(start.iteration % 3)];
+  }
+};
+
+TEST_P(FinishStep, ClipsByTheNorm) {
+  const auto factor = [&](double squares, double max_norm) {
+    start = {};
+    rules.max_norm = max_norm;
+    finish(squares);
+    EXPECT_EQ(record().grad_norm, std::sqrt(squares));
+    return start.clip_factor;
+  };
+  EXPECT_DOUBLE_EQ(factor(16, 1), 1 / (4 + 1e-6));
+  EXPECT_EQ(factor(16, 5), 1);
+  EXPECT_EQ(factor(16, 0), 1) << "0 switches clipping off";
+  EXPECT_EQ(factor(0, 1), 1);
+}
+
+TEST_P(FinishStep, CountsStepsAndTakesTheirRates) {
+  start.step = 7;
+  start.rates_begin = 6;
+  rules.weight_decay = 0.5;
+  for (const double rate : {0.2, 0.3, 0.3}) {  // the last rate serves all after it
+    finish(4);
+    EXPECT_EQ(start.learning_rate, rate);
+    EXPECT_EQ(record().learning_rate, rate);
+    EXPECT_EQ(record().loss, 2.5);
+    EXPECT_EQ(start.weight_decay, 0.5);
+    EXPECT_EQ(start.skipped, 0);
+  }
+  EXPECT_EQ(start.step, 10);
+  EXPECT_EQ(start.iteration, 3);
+}
+
+TEST_P(FinishStep, WithoutScalingTheFirstFaultEndsAllSteps) {
+  finish(4);
+  finish(std::nan(""));
+  EXPECT_EQ(record().failed, 1);
+  finish(4);
+  EXPECT_EQ(record().failed, 1);
+  EXPECT_EQ(start.skipped, 1);
+  EXPECT_EQ(start.failed_iteration, 2);
+  EXPECT_EQ(start.step, 1);
+  start = {};
+  finish(4, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(record().failed, 1) << "a loss that is not finite is a fault, too";
+}
+
+TEST_P(FinishStep, ScalingFollowsMegatron) {
+  const double overflow = std::numeric_limits<double>::infinity();
+  rules = {.max_norm = 1, .scaling = LossScaling::dynamic, .least_scale = 2, .growth_interval = 3};
+  start.loss_scale = 16;
+  const auto expect = [&](double squares, double scale, std::int64_t skipped) {
+    finish(squares);
+    EXPECT_EQ(start.loss_scale, scale);
+    EXPECT_EQ(start.skipped, skipped);
+    EXPECT_EQ(record().failed, 0);
+  };
+  expect(overflow, 16, 1);  // the first is forgiven
+  expect(256.0, 16, 0);
+  EXPECT_EQ(start.grad_norm, 1) << "of the gradients without the scale";
+  EXPECT_DOUBLE_EQ(start.clip_factor, 1 / (1 + 1e-6) / 16);
+  expect(overflow, 8, 1);  // good steps between do not reset the count
+  expect(overflow, 4, 1);
+  for (const double scale : {4.0, 4.0, 8.0}) expect(1, scale, 0);
+  expect(overflow, 8, 1);  // growth does
+  for (const double scale : {4.0, 2.0, 2.0}) expect(overflow, scale, 1);
+  EXPECT_EQ(start.step, 4);
+  EXPECT_EQ(start.iteration, 11);
+  rules.scaling = LossScaling::constant;
+  expect(overflow, 2, 1);
+}
+
+TESSERA_KERNEL_SUITE(FinishStep);
 TESSERA_KERNEL_SUITE(OptimizerTest);
 
 }  // namespace

@@ -62,7 +62,9 @@ inline LayoutResult run_layout(const SessionOptions& options, int steps,
     for (int i = 0; i < steps; ++i) {
       StepResult step = compute_gradients(session, next, LossAverage::per_microbatch);
       if (i == 0) gradients.add_all(session.parameters(), session.parameters().grads());
-      session.optimizer().update(session.context(), learning_rate);
+      session.optimizer().set_rates(session.context(), std::span(&learning_rate, 1));
+      session.optimizer().update(session.context(), session.runner().loss_sums(),
+                                 session.batches().weights());
       step.grad_norm = session.optimizer().step_state(session.context()).grad_norm;
       if (rank.rank != ranks - 1) continue;  // the last pipeline stage knows the loss
       const std::lock_guard lock(mutex);

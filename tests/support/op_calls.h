@@ -44,6 +44,7 @@ constexpr DType kI32 = DType::i32;
 constexpr DType kI64 = DType::i64;
 constexpr DType kU8 = DType::u8;
 constexpr std::int64_t kStateBytes = sizeof(StepState);
+constexpr std::int64_t kRecordBytes = sizeof(StepRecord);
 constexpr std::int64_t kAmple = 1 << 20;  // bytes of workspace, more than any call here needs
 
 inline std::vector<OpCall> matrix_calls() {
@@ -214,9 +215,19 @@ inline std::vector<OpCall> training_calls() {
         {"x", kF32, {9}, kAnyShape | kAnyFloat},
         {"workspace", kU8, {kAmple}, kAnyShape}},
        [](Lab& lab, const Views& v) { lab->sum_squares(lab.stream, v[0], v[1], false, v[2]); }},
-      {"finish_grad_norm",
-       {{"state", kU8, {kStateBytes}}, {"squares", kF64, {1}}},
-       [](Lab& lab, const Views& v) { lab->finish_grad_norm(lab.stream, v[0], v[1], 1); }},
+      {"start_step",
+       {{"grad_scales", kF64, {3}}, {"weights", kF64, {3}, kLeads}, {"state", kU8, {kStateBytes}}},
+       [](Lab& lab, const Views& v) { lab->start_step(lab.stream, v[0], v[1], v[2]); }},
+      {"finish_step",
+       {{"state", kU8, {kStateBytes}},
+        {"records", kU8, {2 * kRecordBytes}, kAnyShape},
+        {"squares", kF64, {1}},
+        {"losses", kF64, {3}, kLeads},
+        {"weights", kF64, {3}},
+        {"rates", kF64, {5}, kAnyShape}},
+       [](Lab& lab, const Views& v) {
+         lab->finish_step(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], {});
+       }},
       {"adamw_step",
        {{"value", kF32, {9}, kLeads | kAnyFloat},
         {"master", kF32, {9}, kOptional},

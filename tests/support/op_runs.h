@@ -154,14 +154,18 @@ inline void run_optimizers(OpRun& t) {
   const Tensor m = t.zeros(t.acc(), shape), v = t.zeros(t.acc(), shape);
   const Tensor squares = t.zeros(DType::f64, {1});
   const Tensor state = t.zeros(DType::u8, {sizeof(StepState)});
-  const StepState start{.learning_rate = 0.01, .weight_decay = 0.1, .step = 3};
+  const StepState start{.step = 3, .loss_scale = 8};
   t.stream.api().copy_bytes(t.stream.native(), state.view().raw(), &start, sizeof(start));
   t.lab->sum_squares(t.stream, squares, grad, false,
                      t.lab.workspace(t.lab->sum_squares_workspace_bytes(70'000)));
-  t.lab->finish_grad_norm(t.stream, state, squares, 1);
+  const Tensor records = t.zeros(DType::u8, {4 * sizeof(StepRecord)});
+  const Tensor two = t.lab.full(DType::f64, {2}, 2);
+  const Tensor scales = t.zeros(DType::f64, {2});
+  t.lab->start_step(t.stream, scales, two, state);
+  t.lab->finish_step(t.stream, state, records, squares, two, two, two, {.max_norm = 1});
   t.lab->adamw_step(t.stream, value, master, m, v, grad, state, {});
   t.lab->sgd_step(t.stream, value, master, m, grad, state, {});
-  for (const Tensor& each : {squares, state, value, master, m, v}) t.keep(each);
+  for (const Tensor& each : {squares, scales, state, records, value, master, m, v}) t.keep(each);
 }
 
 inline constexpr NamedOp kEveryOp[] = {

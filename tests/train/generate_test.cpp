@@ -25,7 +25,8 @@ std::int32_t next_without_cache(const std::string& family,
   Session session(inference(family, n), {0, 1, 1, make_self_communicator()});
   HostBatch batch{1, n, tokens, tokens, std::vector<float>(tokens.size()), {}, {0}};
   for (std::int32_t i = 0; i < n; ++i) batch.positions.push_back(i);
-  session.batches().set(session.context().stream, 0, batch);
+  session.batches().set(0, batch);
+  session.batches().send(session.context().stream, LossAverage::per_token);
   session.batches().set_training(false);
   const std::int64_t vocab = session.options().model.vocab_size;
   const Tensor logits = session.memory().allocate(MemoryUse::data, DType::f64, {1, vocab});

@@ -27,14 +27,29 @@ TEST(Memory, PlanEqualsWhatASessionHolds) {
       }
 }
 
+TEST(Memory, InferenceHoldsTwoLayersAndNoGradients) {
+  const auto held = [](std::int64_t layers, MemoryUse use) {
+    SessionOptions options = test::tiny_session("llama");
+    options.model.num_layers = layers;
+    options.training = false;
+    Session session(options, {0, 1, 2, make_self_communicator()});
+    EXPECT_EQ(plan_memory(options, 2).total(), session.memory().counters().total());
+    return session.memory().counters().bytes[static_cast<std::size_t>(use)];
+  };
+  EXPECT_EQ(held(2, MemoryUse::activations), held(8, MemoryUse::activations));
+  EXPECT_LT(held(1, MemoryUse::activations), held(2, MemoryUse::activations));
+  EXPECT_EQ(held(2, MemoryUse::gradients), 0);
+}
+
 TEST(Memory, ASteadyStepAllocatesNoTensor) {
   SessionOptions options = test::tiny_session("llama");
   options.microbatches = 2;
   Session session(options, {0, 1, 2, make_self_communicator()});
   const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+  Steps steps(session, LossAverage::per_microbatch);
   const auto step = [&] {
-    train_step(
-        session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_microbatch, 1e-3);
+    steps.submit([&]() -> const HostBatch& { return batch; });
+    steps.collect();
   };
   step();
   step();

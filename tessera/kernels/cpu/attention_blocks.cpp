@@ -1,5 +1,6 @@
 #include "tessera/kernels/cpu/attention_blocks.h"
 
+#include "tessera/kernels/cpu/blas.h"
 #include "tessera/kernels/dropout.h"
 
 namespace tessera::cpu {
@@ -59,7 +60,7 @@ std::size_t AttentionScratch<A>::carve(A* memory, int64_t queries, int64_t group
   int64_t used = 0;
   const auto take = [&](int64_t elements) {
     A* part = memory ? memory + used : nullptr;
-    used += (elements + 15) / 16 * 16;
+    used += (elements + 15) / 16 * 16 + kBehind;
     return part;
   };
   q = take(kQueryBlock * d);

@@ -19,7 +19,9 @@ template <class A>
 void blas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
                A alpha, Matrix<const A> a, Matrix<const A> b, A beta, Matrix<A> c);
 
-/// Faster for sizes of a few hundred and less; the order of a sum depends on the whole shape.
+/// Faster for sizes of a few hundred and less; the order of a sum depends on the whole shape. It
+/// may read (and ignore) up to kBehind elements behind a matrix, so they must be readable.
+constexpr std::int64_t kBehind = 16;
 template <class A>
 void blas_small_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
                      std::int64_t k, A alpha, Matrix<const A> a, Matrix<const A> b, A beta,

@@ -46,7 +46,9 @@ class CpuKernels final : public Kernels {
                         std::int64_t) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
-  void do_finish_grad_norm(Stream&, View, ConstView, double) override;
+  void do_start_step(Stream&, View, ConstView, ConstView) override;
+  void do_finish_step(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
+                      const StepRules&) override;
   void do_adamw_step(Stream&, View, View, View, View, ConstView, ConstView,
                      const AdamSpec&) override;
   void do_sgd_step(Stream&, View, View, View, ConstView, ConstView, const SgdSpec&) override;

@@ -78,7 +78,7 @@ void widen(float* to, const ConstView& x, bool transposed, int64_t row, int64_t 
 template <class T, class D>
 void wide_tile(const View& d, const ConstView& a, const ConstView& b, const GemmSpec& spec,
                int64_t k, const Tile& tile, std::vector<float>& room) {
-  room.resize(2 * kWideTile * kWideDepth + kWideTile * kWideTile);
+  room.resize(2 * kWideTile * kWideDepth + kWideTile * kWideTile + kBehind);
   float* left = room.data();
   float* right = left + kWideTile * kWideDepth;
   float* sum = right + kWideTile * kWideDepth;

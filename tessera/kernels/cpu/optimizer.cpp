@@ -63,17 +63,28 @@ void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
   });
 }
 
-void CpuKernels::do_finish_grad_norm(Stream&, View state, ConstView squares, double max_norm) {
-  auto& step = *static_cast<StepState*>(state.raw());
-  step.grad_norm = std::sqrt(squares.data<double>()[0]);
-  const double factor = max_norm / (step.grad_norm + 1e-6);
-  step.clip_factor = max_norm > 0 && factor < 1 ? factor : 1.0;
+void CpuKernels::do_start_step(Stream&, View grad_scales, ConstView weights, ConstView state) {
+  for (int64_t i = 0; i < weights.dim(0); ++i)
+    grad_scales.data<double>()[i] = weights.data<double>()[i] * state_of(state).loss_scale;
+}
+
+void CpuKernels::do_finish_step(Stream&, View state, View records, ConstView squares,
+                                ConstView losses, ConstView weights, ConstView rates,
+                                const StepRules& rules) {
+  StepSums sums{squares.data<double>()[0], 0};
+  for (int64_t i = 0; i < losses.dim(0); ++i)
+    sums.loss += losses.data<double>()[i] * weights.data<double>()[i];
+  const StepRecord record = finish_step_state(*static_cast<StepState*>(state.raw()), sums,
+                                              rates.data<double>(), rates.dim(0), rules);
+  const int64_t room = records.numel() / static_cast<int64_t>(sizeof(StepRecord));
+  static_cast<StepRecord*>(records.raw())[record.iteration % room] = record;
 }
 
 // theta -= lr (m' / (sqrt(v') + eps) + decay theta), with m', v' the bias-corrected moments.
 void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v, ConstView grad,
                                ConstView state, const AdamSpec& spec) {
   const StepState& step = state_of(state);
+  if (step.skipped != 0) return;
   const auto t = static_cast<double>(step.step);
   dispatch_float(value.dtype(), "adamw_step", [&]<class T>(TypeTag<T>) {
     dispatch_float(grad.dtype(), "adamw_step", [&]<class G>(TypeTag<G>) {
@@ -110,6 +121,7 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
 void CpuKernels::do_sgd_step(Stream&, View value, View master, View momentum, ConstView grad,
                              ConstView state, const SgdSpec& spec) {
   const StepState& step = state_of(state);
+  if (step.skipped != 0) return;
   dispatch_float(value.dtype(), "sgd_step", [&]<class T>(TypeTag<T>) {
     dispatch_float(grad.dtype(), "sgd_step", [&]<class G>(TypeTag<G>) {
       using A = Accumulator<T>;

@@ -1,5 +1,5 @@
-// Threads of the CPU backend. Work is cut into pieces that depend on the shapes alone, never on the
-// number of threads, so results do not either.
+// Threads of the CPU backend. Work is cut into pieces that depend on the shapes alone, or into
+// pieces that do not show in the result, so results never depend on the number of threads.
 #pragma once
 
 #include <algorithm>

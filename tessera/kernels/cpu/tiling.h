@@ -22,7 +22,8 @@ class Tiling {
     const auto packed = [&](std::int64_t down) { return n * down + m * (tiles / down); };
     for (std::int64_t down = 2; down <= tiles; ++down)
       if (tiles % down == 0 && packed(down) < packed(down_)) down_ = down;
-    across_ = tiles / down_;
+    across_ = std::min(tiles / down_, units_of(n));
+    down_ = std::min(down_, units_of(m));
   }
 
   /// Tiles of fixed size, the last ones smaller.
@@ -44,10 +45,12 @@ class Tiling {
   }
 
  private:
+  std::int64_t units_of(std::int64_t size) const {
+    return std::max<std::int64_t>(1, (size + unit_ - 1) / unit_);
+  }
   // Where piece i of `pieces` begins: at a multiple of the unit.
   std::int64_t cut(std::int64_t size, std::int64_t i, std::int64_t pieces) const {
-    const std::int64_t units = (size + unit_ - 1) / unit_;
-    return std::min(size, units * i / pieces * unit_);
+    return std::min(size, units_of(size) * i / pieces * unit_);
   }
 
   std::int64_t m_, n_;

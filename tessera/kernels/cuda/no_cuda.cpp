@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-std::unique_ptr<Kernels> make_cuda_kernels(Device) {
+std::unique_ptr<Kernels> make_cuda_kernels(Device, const CudaOptions&) {
   fail_input("this build has no CUDA kernels: use --device cpu, or build with the 'cuda' preset");
 }
 

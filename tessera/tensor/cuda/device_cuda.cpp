@@ -23,6 +23,15 @@ class CudaApi final : public DeviceApi {
     return data;
   }
   void free(void* data) noexcept override { cudaFree(data); }
+  void* allocate_host(std::size_t bytes) override {
+    select();
+    void* data = nullptr;
+    const cudaError_t status = cudaMallocHost(&data, bytes ? bytes : 1);
+    check(status == cudaSuccess, "out of memory: cannot lock {} bytes of the host for cuda:{}: {}",
+          bytes, index_, cudaGetErrorString(status));
+    return data;
+  }
+  void free_host(void* data) noexcept override { cudaFreeHost(data); }
 
   void* stream_create() override {
     select();
@@ -51,6 +60,10 @@ class CudaApi final : public DeviceApi {
   }
   void event_wait(void* event, void* stream) override {
     check_cuda(cudaStreamWaitEvent(as_stream(stream), as_event(event), 0), "cudaStreamWaitEvent");
+  }
+
+  void event_synchronize(void* event) override {
+    check_cuda(cudaEventSynchronize(as_event(event)), "cudaEventSynchronize");
   }
 
   void* graph_capture(void* stream, const std::function<void()>& body) override {
@@ -90,6 +103,16 @@ std::shared_ptr<DeviceApi> make_cuda_api(int index) {
               "cuda:{} was asked for, but {} CUDA device(s) can be used here", index,
               cuda_device_count());
   return std::make_shared<CudaApi>(index);
+}
+
+std::string why_no_cuda() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return "";
+  return fmt::format(
+      "no CUDA device can be used here ({}): use --device cpu, or see what "
+      "nvidia-smi says and whether CUDA_VISIBLE_DEVICES hides the device",
+      status == cudaSuccess ? "there is none" : cudaGetErrorString(status));
 }
 
 int cuda_device_count() {

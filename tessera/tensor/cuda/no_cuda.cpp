@@ -4,8 +4,10 @@
 
 namespace tessera {
 
-std::shared_ptr<DeviceApi> make_cuda_api(int) {
-  fail_input("this build has no CUDA: use --device cpu, or build with the 'cuda' preset");
+std::shared_ptr<DeviceApi> make_cuda_api(int) { fail_input("{}", why_no_cuda()); }
+
+std::string why_no_cuda() {
+  return "this build has no CUDA: use --device cpu, or build with the 'cuda' preset";
 }
 
 int cuda_device_count() { return 0; }

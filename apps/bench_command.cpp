@@ -1,0 +1,64 @@
+#include <fmt/core.h>
+
+#include "apps/commands.h"
+#include "bench/program.h"
+#include "bench/train_bench.h"
+#include "tessera/base/check.h"
+#include "tessera/launch/launch.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kMostSteps = 100'000;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void print_result(bench::TrainBench& bench, double milliseconds, double peak_tflops) {
+  const double per_second = 1e3 / milliseconds;
+  const double tflops = bench.flops_per_step() * per_second / 1e12;
+  const std::string utilisation =
+      peak_tflops > 0
+          ? fmt::format("{:.1f} % of {:.0f} TFLOP/s", 100 * tflops / peak_tflops, peak_tflops)
+          : "unknown: give --peak-tflops";
+  fmt::print("step time      {:.2f} ms\n", milliseconds);
+  fmt::print("tokens/s       {:.0f}\n", bench.tokens_per_step() * per_second);
+  fmt::print("model TFLOP/s  {:.2f}\n", tflops);
+  fmt::print("MFU            {}\n", utilisation);
+  fmt::print("memory         {:.2f} GiB\n",
+             static_cast<double>(bench.memory().total()) / (1 << 30));
+  fmt::print("loss           {:.4f}\n", bench.loss());
+}
+
+}  // namespace
+
+// 989 TFLOP/s is what one H100 or H200 multiplies in dense bf16, by its maker's word.
+void bench_command(const std::vector<std::string>& args) {
+  check_input(
+      !args.empty() && args[0] == "train",
+      "usage: tessera bench train [--config NAME] [--micro-batch N] [--device cpu|cuda] ...");
+  const bench::Flags flags({args.begin() + 1, args.end()},
+                           {{"config", "gpt2-124m-t256"},
+                            {"micro-batch", "4"},
+                            {"device", "cpu"},
+                            {"dtype", "f32"},
+                            {"threads", std::to_string(default_threads(1))},
+                            {"warm-up", "5"},
+                            {"steps", "30"},
+                            {"peak-tflops", "0"}});
+  const bench::Workload work =
+      bench::workload(flags.text("config"), flags.number("micro-batch", bench::kMostMicroBatch));
+  const Device device = bench::device_from(flags.text("device"));
+  double peak = std::strtod(flags.text("peak-tflops").c_str(), nullptr);
+  if (peak <= 0 && device.kind == DeviceKind::cuda) peak = 989;
+  bench::TrainBench bench(work, device, bench::dtype_from(flags.text("dtype")), flags.threads());
+  fmt::print("{}, {} x {} tokens, {}, {}\n", work.name, work.micro_batch, work.seq,
+             flags.text("dtype"), to_string(device));
+  bench.run(flags.number("warm-up", kMostSteps));
+  print_result(bench, median(bench.run(flags.number("steps", kMostSteps))), peak);
+}
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// Training steps of one workload on random tokens, timed.
+#pragma once
+
+#include <vector>
+
+#include "bench/configs.h"
+#include "tessera/train/train_step.h"
+
+namespace tessera::bench {
+
+class TrainBench {
+ public:
+  TrainBench(const Workload& workload, Device device, DType dtype, int threads);
+
+  /// Runs steps and returns the milliseconds of each. On a GPU they follow each other without a
+  /// gap, and each gets an equal share of the time.
+  std::vector<double> run(std::int64_t steps);
+  double loss() const { return loss_; }  ///< of the last step
+  double tokens_per_step() const { return static_cast<double>(workload_.rows()); }
+  double flops_per_step() const;
+  const MemoryCounters& memory() { return session_.memory().counters(); }
+
+ private:
+  std::int64_t at_once() const;
+
+  Workload workload_;
+  HostBatch batch_;  ///< one batch serves all steps, as in the peers
+  Session session_;
+  Steps steps_;
+  double loss_ = 0;
+};
+
+}  // namespace tessera::bench

@@ -1,0 +1,58 @@
+// How a step begins and ends: one thread runs the same decision as the CPU backend.
+#include "tessera/kernels/cuda/cuda_kernels.h"
+#include "tessera/kernels/cuda/launch.cuh"
+#include "tessera/kernels/step_state.h"
+
+namespace tessera::cuda {
+namespace {
+
+using std::int64_t;
+
+struct ScaleWeights {
+  double* grad_scales;
+  const double* weights;
+  const StepState* state;
+  __device__ void operator()(int64_t i) const { grad_scales[i] = weights[i] * state->loss_scale; }
+};
+
+struct FinishStep {
+  StepState* state;
+  StepRecord* records;
+  int64_t room;
+  const double* squares;
+  const double* losses;
+  const double* weights;
+  int64_t microbatches;
+  const double* rates;
+  int64_t rate_count;
+  StepRules rules;
+
+  __device__ void operator()(int64_t) const {
+    StepSums sums{*squares, 0};
+    for (int64_t i = 0; i < microbatches; ++i) sums.loss += losses[i] * weights[i];
+    const StepRecord record = finish_step_state(*state, sums, rates, rate_count, rules);
+    records[record.iteration % room] = record;
+  }
+};
+
+}  // namespace
+
+void CudaKernels::do_start_step(Stream& stream, View grad_scales, ConstView weights,
+                                ConstView state) {
+  for_each(stream, "start_step", weights.dim(0),
+           ScaleWeights{grad_scales.data<double>(), weights.data<double>(),
+                        static_cast<const StepState*>(state.raw())});
+}
+
+void CudaKernels::do_finish_step(Stream& stream, View state, View records, ConstView squares,
+                                 ConstView losses, ConstView weights, ConstView rates,
+                                 const StepRules& rules) {
+  for_each(stream, "finish_step", 1,
+           FinishStep{static_cast<StepState*>(state.raw()),
+                      static_cast<StepRecord*>(records.raw()),
+                      records.numel() / static_cast<int64_t>(sizeof(StepRecord)),
+                      squares.data<double>(), losses.data<double>(), weights.data<double>(),
+                      losses.dim(0), rates.data<double>(), rates.dim(0), rules});
+}
+
+}  // namespace tessera::cuda
