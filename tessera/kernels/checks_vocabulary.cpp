@@ -15,7 +15,7 @@ void Kernels::embedding_forward(Stream& stream, View y, ConstView ids, ConstView
 }
 
 void Kernels::embedding_backward(Stream& stream, View dtable, ConstView dy, ConstView ids,
-                                 std::int64_t first_row, bool accumulate) {
+                                 std::int64_t first_row, bool accumulate, Workspace workspace) {
   constexpr const char* op = "embedding_backward";
   require_rows(op, "dtable", dtable, 2);
   require_contiguous(op, "dtable", dtable);
@@ -24,7 +24,8 @@ void Kernels::embedding_backward(Stream& stream, View dtable, ConstView dy, Cons
   require_dtype(op, "ids", ids, DType::i32);
   require_float(op, "dy", dy);
   require(op, "dy", dy, dy.dtype(), {ids.dim(0), dtable.dim(1)});
-  do_embedding_backward(stream, dtable, dy, ids, first_row, accumulate);
+  require_workspace(op, workspace, embedding_workspace_bytes(ids.dim(0)));
+  do_embedding_backward(stream, dtable, dy, ids, first_row, accumulate, workspace);
 }
 
 void Kernels::softmax_stats(Stream& stream, View stats, ConstView logits, ConstView labels,

@@ -89,7 +89,8 @@ class Kernels {
                          bool accumulate);
   /// dtable[id - first_row] (+)= dy. Deterministic.
   void embedding_backward(Stream&, View dtable, ConstView dy, ConstView ids, std::int64_t first_row,
-                          bool accumulate);
+                          bool accumulate, Workspace);
+  virtual std::size_t embedding_workspace_bytes(std::int64_t rows) const = 0;
   /// stats acc [3, N] over this rank's columns: the maximum, sum exp(logit - maximum), the label's
   /// logit (0 when the label is elsewhere). labels i32 [N].
   void softmax_stats(Stream&, View stats, ConstView logits, ConstView labels,
@@ -149,7 +150,8 @@ class Kernels {
   virtual void do_random_normal(Stream&, View, RngKey, const Shape&, const Shape&, double,
                                 double) = 0;
   virtual void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) = 0;
-  virtual void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool) = 0;
+  virtual void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
+                                     Workspace) = 0;
   virtual void do_softmax_stats(Stream&, View, ConstView, ConstView, std::int64_t) = 0;
   virtual void do_softmax_rescale(Stream&, View, ConstView) = 0;
   virtual void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,

@@ -104,6 +104,7 @@ std::size_t GptModel::workspace_bytes(const Kernels& kernels, const BatchShape& 
                                       std::int64_t keys) const {
   std::size_t bytes =
       kernels.norm_workspace_bytes(shape.rows(), options_.hidden_size, options_.dtype);
+  if (embedding) bytes = std::max(bytes, embedding->workspace_bytes(kernels, shape));
   for (const Block& block : blocks)
     bytes = std::max(bytes, block.workspace_bytes(kernels, shape, keys));
   return bytes;

@@ -35,6 +35,10 @@ Embedding::Scratch Embedding::carve_scratch(Carver& scratch, const BatchShape& s
   return {scratch.take(dtype_, {shape.rows(), spec_.hidden})};
 }
 
+std::size_t Embedding::workspace_bytes(const Kernels& kernels, const BatchShape& shape) const {
+  return kernels.embedding_workspace_bytes(shape.rows());
+}
+
 DropoutSpec Embedding::dropout(const Microbatch& batch) const {
   return {batch.training ? spec_.dropout : 0.0, dropout_key_, batch.samples, batch.position_start};
 }
@@ -60,12 +64,12 @@ void Embedding::backward(Context& context, const Microbatch& batch, ConstView dy
   }
   const Gradient table = table_.grad();
   kernels.embedding_backward(context.stream, table.view, dy, batch.tokens, first_row_,
-                             table.accumulate);
+                             table.accumulate, context.workspace);
   if (!positions_) return;
   const Gradient positions = positions_->grad();
   kernels.embedding_backward(context.stream, positions.view, dy,
-                             batch.positions.reshape({batch.shape.rows()}), 0,
-                             positions.accumulate);
+                             batch.positions.reshape({batch.shape.rows()}), 0, positions.accumulate,
+                             context.workspace);
 }
 
 }  // namespace tessera

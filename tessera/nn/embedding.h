@@ -31,6 +31,7 @@ class Embedding {
 
   void collect(ParameterList& parameters);
   Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+  std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape) const;
 
   void forward(Context&, const Microbatch&, View y) const;
   void backward(Context&, const Microbatch&, ConstView dy, const Scratch&);

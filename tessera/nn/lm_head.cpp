@@ -10,6 +10,7 @@ LmHead::LmHead(std::int64_t vocab, std::int64_t hidden, double init_std, const L
                Parameter* shared)
     : hidden_(hidden),
       dtype_(site.dtype),
+      most_logits_(site.most_logits),
       rows_(share_of(vocab, site.tensor_size, site.tensor_rank)),
       shared_(shared) {
   if (!shared) own_ = vocab_parallel_table("output.weight", vocab, hidden, init_std, site);
@@ -19,12 +20,10 @@ void LmHead::collect(ParameterList& parameters) {
   if (own_) parameters.push_back(&*own_);
 }
 
-// About 16 million logits at a time: enough rows for a fast product, few enough to stay small
-// beside the model.
+// Enough rows for a fast product, few enough to stay small beside the model.
 std::int64_t LmHead::chunk_rows(const BatchShape& shape) const {
-  constexpr std::int64_t kLogits = std::int64_t{1} << 24;
-  const std::int64_t rows =
-      std::max<std::int64_t>(64, kLogits / std::max<std::int64_t>(1, rows_.length()) / 64 * 64);
+  const std::int64_t rows = std::max<std::int64_t>(
+      64, most_logits_ / std::max<std::int64_t>(1, rows_.length()) / 64 * 64);
   return std::min(shape.rows(), rows);
 }
 

@@ -50,6 +50,7 @@ class LmHead {
 
   std::int64_t hidden_;
   DType dtype_;
+  std::int64_t most_logits_;
   Range rows_;  ///< of the vocabulary, on this rank
   std::optional<Parameter> own_;
   Parameter* shared_;

@@ -31,6 +31,8 @@ struct LayerSite {
   std::uint64_t seed = 0;
   int tensor_rank = 0;
   int tensor_size = 1;
+  /// How many logits the output layer may hold at once: its rows are taken in chunks.
+  std::int64_t most_logits = std::int64_t{1} << 24;
 };
 
 }  // namespace tessera

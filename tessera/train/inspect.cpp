@@ -27,7 +27,7 @@ GptModel describe(const SessionOptions& options, Memory& memory, Stream& stream)
   return {options.model,
           options.recompute,
           stage_part(options.model, 1, 0),
-          {options.model.dtype, options.seed},
+          {options.model.dtype, options.seed, 0, 1, most_logits(options.device)},
           memory,
           stream,
           1};

@@ -19,6 +19,12 @@ std::int64_t positions_of(const SessionOptions& options) {
 
 }  // namespace
 
+// Each chunk of logits reads and writes the whole gradient of the output layer, which a GPU feels
+// more than the memory of a larger chunk.
+std::int64_t most_logits(Device device) {
+  return std::int64_t{1} << (device.kind == DeviceKind::cuda ? 29 : 24);
+}
+
 Device device_of(const TrainOptions& options) {
   return {options.device == DeviceChoice::cuda ? DeviceKind::cuda : DeviceKind::cpu, 0};
 }
@@ -64,7 +70,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       schedule_(schedule_of(options, mesh_.pipeline().rank())),
       evaluation_(forward_only({options.parallel.pipeline, options.microbatches})) {
   const LayerSite site{options.model.dtype, options.seed, mesh_.tensor().rank(),
-                       mesh_.tensor().size()};
+                       mesh_.tensor().size(), most_logits(options.device)};
   const StagePart part =
       stage_part(options.model, mesh_.pipeline().size(), mesh_.pipeline().rank());
   model_.emplace(options.model, options.recompute, part, site, memory_, stream_,

@@ -31,6 +31,8 @@ struct SessionOptions {
 
 Device device_of(const TrainOptions& options);
 CudaOptions cuda_of(const TrainOptions& options);
+/// How many logits the output layer holds at once on a device.
+std::int64_t most_logits(Device device);
 
 /// How far tokens and positions may go.
 DeviceBatches::Limits batch_limits(const SessionOptions& options);

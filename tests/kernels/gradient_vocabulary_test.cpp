@@ -90,7 +90,8 @@ TEST_P(VocabularyGradients, Embedding) {
   };
   const auto backward = [&](const Inputs&, const Values& dy) {
     const Tensor dtable = empty({4, 3});
-    lab->embedding_backward(stream, dtable, tensor({5, 3}, dy), ids, 10, false);
+    lab->embedding_backward(stream, dtable, tensor({5, 3}, dy), ids, 10, false,
+                            lab.workspace(lab->embedding_workspace_bytes(5)));
     return Inputs{lab.read(dtable)};
   };
   check_gradients({{random({4, 3})}, forward, backward});

@@ -95,10 +95,11 @@ TEST_P(VocabularyTest, EmbeddingGradientsAddUpPerRow) {
       expected[static_cast<std::size_t>(row * c) + i % c] += dy.values[i];
   }
   const Tensor dtable = empty({vocabulary, c});
-  lab->embedding_backward(stream, dtable, View(dy), View(ids), first, false);
+  const Tensor workspace = lab.workspace(lab->embedding_workspace_bytes(rows));
+  lab->embedding_backward(stream, dtable, View(dy), View(ids), first, false, workspace);
   expect_values(dtable, expected, 2);
   const Input sum = random(acc(), {vocabulary, c});
-  lab->embedding_backward(stream, sum, View(dy), View(ids), first, true);
+  lab->embedding_backward(stream, sum, View(dy), View(ids), first, true, workspace);
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += sum.values[i];
   expect_values(View(sum), expected, 2);
 }
@@ -109,7 +110,8 @@ TEST_P(VocabularyTest, EmbeddingGradientsAreCarriedInTheAccumulator) {
   const Tensor dy = lab.full(dtype(), {rows, 2}, 1);
   const Tensor ids = lab.full(DType::i32, {rows}, 1);
   const Tensor dtable = empty({3, 2});
-  lab->embedding_backward(stream, dtable, dy, ids, 0, false);
+  lab->embedding_backward(stream, dtable, dy, ids, 0, false,
+                          lab.workspace(lab->embedding_workspace_bytes(rows)));
   EXPECT_EQ(lab.read(dtable), (Values{0, 0, 4096, 4096, 0, 0}));
 }
 

@@ -186,7 +186,7 @@ inline std::vector<OpCall> training_calls() {
         {"dy", kF32, {3, 4}, kAnyFloat},
         {"ids", kI32, {3}, kLeads}},
        [](Lab& lab, const Views& v) {
-         lab->embedding_backward(lab.stream, v[0], v[1], v[2], 0, false);
+         lab->embedding_backward(lab.stream, v[0], v[1], v[2], 0, false, lab.workspace(kAmple));
        }},
       {"softmax_stats",
        {{"stats", kF32, {3, 4}, kGaps},

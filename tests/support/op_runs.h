@@ -131,7 +131,8 @@ inline void run_embedding(OpRun& t) {
   const Tensor ids = t.indices(300, 40), y = t.zeros(t.dtype, {300, 150});
   t.lab->embedding_forward(t.stream, y, ids, t.random({40, 150}), 0, false);
   const Tensor dtable = t.zeros(t.acc(), {40, 150});
-  t.lab->embedding_backward(t.stream, dtable, y, ids, 0, false);
+  t.lab->embedding_backward(t.stream, dtable, y, ids, 0, false,
+                            t.lab.workspace(t.lab->embedding_workspace_bytes(300)));
   t.keep(y);
   t.keep(dtable);
 }

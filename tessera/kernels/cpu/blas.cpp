@@ -3,6 +3,7 @@
 #include <blis.h>
 
 #include <type_traits>
+#include <vector>
 
 // BLIS, for it sums over k in one order for all of c, keeps its packing memory from call to call,
 // has both precisions, and is called by many threads at once without harm. docs/benchmarks.md
@@ -34,6 +35,23 @@ void product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
 }
 
 }  // namespace
+
+// The library's pool grows when more products than ever run at once. It cannot be asked to grow, so
+// all threads multiply together, a few times.
+void reserve_blas_memory(int threads) {
+  constexpr std::int64_t kSide = 192;
+  constexpr int kRounds = 4;
+  const std::vector<float> ones(kSide * kSide, 1.0f);
+#pragma omp parallel num_threads(threads)
+  {
+    std::vector<float> product(kSide * kSide);
+    for (int round = 0; round < kRounds; ++round) {
+#pragma omp barrier
+      blas_gemm<float>(false, false, kSide, kSide, kSide, 1.0f, {ones.data(), kSide},
+                       {ones.data(), kSide}, 0.0f, {product.data(), kSide});
+    }
+  }
+}
 
 template <class A>
 void blas_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,

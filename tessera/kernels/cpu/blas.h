@@ -13,6 +13,10 @@ struct Matrix {
   std::int64_t stride;
 };
 
+/// Takes the packing memory that `threads` products at once need, so that none is asked for later,
+/// however the threads meet.
+void reserve_blas_memory(int threads);
+
 /// Sums every element over k in an order that depends on k alone: a part of c has the same bits as
 /// the whole.
 template <class A>

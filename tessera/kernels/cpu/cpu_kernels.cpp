@@ -1,5 +1,7 @@
 #include "tessera/kernels/cpu/cpu_kernels.h"
 
+#include "tessera/kernels/cpu/blas.h"
+
 #include "tessera/base/check.h"
 
 namespace tessera {
@@ -14,6 +16,8 @@ std::unique_ptr<Kernels> make_cpu_kernels(int threads) {
 namespace tessera::cpu {
 
 CpuKernels::CpuKernels(int threads)
-    : threads_(threads), widened_(static_cast<std::size_t>(threads)) {}
+    : threads_(threads), widened_(static_cast<std::size_t>(threads)) {
+  if (threads > 1) reserve_blas_memory(threads);
+}
 
 }  // namespace tessera::cpu

@@ -14,6 +14,7 @@ class CpuKernels final : public Kernels {
 
   std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, DType) const override;
   std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;
+  std::size_t embedding_workspace_bytes(std::int64_t rows) const override;
   std::size_t sum_squares_workspace_bytes(std::int64_t elements) const override;
 
  protected:
@@ -39,7 +40,8 @@ class CpuKernels final : public Kernels {
   void do_fill(Stream&, View, double) override;
   void do_random_normal(Stream&, View, RngKey, const Shape&, const Shape&, double, double) override;
   void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
-  void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
+  void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
+                             Workspace) override;
   void do_softmax_stats(Stream&, View, ConstView, ConstView, std::int64_t) override;
   void do_softmax_rescale(Stream&, View, ConstView) override;
   void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView, ConstView,

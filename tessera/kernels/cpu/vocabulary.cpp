@@ -83,8 +83,11 @@ void CpuKernels::do_embedding_forward(Stream&, View y, ConstView ids, ConstView 
   });
 }
 
+// It sorts in memory that the object keeps.
+std::size_t CpuKernels::embedding_workspace_bytes(int64_t) const { return 0; }
+
 void CpuKernels::do_embedding_backward(Stream& stream, View dtable, ConstView dy, ConstView ids,
-                                       int64_t first_row, bool accumulate) {
+                                       int64_t first_row, bool accumulate, Workspace) {
   if (!accumulate) do_fill(stream, dtable, 0.0);
   sort_rows(sorted_rows_, ids, first_row, dtable.dim(0));
   dispatch_float(dy.dtype(), "embedding_backward", [&]<class T>(TypeTag<T>) {

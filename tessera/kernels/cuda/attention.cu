@@ -1,6 +1,7 @@
-// Attention forward: a warp per query, with a running maximum and sum over tiles of keys.
+// Attention forward for any type and shape: a warp per query, with a running maximum and sum over
+// tiles of keys.
+#include "tessera/kernels/cuda/attention_kernels.h"
 #include "tessera/kernels/cuda/attention_rows.cuh"
-#include "tessera/kernels/cuda/cuda_kernels.h"
 
 namespace tessera::cuda {
 namespace {
@@ -17,7 +18,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const SharedRows<A> shared(memory, at, d);
   const int64_t kv = at.h / call.group;
   const Span mine = at.valid ? call.seen.keys_of(at.row) : Span{0, 0};
-  const Span all = span_of_block(at, [&](int64_t row) { return call.seen.keys_of(row); });
+  const Span all = call.seen.keys_of(Span{at.first, at.last});
   if (at.valid) load_row(shared.row1, call.q.row(at.row, at.b, at.h), at.lane, d, call.scale);
 
   A maximum = -INFINITY;
@@ -56,8 +57,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 }  // namespace
 
-void CudaKernels::do_attention_forward(Stream& stream, View o, View lse, ConstView q, ConstView k,
-                                       ConstView v, const AttentionSpec& spec, Workspace) {
+void attention_forward_rows(Stream& stream, const View& o, const View& lse, const ConstView& q,
+                            const ConstView& k, const ConstView& v, const AttentionSpec& spec) {
   constexpr const char* op = "attention_forward";
   dispatch_float(q.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;

@@ -1,23 +1,15 @@
-// Attention backward in two passes that recompute the probabilities from the log-sum-exp: a warp
-// per query for dq, then a warp per key for dk and dv. With P the probabilities, M the dropout
-// factors, delta = sum over channels of d_o o:
+// Attention backward for any type and shape, in two passes that recompute the probabilities from
+// the log-sum-exp: a warp per query for dq, then a warp per key for dk and dv. With P the
+// probabilities, M the dropout factors, delta = sum over channels of d_o o:
 //
 //   dS = P (M (d_o v^T) - delta),  dq = scale dS k,  dk = scale dS^T q,  dv = (M P)^T d_o
+#include "tessera/kernels/cuda/attention_kernels.h"
 #include "tessera/kernels/cuda/attention_rows.cuh"
-#include "tessera/kernels/cuda/cuda_kernels.h"
 
 namespace tessera::cuda {
 namespace {
 
 using std::int64_t;
-
-// What the gradient passes read besides q, k and v. lse, delta: acc [B, H, S].
-template <class T>
-struct Upstream {
-  Heads<const T> o, d_o;
-  const Accumulator<T>* lse;
-  Accumulator<T>* delta;  ///< written by the first pass, read by the second
-};
 
 // One probability and what flows back through it.
 template <class A>
@@ -44,7 +36,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const SharedRows<A> shared(memory, at, d);
   const int64_t kv = at.h / call.group;
   const Span mine = at.valid ? call.seen.keys_of(at.row) : Span{0, 0};
-  const Span all = span_of_block(at, [&](int64_t row) { return call.seen.keys_of(row); });
+  const Span all = call.seen.keys_of(Span{at.first, at.last});
   const int64_t index = (at.b * call.heads + at.h) * call.seen.queries + at.row;
   A lse = 0;
   A delta = 0;
@@ -93,7 +85,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const Place at(call.seen.keys, call.heads / call.group);
   const SharedRows<A> shared(memory, at, d);
   const Span mine = at.valid ? call.seen.queries_of(at.row) : Span{0, 0};
-  const Span all = span_of_block(at, [&](int64_t row) { return call.seen.queries_of(row); });
+  const Span all = call.seen.queries_of(Span{at.first, at.last});
   if (at.valid) {
     load_row(shared.row1, call.k.row(at.row, at.b, at.h), at.lane, d);
     load_row(shared.row2, call.v.row(at.row, at.b, at.h), at.lane, d);
@@ -133,22 +125,15 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 }  // namespace
 
-// Room for delta.
-std::size_t CudaKernels::attention_workspace_bytes(const Shape& q, const Shape&,
-                                                   DType dtype) const {
-  return static_cast<std::size_t>(q[0] * q[1] * q[2]) * size_of(accumulator_of(dtype));
-}
-
-void CudaKernels::do_attention_backward(Stream& stream, View dq, View dk, View dv, ConstView d_o,
-                                        ConstView q, ConstView k, ConstView v, ConstView o,
-                                        ConstView lse, const AttentionSpec& spec,
-                                        Workspace workspace) {
+void attention_backward_rows(Stream& stream, const View& dq, const View& dk, const View& dv,
+                             const ConstView& d_o, const ConstView& q, const ConstView& k,
+                             const ConstView& v, const ConstView& o, const ConstView& lse,
+                             const AttentionSpec& spec, const Workspace& delta) {
   constexpr const char* op = "attention_backward";
   dispatch_float(q.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const AttentionCall<T> call(q, k, v, spec);
-    const Upstream<T> upstream{heads_of<const T>(o), heads_of<const T>(d_o), lse.data<A>(),
-                               static_cast<A*>(workspace.raw())};
+    const Upstream<T> upstream = upstream_of<T>(d_o, o, lse, delta);
     const auto grid = [&](int64_t rows, int64_t heads) {
       return Grid{attention_blocks(rows, heads, q.dim(1)), dim3(kAttentionThreads),
                   SharedRows<A>::bytes(q.dim(3))};

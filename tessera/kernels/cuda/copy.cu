@@ -1,21 +1,18 @@
 // Copies between strided views, and random numbers by global element index.
+#include "tessera/kernels/cuda/chunks.cuh"
 #include "tessera/kernels/cuda/cuda_kernels.h"
-#include "tessera/kernels/cuda/launch.cuh"
-#include "tessera/kernels/cuda/math.cuh"
 
 namespace tessera::cuda {
 namespace {
 
 using std::int64_t;
 
-// The i-th element in row-major order, in two views of one shape.
+// The i-th element in row-major order, in two views of one shape. Dimensions that lie without gaps
+// in both count as one.
 struct TwoLayouts {
-  TwoLayouts(const ConstView& to, const ConstView& from) : rank(from.rank()) {
-    for (int d = 0; d < rank; ++d) {
-      dims[d] = from.dim(d);
-      to_strides[d] = to.stride(d);
-      from_strides[d] = from.stride(d);
-    }
+  TwoLayouts(const ConstView& to, const ConstView& from) {
+    for (int d = 0; d < from.rank(); ++d) append(from.dim(d), to.stride(d), from.stride(d));
+    if (rank == 0) append(1, 1, 1);
   }
   struct Offsets {
     int64_t to = 0, from = 0;
@@ -30,10 +27,42 @@ struct TwoLayouts {
     }
     return offsets;
   }
+  /// Whether all rows of the last dimension begin where packs of `width` do, if the first does.
+  bool keeps_alignment(int width) const {
+    for (int d = 0; d < rank - 1; ++d)
+      if (to_strides[d] % width != 0 || from_strides[d] % width != 0) return false;
+    return to_strides[rank - 1] == 1 && from_strides[rank - 1] == 1;
+  }
+  /// Those of the other dimensions.
+  TwoLayouts of_rows() const {
+    TwoLayouts rows = *this;
+    --rows.rank;
+    return rows;
+  }
 
-  int rank;
+  int rank = 0;
   int64_t dims[Shape::kMaxRank], to_strides[Shape::kMaxRank], from_strides[Shape::kMaxRank];
+
+ private:
+  void append(int64_t dim, int64_t to_stride, int64_t from_stride) {
+    if (dim == 1 && rank > 0) return;
+    const int last = rank - 1;
+    const bool joins = rank > 0 && (dims[last] == 1 || (to_strides[last] == dim * to_stride &&
+                                                        from_strides[last] == dim * from_stride));
+    const int d = joins ? last : rank++;
+    dims[d] = joins ? dims[last] * dim : dim;
+    to_strides[d] = to_stride;
+    from_strides[d] = from_stride;
+  }
 };
+
+template <class To, class From>
+__device__ To converted(const From& x) {
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else
+    return static_cast<To>(static_cast<Accumulator<To>>(load(x)));
+}
 
 template <class To, class From>
 struct CopyElement {
@@ -42,31 +71,73 @@ struct CopyElement {
   TwoLayouts layouts;
   __device__ void operator()(int64_t i) const {
     const TwoLayouts::Offsets at = layouts.at(i);
-    if constexpr (std::is_same_v<To, From>)
-      to[at.to] = from[at.from];
-    else
-      store<To>(to[at.to], static_cast<Accumulator<To>>(load(from[at.from])));
+    to[at.to] = converted<To>(from[at.from]);
   }
 };
 
-// Elements of one type move as plain words of their size.
-template <class Word>
-void copy_words(Stream& stream, const View& to, const ConstView& from) {
-  for_each(stream, "copy", from.numel(),
-           CopyElement<Word, Word>{static_cast<Word*>(to.raw()),
-                                   static_cast<const Word*>(from.raw()), TwoLayouts(to, from)});
+// A row of the last dimension.
+template <class To, class From>
+struct CopyRow {
+  static constexpr int kWidth = std::min(kPackWidth<To>, kPackWidth<From>);
+  using Parts = Pack<From, kWidth>;
+  To* to;
+  const From* from;
+  template <bool kPacked>
+  __device__ Parts read(int64_t at, int64_t n) const {
+    return load_chunk<kPacked, kWidth>(from, at, n);
+  }
+  template <bool kPacked>
+  __device__ void write(int64_t at, int64_t n, const Parts& parts) const {
+    if constexpr (std::is_same_v<To, From>) {
+      store_chunk<kPacked>(to, at, n, parts);
+    } else {
+      const auto wide = widened(parts);
+      Pack<Accumulator<To>, kWidth> values;
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) values.at[k] = static_cast<Accumulator<To>>(wide.at[k]);
+      store_chunk<kPacked>(to, at, n, rounded<To>(values));
+    }
+  }
+};
+
+template <class To, class From>
+struct CopyRows {
+  static constexpr int kWidth = CopyRow<To, From>::kWidth;
+  using Parts = typename CopyRow<To, From>::Parts;
+  To* to;
+  const From* from;
+  TwoLayouts layouts;
+  __device__ CopyRow<To, From> row(int64_t row) const {
+    const TwoLayouts::Offsets at = layouts.at(row);
+    return {to + at.to, from + at.from};
+  }
+};
+
+// In packs along the last dimension, or element by element.
+template <class To, class From>
+void copy_as(Stream& stream, const View& to, const ConstView& from) {
+  constexpr int kWidth = CopyRow<To, From>::kWidth;
+  To* out = static_cast<To*>(to.raw());
+  const From* in = static_cast<const From*>(from.raw());
+  const TwoLayouts layouts(to, from);
+  if (!layouts.keeps_alignment(kWidth) || !can_pack<kWidth>(out) || !can_pack<kWidth>(in))
+    return for_each(stream, "copy", from.numel(), CopyElement<To, From>{out, in, layouts});
+  const int64_t n = layouts.dims[layouts.rank - 1];
+  for_each_chunk(stream, "copy", from.numel() / n, n, true,
+                 CopyRows<To, From>{out, in, layouts.of_rows()});
 }
 
+// Elements of one type move as plain words of their size.
 void copy_same_type(Stream& stream, const View& to, const ConstView& from) {
   if (to.is_contiguous() && from.is_contiguous()) {
     stream.api().copy_bytes(stream.native(), to.raw(), from.raw(), from.bytes());
     return;
   }
   switch (size_of(from.dtype())) {
-    case 1: return copy_words<std::uint8_t>(stream, to, from);
-    case 2: return copy_words<std::uint16_t>(stream, to, from);
-    case 4: return copy_words<std::uint32_t>(stream, to, from);
-    default: return copy_words<std::uint64_t>(stream, to, from);
+    case 1: return copy_as<std::uint8_t, std::uint8_t>(stream, to, from);
+    case 2: return copy_as<std::uint16_t, std::uint16_t>(stream, to, from);
+    case 4: return copy_as<std::uint32_t, std::uint32_t>(stream, to, from);
+    default: return copy_as<std::uint64_t, std::uint64_t>(stream, to, from);
   }
 }
 
@@ -94,10 +165,8 @@ void CudaKernels::do_copy(Stream& stream, View to, ConstView from) {
   if (from.numel() == 0) return;
   if (to.dtype() == from.dtype()) return copy_same_type(stream, to, from);
   dispatch_float(to.dtype(), "copy", [&]<class To>(TypeTag<To>) {
-    dispatch_float(from.dtype(), "copy", [&]<class From>(TypeTag<From>) {
-      for_each(stream, "copy", from.numel(),
-               CopyElement<To, From>{to.data<To>(), from.data<From>(), TwoLayouts(to, from)});
-    });
+    dispatch_float(from.dtype(), "copy",
+                   [&]<class From>(TypeTag<From>) { copy_as<To, From>(stream, to, from); });
   });
 }
 

@@ -6,8 +6,6 @@
 // through runtime.h.
 #pragma once
 
-#include <cublas_v2.h>
-
 #include <memory>
 
 #include "tessera/kernels/kernels.h"
@@ -15,12 +13,17 @@
 
 namespace tessera::cuda {
 
+class CudnnAttention;
+class GemmPlans;
+
 class CudaKernels final : public Kernels {
  public:
-  explicit CudaKernels(Device device);
+  CudaKernels(Device device, const CudaOptions& options);
+  ~CudaKernels() override;
 
   std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, DType) const override;
   std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;
+  std::size_t embedding_workspace_bytes(std::int64_t rows) const override;
   std::size_t sum_squares_workspace_bytes(std::int64_t elements) const override;
 
  protected:
@@ -46,31 +49,28 @@ class CudaKernels final : public Kernels {
   void do_fill(Stream&, View, double) override;
   void do_random_normal(Stream&, View, RngKey, const Shape&, const Shape&, double, double) override;
   void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
-  void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
+  void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
+                             Workspace) override;
   void do_softmax_stats(Stream&, View, ConstView, ConstView, std::int64_t) override;
   void do_softmax_rescale(Stream&, View, ConstView) override;
   void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView, ConstView,
                         std::int64_t) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
-  void do_finish_grad_norm(Stream&, View, ConstView, double) override;
+  void do_start_step(Stream&, View, ConstView, ConstView) override;
+  void do_finish_step(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
+                      const StepRules&) override;
   void do_adamw_step(Stream&, View, View, View, View, ConstView, ConstView,
                      const AdamSpec&) override;
   void do_sgd_step(Stream&, View, View, View, ConstView, ConstView, const SgdSpec&) override;
 
  private:
-  struct DestroyBlas {
-    void operator()(cublasContext* handle) const noexcept { cublasDestroy(handle); }
-  };
-
-  /// d = alpha op(a) op(b), plus what was in d with `add`: one sum, rounded once.
-  void product(Stream&, const View& d, const ConstView& a, const ConstView& b, const GemmSpec&,
-               bool add);
-
-  /// cuBLAS works in this memory instead of allocating. Two products must not use it at once, so
-  /// all products of one object go to one stream.
-  Tensor blas_workspace_;
-  std::unique_ptr<cublasContext, DestroyBlas> blas_;
+  /// Matrix products and column sums work in this memory. Two of them must not do so at once, so
+  /// all of one object go to one stream.
+  Tensor workspace_;
+  std::unique_ptr<GemmPlans> gemms_;
+  std::unique_ptr<CudnnAttention> cudnn_;
+  bool told_of_dropout_ = false;  ///< that attention is slower with it
 };
 
 /// d = gelu(x), both [m, n] with strided rows (gemm_epilogue.cu).

@@ -1,7 +1,8 @@
-// y = x + dropout(branch) for the four channels that share one random counter; x may be null.
+// sum = x + dropout(branch) for one row of hidden activations, chunk by chunk; x may be null. Four
+// channels share one random counter.
 #pragma once
 
-#include "tessera/kernels/cuda/math.cuh"
+#include "tessera/kernels/cuda/chunks.cuh"
 #include "tessera/kernels/dropout.h"
 #include "tessera/kernels/specs.h"
 
@@ -28,22 +29,78 @@ struct HiddenDropout {
   std::int64_t position_start;
 };
 
-/// y, x, branch: one row of n channels.
-template <class T, class A = Accumulator<T>>
-__device__ void add_dropout_block(T* y, const T* x, const T* branch, std::int64_t row,
-                                  std::int64_t block, std::int64_t n,
-                                  const HiddenDropout<A>& dropout) {
-  Philox4 words{};
-  if (dropout.on)
-    words = hidden_dropout_words(dropout.key, dropout.samples[row % dropout.batch],
-                                 dropout.position_start + row / dropout.batch, block);
-  for (int i = 0; i < 4; ++i) {
-    const std::int64_t j = 4 * block + i;
-    if (j >= n) break;
-    A kept = load(branch[j]);
-    if (dropout.on) kept = words.v[i] >= dropout.bound ? kept * dropout.scale : A(0);
-    store<T>(y[j], x ? load(x[j]) + kept : kept);
+template <class T>
+class AddedRow {
+ public:
+  using A = Accumulator<T>;
+  static constexpr int kWidth = kPackWidth<T>;
+  using Chunk = Pack<T, kWidth>;
+  struct Parts {
+    Chunk x, branch;
+  };
+
+  /// The three begin at the first channel of row number `row`.
+  __device__ AddedRow(T* sum, const T* x, const T* branch, std::int64_t row,
+                      const HiddenDropout<A>& dropout)
+      : sum_(sum), x_(x), branch_(branch), dropout_(dropout) {
+    if (!dropout.on) return;
+    sample_ = dropout.samples[row % dropout.batch];
+    position_ = dropout.position_start + row / dropout.batch;
   }
-}
+
+  template <bool kPacked>
+  __device__ Parts read(std::int64_t at, std::int64_t n) const {
+    Parts parts;
+    parts.branch = load_chunk<kPacked, kWidth>(branch_, at, n);
+    if (x_) parts.x = load_chunk<kPacked, kWidth>(x_, at, n);
+    return parts;
+  }
+  /// Gives back what it wrote.
+  template <bool kPacked>
+  __device__ Chunk write(std::int64_t at, std::int64_t n, const Parts& parts) const {
+    auto value = widened(parts.branch);
+    const auto residual = widened(parts.x);
+    if (dropout_.on) drop(value, at);
+    if (x_)
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) value.at[k] += residual.at[k];
+    const Chunk result = rounded<T>(value);
+    store_chunk<kPacked>(sum_, at, n, result);
+    return result;
+  }
+  /// What write has left there.
+  template <bool kPacked>
+  __device__ Chunk again(std::int64_t at, std::int64_t n) const {
+    return load_chunk<kPacked, kWidth>(sum_, at, n);
+  }
+
+ private:
+  // Products are rounded before they are added to x, in every kernel alike.
+  __device__ static float scaled(float x, float scale) { return __fmul_rn(x, scale); }
+  __device__ static double scaled(double x, double scale) { return __dmul_rn(x, scale); }
+
+  __device__ void drop(Pack<A, kWidth>& value, std::int64_t at) const {
+    constexpr int kShared = kWidth < 4 ? kWidth : 4;  // elements of one counter in this chunk
+#pragma unroll
+    for (int first = 0; first < kWidth; first += kShared) {
+      const Philox4 words =
+          hidden_dropout_words(dropout_.key, sample_, position_, (at + first) / 4);
+      const bool upper = kShared < 4 && at % 4 != 0;
+#pragma unroll
+      for (int k = 0; k < kShared; ++k) {
+        A& each = value.at[first + k];
+        const std::uint32_t word = upper ? words.v[(k + kShared) % 4] : words.v[k];
+        each = word >= dropout_.bound ? scaled(each, dropout_.scale) : A(0);
+      }
+    }
+  }
+
+  T* sum_;
+  const T* x_;
+  const T* branch_;
+  const HiddenDropout<A>& dropout_;
+  std::int64_t sample_ = 0;
+  std::int64_t position_ = 0;
+};
 
 }  // namespace tessera::cuda

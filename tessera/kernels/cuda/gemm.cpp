@@ -1,6 +1,8 @@
-// Matrix products by cuBLAS. It thinks in columns: a row-major matrix is its transpose there, so
-// d = op(a) op(b) is computed as d^T = op(b)^T op(a)^T without moving anything.
+// Matrix products by cuBLASLt, whole with their epilogue where it has that, else followed by the
+// kernels of gemm_epilogue.cu.
+#include "tessera/base/check.h"
 #include "tessera/kernels/cuda/cuda_kernels.h"
+#include "tessera/kernels/cuda/gemm_plan.h"
 #include "tessera/kernels/cuda/runtime.h"
 
 namespace tessera::cuda {
@@ -8,73 +10,77 @@ namespace {
 
 using std::int64_t;
 
-cudaDataType_t data_type(DType type) {
-  switch (type) {
-    case DType::f64: return CUDA_R_64F;
-    case DType::f32: return CUDA_R_32F;
-    case DType::bf16: return CUDA_R_16BF;
-    case DType::f16: return CUDA_R_16F;
-    default: fail_dtype(type, "gemm");
+bool has_gelu(const GemmSpec& spec) {
+  return spec.epilogue == Epilogue::bias_gelu || spec.epilogue == Epilogue::dgelu;
+}
+
+// cuBLASLt documents its GELU as the tanh form, which is ours. It takes it of the f32 sum before
+// that is rounded to aux, where the CPU takes it of aux, and promises nothing of its tanh. Results
+// of 16 bits hide both behind their own rounding; wider ones would not. Rows of aux must be a
+// multiple of 8 elements apart.
+bool library_gelu_fits(const View& d, const View& aux) {
+  return size_of(d.dtype()) == 2 && row_stride(aux) % 8 == 0 &&
+         reinterpret_cast<std::uintptr_t>(aux.raw()) % kGemmAlignment == 0;
+}
+
+cublasLtEpilogue_t library_epilogue(const GemmSpec& spec) {
+  switch (spec.epilogue) {
+    case Epilogue::bias: return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::bias_gelu:
+      return spec.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::dgelu: return CUBLASLT_EPILOGUE_DGELU;
+    default: return CUBLASLT_EPILOGUE_DEFAULT;
   }
 }
 
-cublasOperation_t operation(bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; }
-
-// alpha and beta in the type that cuBLAS reads them in: that of the sums.
-struct Scalars {
-  Scalars(double alpha, double beta)
-      : as_double{alpha, beta}, as_float{static_cast<float>(alpha), static_cast<float>(beta)} {}
-  const void* at(int i, DType sums) const {
-    return sums == DType::f64 ? static_cast<const void*>(&as_double[i]) : &as_float[i];
-  }
-  double as_double[2];
-  float as_float[2];
-};
+// False when the library cannot do it in one go.
+bool run_whole(GemmPlans& gemms, Stream& stream, GemmCall call, const GemmSpec& spec,
+               const Workspace& scratch) {
+  if (has_gelu(spec) && !library_gelu_fits(call.d, spec.aux)) return false;
+  call.epilogue = library_epilogue(spec);
+  if (spec.epilogue == Epilogue::bias || spec.epilogue == Epilogue::bias_gelu)
+    call.bias = spec.bias;
+  if (has_gelu(spec)) call.aux = spec.aux;
+  return gemms.run(stream, call, scratch);
+}
 
 void fill_zero(Stream& stream, const View& d) {
   const std::size_t size = size_of(d.dtype());
-  check_op(cudaMemset2DAsync(d.raw(), static_cast<std::size_t>(d.stride(0)) * size, 0,
+  check_op(cudaMemset2DAsync(d.raw(), static_cast<std::size_t>(row_stride(d)) * size, 0,
                              static_cast<std::size_t>(d.dim(1)) * size,
                              static_cast<std::size_t>(d.dim(0)), native(stream, "gemm")),
            "gemm");
 }
 
-}  // namespace
-
-void CudaKernels::product(Stream& stream, const View& d, const ConstView& a, const ConstView& b,
-                          const GemmSpec& spec, bool add) {
-  const int64_t k = a.dim(spec.transpose_a ? 0 : 1);
-  if (k == 0) {
-    if (!add) fill_zero(stream, d);
-    return;
-  }
-  const DType sums = accumulator_of(a.dtype());
-  const Scalars scalars(spec.alpha, add ? 1.0 : 0.0);
-  const cublasComputeType_t compute = sums == DType::f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
-  // Setting the stream takes the workspace away, so both are set.
-  check_blas(cublasSetStream(blas_.get(), native(stream, "gemm")), "cublasSetStream");
-  check_blas(
-      cublasSetWorkspace(blas_.get(), blas_workspace_.view().raw(), blas_workspace_.view().bytes()),
-      "cublasSetWorkspace");
-  check_blas(
-      cublasGemmEx_64(blas_.get(), operation(spec.transpose_b), operation(spec.transpose_a),
-                      d.dim(1), d.dim(0), k, scalars.at(0, sums), b.raw(), data_type(b.dtype()),
-                      b.stride(0), a.raw(), data_type(a.dtype()), a.stride(0), scalars.at(1, sums),
-                      d.raw(), data_type(d.dtype()), d.stride(0), compute, CUBLAS_GEMM_DEFAULT),
-      "cublasGemmEx");
+// The product without an epilogue: one sum, rounded once.
+void run_plain(GemmPlans& gemms, Stream& stream, const GemmCall& call, const Workspace& scratch) {
+  const bool no_terms = call.a.numel() == 0;  // k = 0, since m > 0
+  if (no_terms && !call.add) fill_zero(stream, call.d);
+  if (no_terms) return;
+  if (gemms.run(stream, call, scratch)) return;
+  fail(
+      "gemm: cuBLASLt has no algorithm for {}: use another type, or rows that begin at multiples "
+      "of "
+      "{} bytes",
+      to_string(problem_of(call, false)), kGemmAlignment);
 }
 
-// A bias is put where the product goes and the product added to it, so that their sum is rounded
-// once.
+}  // namespace
+
+// Step by step, a bias is put where the product goes and the product added to it, so that their
+// sum is rounded once. A product for dgelu, though, is rounded before it is scaled.
 void CudaKernels::do_gemm(Stream& stream, View d, const Operand& a, const Operand& b,
-                          const GemmSpec& spec, Workspace) {
+                          const GemmSpec& spec, Workspace workspace) {
+  GemmCall call{d, a.data, b.data, spec.transpose_a, spec.transpose_b, spec.alpha, spec.accumulate};
+  if (a.data.numel() > 0 && run_whole(*gemms_, stream, call, spec, workspace)) return;
   const bool gelu = spec.epilogue == Epilogue::bias_gelu;
-  const bool bias = spec.bias && (gelu || spec.epilogue == Epilogue::bias);
-  const View sum = gelu ? spec.aux : d;
-  if (bias)
-    do_copy(stream, sum, ConstView(spec.bias.raw(), spec.bias.dtype(), sum.shape(), {0, 1}));
-  product(stream, sum, a.data, b.data, spec, bias || spec.accumulate);
-  if (gelu) gelu_of(stream, d, sum);
+  if (gelu) call.d = spec.aux;
+  if (spec.bias && (gelu || spec.epilogue == Epilogue::bias)) {
+    do_copy(stream, call.d, ConstView(spec.bias.raw(), spec.bias.dtype(), d.shape(), {0, 1}));
+    call.add = true;
+  }
+  run_plain(*gemms_, stream, call, workspace);
+  if (gelu) gelu_of(stream, d, spec.aux);
   if (spec.epilogue == Epilogue::dgelu) times_gelu_slope(stream, d, spec.aux);
 }
 

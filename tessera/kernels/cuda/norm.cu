@@ -1,213 +1,225 @@
 // Layer norm and RMS norm, alone and fused with the residual addition and dropout before them. A
-// block of threads takes a row. How many threads depends on the row's length alone, so that both
-// forward ops compute equal bits from equal rows.
-#include <algorithm>
-
+// team of threads reads a row once and keeps it in registers; longer rows, and rows that do not
+// consist of packs, are read again. Who has which elements depends on the row's length alone, so
+// that both ops compute equal bits from equal rows, wherever these lie.
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/dropout_block.cuh"
-#include "tessera/kernels/cuda/launch.cuh"
+#include "tessera/kernels/cuda/norm_rows.cuh"
 
 namespace tessera::cuda {
 namespace {
 
 using std::int64_t;
 
-// [N, C] or [N, G, C] as numbered rows.
-template <class T>
-struct Rows {
-  T* data;
-  int64_t inner, outer_stride, inner_stride;
-  __device__ T* operator[](int64_t row) const {
-    return data + row / inner * outer_stride + row % inner * inner_stride;
+// The threads of a row: kLanes neighbours in a warp, or all of a block (kLanes = 0).
+template <int kLanes>
+struct Team {
+  __device__ static int64_t row() {
+    if constexpr (kLanes == 0)
+      return blockIdx.x;
+    else
+      return (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kLanes;
+  }
+  __device__ static int size() { return kLanes == 0 ? static_cast<int>(blockDim.x) : kLanes; }
+  __device__ static int rank() { return static_cast<int>(threadIdx.x) % size(); }
+  template <class A>
+  __device__ static A sum(A x) {
+    if constexpr (kLanes == 0)
+      return block_sum(x);
+    else
+      return lanes_sum<kLanes>(x);
   }
 };
 
-template <class T, class V>
-Rows<T> rows_of(const V& x) {
-  const bool flat = x.rank() == 2;
-  return {x.template data<std::remove_const_t<T>>(), flat ? 1 : x.dim(1), x.stride(0),
-          flat ? 0 : x.stride(1)};
-}
-
-int64_t count_rows(const ConstView& x) { return x.numel() / std::max<int64_t>(1, x.dim(-1)); }
-
-Grid one_block_per_row(const ConstView& x) {
-  const int64_t threads = std::clamp<int64_t>((x.dim(-1) + kWarp - 1) / kWarp * kWarp, kWarp, 256);
-  return {count_rows(x), dim3(static_cast<unsigned>(threads))};
-}
-
+// A row that is there already.
 template <class T>
-struct Weights {
-  const T* w;
-  const T* b;  ///< null without bias
-  int64_t n;
-  bool centred;  ///< layer norm subtracts the mean, RMS norm does not
-  Accumulator<T> epsilon;
+struct GivenRow {
+  static constexpr int kWidth = kPackWidth<T>;
+  using Parts = Pack<T, kWidth>;
+  const T* x;
+  template <bool kPacked>
+  __device__ Parts read(int64_t at, int64_t n) const {
+    return load_chunk<kPacked, kWidth>(x, at, n);
+  }
+  template <bool kPacked>
+  __device__ Parts write(int64_t, int64_t, const Parts& parts) const {
+    return parts;
+  }
+  template <bool kPacked>
+  __device__ Parts again(int64_t at, int64_t n) const {
+    return read<kPacked>(at, n);
+  }
 };
 
 template <class T>
-Weights<T> weights_of(const ConstView& w, const ConstView& b, const NormSpec& spec) {
-  return {w.data<T>(), b ? b.data<T>() : nullptr, w.dim(0), spec.kind == NormKind::layer,
-          static_cast<Accumulator<T>>(spec.epsilon)};
-}
-
-// All threads of the block call it.
-template <class T, class A = Accumulator<T>>
-__device__ void norm_row(T* y, A* stats, const T* x, const Weights<T>& weights) {
-  const int64_t n = weights.n;
-  A mean = 0;
-  if (weights.centred) {
-    for (int64_t j = threadIdx.x; j < n; j += blockDim.x) mean += load(x[j]);
-    mean = block_sum(mean) / static_cast<A>(n);
-  }
-  A squares = 0;
-  for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
-    const A centred = load(x[j]) - mean;
-    squares += centred * centred;
-  }
-  const A rstd = A(1) / sqrt(block_sum(squares) / static_cast<A>(n) + weights.epsilon);
-  for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
-    const A scaled = (load(x[j]) - mean) * rstd * load(weights.w[j]);
-    store<T>(y[j], weights.b ? scaled + load(weights.b[j]) : scaled);
-  }
-  if (threadIdx.x == 0) {
-    stats[0] = mean;
-    stats[1] = rstd;
-  }
-}
-
-template <class T>
-__global__ void norm_kernel(Rows<T> y, Accumulator<T>* stats, Rows<const T> x, Weights<T> weights) {
-  const int64_t row = blockIdx.x;
-  norm_row(y[row], stats + 2 * row, x[row], weights);
-}
-
-template <class T>
-__global__ void add_norm_kernel(T* y, T* r, Accumulator<T>* stats, const T* x, const T* branch,
-                                Weights<T> weights, HiddenDropout<Accumulator<T>> dropout) {
-  const int64_t row = blockIdx.x;
-  const int64_t at = row * weights.n;
-  for (int64_t block = threadIdx.x; 4 * block < weights.n; block += blockDim.x)
-    add_dropout_block(r + at, x + at, branch + at, row, block, weights.n, dropout);
-  __syncthreads();  // threads read each other's part of r
-  norm_row(y + at, stats + 2 * row, r + at, weights);
-}
-
-// With g = dy w and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)); RMS norm lacks the
-// mean(g) term. dx may be dy: a thread reads an element before it writes it, and sums come first.
-template <class T>
-__global__ void norm_input_gradient_kernel(Rows<T> dx, Rows<const T> dy, Rows<const T> x,
-                                           const Accumulator<T>* stats, Weights<T> weights,
-                                           bool accumulate) {
-  using A = Accumulator<T>;
-  const int64_t row = blockIdx.x;
-  const int64_t n = weights.n;
-  T* out = dx[row];
-  const T* upstream = dy[row];
-  const T* in = x[row];
-  const A mean = stats[2 * row];
-  const A rstd = stats[2 * row + 1];
-  A sum_g = 0;
-  A sum_gh = 0;
-  for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
-    const A g = load(upstream[j]) * load(weights.w[j]);
-    sum_g += g;
-    sum_gh += g * ((load(in[j]) - mean) * rstd);
-  }
-  const A mean_g = weights.centred ? block_sum(sum_g) / static_cast<A>(n) : A(0);
-  const A mean_gh = block_sum(sum_gh) / static_cast<A>(n);
-  for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
-    const A g = load(upstream[j]) * load(weights.w[j]);
-    const A h = (load(in[j]) - mean) * rstd;
-    contribute<T>(out[j], rstd * (g - mean_g - h * mean_gh), accumulate);
-  }
-}
-
-// Weight gradients in two stages of fixed order: partial sums over pieces of the rows, then the sum
-// over the pieces.
-struct Pieces {
-  explicit Pieces(int64_t rows)
-      : length(std::max<int64_t>(64, (rows + kMost - 1) / kMost)),
-        count((rows + length - 1) / length) {}
-  static constexpr int64_t kMost = 256;
-  int64_t length, count;
+struct GivenRows {
+  NormRows<const T> x;
+  __device__ GivenRow<T> row(const RowNumbers::Place& at, int64_t) const { return {x[at]}; }
 };
 
-constexpr int kPieceLanes = 8;  // rows of threads in a block of norm_partials_kernel
-
-// partials acc [pieces, 2, C]: sums of dy h and of dy. Blocks: pieces x groups of 32 columns.
+// x + dropout(branch), stored as r.
 template <class T>
-__global__ void norm_partials_kernel(Accumulator<T>* partials, Rows<const T> dy, Rows<const T> x,
-                                     const Accumulator<T>* stats, int64_t rows, int64_t n,
-                                     int64_t piece_length, int64_t column_blocks) {
-  using A = Accumulator<T>;
-  __shared__ A sums[2][kPieceLanes][kWarp];
-  const int64_t piece = blockIdx.x / column_blocks;
-  const int64_t column = blockIdx.x % column_blocks * kWarp + threadIdx.x;
-  const int64_t end = min(rows, (piece + 1) * piece_length);
-  A dw = 0;
-  A db = 0;
-  if (column < n)
-    for (int64_t row = piece * piece_length + threadIdx.y; row < end; row += kPieceLanes) {
-      const A upstream = load(dy[row][column]);
-      dw += upstream * ((load(x[row][column]) - stats[2 * row]) * stats[2 * row + 1]);
-      db += upstream;
+struct AddedRows {
+  NormRows<T> r;
+  NormRows<const T> x, branch;
+  HiddenDropout<Accumulator<T>> dropout;
+  __device__ AddedRow<T> row(const RowNumbers::Place& at, int64_t number) const {
+    return {r[at], x[at], branch[at], number, dropout};
+  }
+};
+
+// One thread's chunks of a row of n elements: every team-size-th. kHeld of them, if not 0, are kept
+// in registers.
+template <class T, int kLanes, int kHeld, bool kPacked, class Row>
+class Share {
+ public:
+  static constexpr int kWidth = kPackWidth<T>;
+
+  __device__ Share(const Row& row, int64_t n) : row_(row), n_(n) {
+    if constexpr (kHeld == 0) {
+      for (int64_t at = first(); at < n_; at += step())
+        row_.template write<kPacked>(at, n_, row_.template read<kPacked>(at, n_));
+    } else {
+      typename Row::Parts parts[kHeld];
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k)
+        if (first() + k * step() < n_)
+          parts[k] = row_.template read<kPacked>(first() + k * step(), n_);
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k)
+        if (first() + k * step() < n_)
+          held_[k] = row_.template write<kPacked>(first() + k * step(), n_, parts[k]);
     }
-  sums[0][threadIdx.y][threadIdx.x] = dw;
-  sums[1][threadIdx.y][threadIdx.x] = db;
-  __syncthreads();
-  if (threadIdx.y > 0 || column >= n) return;
-  for (int i = 1; i < kPieceLanes; ++i) {
-    dw += sums[0][i][threadIdx.x];
-    db += sums[1][i][threadIdx.x];
   }
-  partials[2 * piece * n + column] = dw;
-  partials[(2 * piece + 1) * n + column] = db;
-}
 
-template <class D, class A>
-struct SumPartials {
-  D* out;
-  const A* partials;
-  int64_t count, stride;
-  bool accumulate;
-  __device__ void operator()(int64_t j) const {
-    A sum = 0;
-    for (int64_t piece = 0; piece < count; ++piece) sum += partials[piece * stride + j];
-    contribute<D>(out[j], static_cast<Accumulator<D>>(sum), accumulate);
+  // Calls f(first element, how many, chunk widened).
+  template <class F>
+  __device__ void for_each(F&& f) const {
+    if constexpr (kHeld == 0) {
+      for (int64_t at = first(); at < n_; at += step())
+        f(at, kPacked ? kWidth : static_cast<int>(min(n_ - at, int64_t{kWidth})),
+          widened(row_.template again<kPacked>(at, n_)));
+    } else {
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k)
+        if (first() + k * step() < n_) f(first() + k * step(), kWidth, widened(held_[k]));
+    }
   }
+
+ private:
+  __device__ static int64_t first() { return Team<kLanes>::rank() * kWidth; }
+  __device__ static int64_t step() { return Team<kLanes>::size() * kWidth; }
+
+  const Row& row_;
+  int64_t n_;
+  Pack<T, kWidth> held_[kHeld > 0 ? kHeld : 1];
 };
 
-template <class T>
-void weight_gradients(Stream& stream, const View& dw, const View& db, const ConstView& dy,
-                      const ConstView& x, const ConstView& stats, bool accumulate,
-                      const Workspace& workspace) {
-  using A = Accumulator<T>;
-  constexpr const char* op = "norm_backward";
-  const int64_t rows = count_rows(x);
-  const int64_t n = x.dim(-1);
-  const Pieces pieces(rows);
-  const int64_t column_blocks = (n + kWarp - 1) / kWarp;
-  A* partials = static_cast<A*>(workspace.raw());
-  launch(stream, op, {pieces.count * column_blocks, dim3(kWarp, kPieceLanes)},
-         norm_partials_kernel<T>, partials, rows_of<const T>(dy), rows_of<const T>(x),
-         stats.data<A>(), rows, n, pieces.length, column_blocks);
-  dispatch_float(dw.dtype(), op, [&]<class D>(TypeTag<D>) {
-    for_each(stream, op, n,
-             SumPartials<D, A>{dw.data<D>(), partials, pieces.count, 2 * n, accumulate});
-    if (db)
-      for_each(stream, op, n,
-               SumPartials<D, A>{db.data<D>(), partials + n, pieces.count, 2 * n, accumulate});
+// The sum of f(element) over a row. A thread adds its elements in their order.
+template <class A, class OfRow, class S, class F>
+__device__ A sum_over(const S& share, F&& f) {
+  A sum = 0;
+  share.for_each([&](int64_t, int count, const auto& x) {
+#pragma unroll
+    for (int k = 0; k < S::kWidth; ++k)
+      if (k < count) sum = f(sum, x.at[k]);
   });
+  return OfRow::sum(sum);
 }
+
+// Fused products are spelled out: bits must not depend on what the compiler makes of a variant.
+template <class T, int kLanes, int kHeld, bool kPacked, class Source>
+__global__ void __launch_bounds__(kLanes == 0 ? 1024 : 256)
+    norm_kernel(NormRows<T> y, Accumulator<T>* stats, Source source, NormWeights<T> weights,
+                RowNumbers rows) {
+  using A = Accumulator<T>;
+  using OfRow = Team<kLanes>;
+  constexpr int kWidth = kPackWidth<T>;
+  const int64_t number = OfRow::row();
+  const bool here = number < rows.count;
+  const RowNumbers::Place place = rows.place(here ? number : 0);
+  const auto row = source.row(place, here ? number : 0);
+  const int64_t n = here ? weights.n : 0;  // threads without a row take part in the sums
+  const Share<T, kLanes, kHeld, kPacked, std::remove_const_t<decltype(row)>> share(row, n);
+  const A count = static_cast<A>(weights.n);
+  const A mean = weights.centred
+                     ? sum_over<A, OfRow>(share, [](A sum, A x) { return sum + x; }) / count
+                     : A(0);
+  const A squares = sum_over<A, OfRow>(share, [=](A sum, A x) {
+    const A centred = x - mean;
+    return fma(centred, centred, sum);
+  });
+  const A rstd = A(1) / sqrt(squares / count + weights.epsilon);
+  T* out = y[place];
+  share.for_each([&](int64_t at, int, const Pack<A, kWidth>& x) {
+    const auto w = widened(load_chunk<kPacked, kWidth>(weights.w, at, n));
+    Pack<T, kWidth> bias{};
+    if (weights.b) bias = load_chunk<kPacked, kWidth>(weights.b, at, n);
+    const auto b = widened(bias);
+    Pack<A, kWidth> value;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) value.at[k] = fma((x.at[k] - mean) * rstd, w.at[k], b.at[k]);
+    store_chunk<kPacked>(out, at, n, rounded<T>(value));
+  });
+  if (here && OfRow::rank() == 0) {
+    stats[2 * number] = mean;
+    stats[2 * number + 1] = rstd;
+  }
+}
+
+constexpr int kThreads = 256;  // of a block whose teams are lanes
+constexpr int kMostHeld = 4;   // chunks that a thread keeps
+constexpr int kFewLanes = 8;
+
+template <class T, class Source>
+struct NormCall {
+  Stream& stream;
+  const char* op;
+  NormRows<T> y;
+  Accumulator<T>* stats;
+  Source source;
+  NormWeights<T> weights;
+  RowNumbers rows;
+
+  template <int kLanes, int kHeld, bool kPacked>
+  void with(int64_t threads) const {
+    const int64_t per_block = threads / (kLanes == 0 ? threads : kLanes);
+    launch(stream, op,
+           {(rows.count + per_block - 1) / per_block, dim3(static_cast<unsigned>(threads))},
+           norm_kernel<T, kLanes, kHeld, kPacked, Source>, y, stats, source, weights, rows);
+  }
+
+  // Teams by the length of a row; registers or not by what fits and by `packed`.
+  void run(bool packed) const {
+    const int64_t chunks = (weights.n + kPackWidth<T> - 1) / kPackWidth<T>;
+    if (chunks <= kMostHeld * kFewLanes) {
+      if (!packed) return with<kFewLanes, 0, false>(kThreads);
+      if (chunks <= kFewLanes) return with<kFewLanes, 1, true>(kThreads);
+      return with<kFewLanes, kMostHeld, true>(kThreads);
+    }
+    if (chunks <= kMostHeld * kWarp)
+      return packed ? with<kWarp, kMostHeld, true>(kThreads) : with<kWarp, 0, false>(kThreads);
+    const int64_t warps = (chunks + kMostHeld * kWarp - 1) / (kMostHeld * kWarp);
+    const int64_t threads = std::min<int64_t>(warps * kWarp, 1024);
+    if (!packed) return with<0, 0, false>(threads);
+    if (chunks <= kMostHeld * threads) return with<0, kMostHeld, true>(threads);
+    return with<0, 0, true>(threads);
+  }
+};
 
 }  // namespace
 
 void CudaKernels::do_norm_forward(Stream& stream, View y, View stats, ConstView x, ConstView w,
                                   ConstView b, const NormSpec& spec) {
   dispatch_float(x.dtype(), "norm_forward", [&]<class T>(TypeTag<T>) {
-    launch(stream, "norm_forward", one_block_per_row(x), norm_kernel<T>, rows_of<T>(y),
-           stats.data<Accumulator<T>>(), rows_of<const T>(x), weights_of<T>(w, b, spec));
+    const NormCall<T, GivenRows<T>> call{stream,
+                                         "norm_forward",
+                                         NormRows<T>(y),
+                                         stats.data<Accumulator<T>>(),
+                                         {NormRows<const T>(x)},
+                                         {w, b, spec},
+                                         RowNumbers(x)};
+    call.run(call.y.packs() && call.source.x.packs() && call.weights.packs());
   });
 }
 
@@ -216,26 +228,13 @@ void CudaKernels::do_add_norm_forward(Stream& stream, View y, View r, View stats
                                       const NormSpec& spec, const DropoutSpec& dropout) {
   dispatch_float(x.dtype(), "add_norm_forward", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    launch(stream, "add_norm_forward", one_block_per_row(x), add_norm_kernel<T>, y.data<T>(),
-           r.data<T>(), stats.data<A>(), x.data<T>(), branch.data<T>(), weights_of<T>(w, b, spec),
-           HiddenDropout<A>(dropout));
-  });
-}
-
-std::size_t CudaKernels::norm_workspace_bytes(int64_t rows, int64_t channels, DType dtype) const {
-  return static_cast<std::size_t>(Pieces(rows).count * 2 * channels) *
-         size_of(accumulator_of(dtype));
-}
-
-void CudaKernels::do_norm_backward(Stream& stream, View dx, View dw, View db, ConstView dy,
-                                   ConstView x, ConstView stats, ConstView w, const NormSpec& spec,
-                                   bool accumulate_dx, bool accumulate_dw, Workspace workspace) {
-  dispatch_float(x.dtype(), "norm_backward", [&]<class T>(TypeTag<T>) {
-    // First, since dx may take the place of dy.
-    weight_gradients<T>(stream, dw, db, dy, x, stats, accumulate_dw, workspace);
-    launch(stream, "norm_backward", one_block_per_row(x), norm_input_gradient_kernel<T>,
-           rows_of<T>(dx), rows_of<const T>(dy), rows_of<const T>(x), stats.data<Accumulator<T>>(),
-           weights_of<T>(w, {}, spec), accumulate_dx);
+    const AddedRows<T> source{NormRows<T>(r), NormRows<const T>(x), NormRows<const T>(branch),
+                              HiddenDropout<A>(dropout)};
+    const NormCall<T, AddedRows<T>> call{
+        stream, "add_norm_forward", NormRows<T>(y), stats.data<A>(),
+        source, {w, b, spec},       RowNumbers(x)};
+    call.run(call.y.packs() && source.r.packs() && source.x.packs() && source.branch.packs() &&
+             call.weights.packs());
   });
 }
 

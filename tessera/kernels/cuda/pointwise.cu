@@ -1,166 +1,210 @@
-// Ops on single elements: activations, dropout, rotation by position, fill. Each is a functor that
-// for_each calls once per element (or pair, or block of four).
+// Ops on single elements: activations, dropout, fill. Each says what it makes of an element or a
+// chunk; chunks.cuh walks them.
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/dropout_block.cuh"
-#include "tessera/kernels/cuda/launch.cuh"
 
 namespace tessera::cuda {
 namespace {
 
 using std::int64_t;
 
-// x: rows of [gate | up], f wide each.
-template <class T>
-struct SwigluForward {
-  T* y;
-  const T* x;
-  int64_t f;
-  __device__ void operator()(int64_t i) const {
-    const T* gate = x + i / f * 2 * f + i % f;
-    const Accumulator<T> g = load(*gate);
-    store<T>(y[i], g * sigmoid(g) * load(gate[f]));
+// Applies op to elements at the same place of kIns tensors, which gives those of kOuts tensors. The
+// same memory may be read and written.
+template <class T, int kIns, int kOuts, class Op>
+struct Map {
+  static constexpr int kWidth = kPackWidth<T>;
+  struct Parts {
+    Pack<T, kWidth> in[kIns];
+  };
+  StridedRows<const T> in[kIns];
+  StridedRows<T> out[kOuts];
+
+  struct Row {
+    const T* in[kIns];
+    T* out[kOuts];
+    template <bool kPacked>
+    __device__ Parts read(int64_t at, int64_t n) const {
+      Parts parts;
+#pragma unroll
+      for (int i = 0; i < kIns; ++i) parts.in[i] = load_chunk<kPacked, kWidth>(in[i], at, n);
+      return parts;
+    }
+    template <bool kPacked>
+    __device__ void write(int64_t at, int64_t n, const Parts& parts) const {
+      using A = Accumulator<T>;
+      Pack<A, kWidth> x[kIns], y[kOuts];
+#pragma unroll
+      for (int i = 0; i < kIns; ++i) x[i] = widened(parts.in[i]);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        A from[kIns], to[kOuts];
+#pragma unroll
+        for (int i = 0; i < kIns; ++i) from[i] = x[i].at[k];
+        Op::apply(to, from);
+#pragma unroll
+        for (int i = 0; i < kOuts; ++i) y[i].at[k] = to[i];
+      }
+#pragma unroll
+      for (int i = 0; i < kOuts; ++i) store_chunk<kPacked>(out[i], at, n, rounded<T>(y[i]));
+    }
+  };
+  __device__ Row row(int64_t row) const {
+    Row at;
+#pragma unroll
+    for (int i = 0; i < kIns; ++i) at.in[i] = in[i][row];
+#pragma unroll
+    for (int i = 0; i < kOuts; ++i) at.out[i] = out[i][row];
+    return at;
+  }
+
+  void run(Stream& stream, const char* op, int64_t rows, int64_t n) const {
+    bool packed = true;
+    for (const auto& each : in) packed = packed && each.template packs<kWidth>(rows);
+    for (const auto& each : out) packed = packed && each.template packs<kWidth>(rows);
+    for_each_chunk(stream, op, rows, n, packed, *this);
   }
 };
 
-template <class T>
-struct SwigluBackward {
-  T* dx;
-  const T* dy;
-  const T* x;
-  int64_t f;
-  __device__ void operator()(int64_t i) const {
-    using A = Accumulator<T>;
-    const int64_t gate = i / f * 2 * f + i % f;
-    const A g = load(x[gate]);
-    const A u = load(x[gate + f]);
-    const A d = load(dy[i]);
-    const A s = sigmoid(g);
-    store<T>(dx[gate], d * u * s * (A(1) + g * (A(1) - s)));
-    store<T>(dx[gate + f], d * g * s);
+// 16-bit results have no use for more than the quick functions give.
+template <class T, class A = Accumulator<T>>
+__device__ A sigmoid_for(A x) {
+  if constexpr (sizeof(T) == 2)
+    return quick_sigmoid(x);
+  else
+    return sigmoid(x);
+}
+
+// y from [gate, up].
+template <class T, class A = Accumulator<T>>
+struct Swiglu {
+  __device__ static void apply(A (&y)[1], const A (&x)[2]) {
+    y[0] = x[0] * sigmoid_for<T>(x[0]) * x[1];
   }
 };
 
-template <class T>
-struct GeluForward {
-  T* y;
-  const T* x;
-  __device__ void operator()(int64_t i) const { store<T>(y[i], gelu(load(x[i]))); }
+// [d gate, d up] from [gate, up, dy].
+template <class T, class A = Accumulator<T>>
+struct SwigluGradient {
+  __device__ static void apply(A (&dx)[2], const A (&x)[3]) {
+    const A g = x[0], u = x[1], d = x[2];
+    const A s = sigmoid_for<T>(g);
+    dx[0] = d * u * s * (A(1) + g * (A(1) - s));
+    dx[1] = d * g * s;
+  }
 };
 
-template <class T>
-struct GeluBackward {
-  T* dx;
-  const T* dy;
-  const T* x;
-  __device__ void operator()(int64_t i) const {
-    store<T>(dx[i], load(dy[i]) * gelu_derivative(load(x[i])));
+template <class T, class A = Accumulator<T>>
+struct Gelu {
+  __device__ static void apply(A (&y)[1], const A (&x)[1]) {
+    if constexpr (sizeof(T) == 2)
+      y[0] = quick_gelu(x[0]);
+    else
+      y[0] = gelu(x[0]);
+  }
+};
+
+// dx from [dy, x].
+template <class T, class A = Accumulator<T>>
+struct GeluGradient {
+  __device__ static void apply(A (&dx)[1], const A (&x)[2]) {
+    if constexpr (sizeof(T) == 2)
+      dx[0] = x[0] * quick_gelu_derivative(x[1]);
+    else
+      dx[0] = x[0] * gelu_derivative(x[1]);
   }
 };
 
 template <class T>
 struct AddDropout {
+  static constexpr int kWidth = kPackWidth<T>;
+  using Parts = typename AddedRow<T>::Parts;
   T* y;
-  const T* x;
+  const T* x;  ///< or null
   const T* branch;
   int64_t n;
-  int64_t blocks;  ///< of four channels, per row
   HiddenDropout<Accumulator<T>> dropout;
-  __device__ void operator()(int64_t i) const {
-    const int64_t row = i / blocks;
-    add_dropout_block<T>(y + row * n, x ? x + row * n : nullptr, branch + row * n, row, i % blocks,
-                         n, dropout);
-  }
-};
-
-// One call per pair of channels: i counts [S, B, heads, half].
-template <class T>
-struct Rotate {
-  using A = Accumulator<T>;
-  T* x;
-  int64_t s_stride, b_stride, head_stride;
-  int64_t batch, heads, half;
-  const A* cos;
-  const A* sin;
-  const std::int32_t* positions;
-  A direction;
-  __device__ void operator()(int64_t i) const {
-    const int64_t j = i % half;
-    const int64_t head = i / half % heads;
-    const int64_t row = i / half / heads;
-    T* x1 = x + row / batch * s_stride + row % batch * b_stride + head * head_stride + j;
-    const int64_t angle = positions[row] * half + j;
-    const A c = cos[angle];
-    const A s = direction * sin[angle];
-    const A a = load(x1[0]);
-    const A b = load(x1[half]);
-    store<T>(x1[0], a * c - b * s);
-    store<T>(x1[half], b * c + a * s);
+  __device__ AddedRow<T> row(int64_t row) const {
+    return {y + row * n, x ? x + row * n : nullptr, branch + row * n, row, dropout};
   }
 };
 
 template <class T>
 struct Fill {
+  static constexpr int kWidth = kPackWidth<T>;
+  struct Parts {};
   T* x;
   T value;
-  __device__ void operator()(int64_t i) const { x[i] = value; }
+  __device__ const Fill& row(int64_t) const { return *this; }
+  template <bool kPacked>
+  __device__ Parts read(int64_t, int64_t) const {
+    return {};
+  }
+  template <bool kPacked>
+  __device__ void write(int64_t at, int64_t n, const Parts&) const {
+    Pack<T, kWidth> chunk;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) chunk.at[k] = value;
+    store_chunk<kPacked>(x, at, n, chunk);
+  }
 };
 
 }  // namespace
 
 void CudaKernels::do_swiglu_forward(Stream& stream, View y, ConstView x) {
   dispatch_float(x.dtype(), "swiglu_forward", [&]<class T>(TypeTag<T>) {
-    for_each(stream, "swiglu_forward", y.numel(),
-             SwigluForward<T>{y.data<T>(), x.data<T>(), y.dim(1)});
+    const int64_t f = y.dim(1);
+    const T* in = x.data<T>();
+    const Map<T, 2, 1, Swiglu<T>> map{{{in, 2 * f}, {in + f, 2 * f}}, {{y.data<T>(), f}}};
+    map.run(stream, "swiglu_forward", y.dim(0), f);
   });
 }
 
 void CudaKernels::do_swiglu_backward(Stream& stream, View dx, ConstView dy, ConstView x) {
   dispatch_float(x.dtype(), "swiglu_backward", [&]<class T>(TypeTag<T>) {
-    for_each(stream, "swiglu_backward", dy.numel(),
-             SwigluBackward<T>{dx.data<T>(), dy.data<T>(), x.data<T>(), dy.dim(1)});
+    const int64_t f = dy.dim(1);
+    const T* in = x.data<T>();
+    T* out = dx.data<T>();
+    const Map<T, 3, 2, SwigluGradient<T>> map{{{in, 2 * f}, {in + f, 2 * f}, {dy.data<T>(), f}},
+                                              {{out, 2 * f}, {out + f, 2 * f}}};
+    map.run(stream, "swiglu_backward", dy.dim(0), f);
   });
 }
 
 void CudaKernels::do_gelu_forward(Stream& stream, View y, ConstView x) {
   dispatch_float(x.dtype(), "gelu_forward", [&]<class T>(TypeTag<T>) {
-    for_each(stream, "gelu_forward", x.numel(), GeluForward<T>{y.data<T>(), x.data<T>()});
+    const Map<T, 1, 1, Gelu<T>> map{{{x.data<T>(), 0}}, {{y.data<T>(), 0}}};
+    map.run(stream, "gelu_forward", 1, x.numel());
   });
 }
 
 void CudaKernels::do_gelu_backward(Stream& stream, View dx, ConstView dy, ConstView x) {
   dispatch_float(x.dtype(), "gelu_backward", [&]<class T>(TypeTag<T>) {
-    for_each(stream, "gelu_backward", x.numel(),
-             GeluBackward<T>{dx.data<T>(), dy.data<T>(), x.data<T>()});
+    const Map<T, 2, 1, GeluGradient<T>> map{{{dy.data<T>(), 0}, {x.data<T>(), 0}},
+                                            {{dx.data<T>(), 0}}};
+    map.run(stream, "gelu_backward", 1, x.numel());
   });
 }
 
 void CudaKernels::do_add_dropout(Stream& stream, View y, ConstView x, ConstView branch,
                                  const DropoutSpec& spec) {
   dispatch_float(branch.dtype(), "add_dropout", [&]<class T>(TypeTag<T>) {
-    const int64_t n = branch.dim(1);
-    const int64_t blocks = (n + 3) / 4;
     const HiddenDropout<Accumulator<T>> dropout(spec);
-    for_each(stream, "add_dropout", branch.dim(0) * blocks,
-             AddDropout<T>{y.data<T>(), x ? x.data<T>() : nullptr, branch.data<T>(), n, blocks,
-                           dropout});
-  });
-}
-
-void CudaKernels::do_rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstView positions,
-                          bool inverse) {
-  dispatch_float(x.dtype(), "rope", [&]<class T>(TypeTag<T>) {
-    using A = Accumulator<T>;
-    const int64_t half = cos.dim(1);
-    for_each(stream, "rope", x.dim(0) * x.dim(1) * x.dim(2) * half,
-             Rotate<T>{x.data<T>(), x.stride(0), x.stride(1), x.stride(2), x.dim(1), x.dim(2), half,
-                       cos.data<A>(), sin.data<A>(), positions.data<std::int32_t>(),
-                       inverse ? A(-1) : A(1)});
+    // Without random numbers rows do not matter.
+    const int64_t rows = dropout.on ? branch.dim(0) : 1;
+    const int64_t n = dropout.on ? branch.dim(1) : branch.numel();
+    const T* residual = x ? x.data<T>() : nullptr;
+    const AddDropout<T> add{y.data<T>(), residual, branch.data<T>(), n, dropout};
+    constexpr int kWidth = kPackWidth<T>;
+    const bool packed = (rows == 1 || n % kWidth == 0) && can_pack<kWidth>(add.y) &&
+                        can_pack<kWidth>(add.branch) && can_pack<kWidth>(residual);
+    for_each_chunk(stream, "add_dropout", rows, n, packed, add);
   });
 }
 
 void CudaKernels::do_fill(Stream& stream, View x, double value) {
   const auto fill_with = [&]<class T>(TypeTag<T>, T element) {
-    for_each(stream, "fill", x.numel(), Fill<T>{x.data<T>(), element});
+    T* to = x.data<T>();
+    for_each_chunk(stream, "fill", 1, x.numel(), can_pack<kPackWidth<T>>(to), Fill<T>{to, element});
   };
   switch (x.dtype()) {
     case DType::i64: return fill_with(TypeTag<int64_t>{}, static_cast<int64_t>(value));

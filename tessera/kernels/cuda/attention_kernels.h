@@ -1,0 +1,42 @@
+// The CUDA backend's own attention, for what cuDNN does not take: with dropout, with packed
+// documents, in f32 and f64, one query at a time.
+#pragma once
+
+#include "tessera/kernels/specs.h"
+#include "tessera/tensor/stream.h"
+
+namespace tessera::cuda {
+
+/// Kernels for every type and shape, up to heads of 256 (attention.cu, attention_backward.cu).
+void attention_forward_rows(Stream&, const View& o, const View& lse, const ConstView& q,
+                            const ConstView& k, const ConstView& v, const AttentionSpec&);
+void attention_backward_rows(Stream&, const View& dq, const View& dk, const View& dv,
+                             const ConstView& d_o, const ConstView& q, const ConstView& k,
+                             const ConstView& v, const ConstView& o, const ConstView& lse,
+                             const AttentionSpec&, const Workspace& delta);
+
+/// Whether all rows of 16-bit heads [rows, B, heads, D] begin at multiples of 16 bytes
+/// (attention_dispatch.cpp).
+bool has_aligned_rows(const ConstView& heads);
+/// Whether the tensor-core kernels take such a tensor: 16-bit, heads of 64 or 128, aligned rows.
+bool fits_tiles(const ConstView& heads);
+
+/// The same by tensor cores, where all tensors fit (attention_tensor*.cu). The gradient of queries
+/// leaves delta for that of keys, so it comes first.
+void attention_forward_tiles(Stream&, const View& o, const View& lse, const ConstView& q,
+                             const ConstView& k, const ConstView& v, const AttentionSpec&);
+void attention_query_gradient_tiles(Stream&, const View& dq, const ConstView& d_o,
+                                    const ConstView& q, const ConstView& k, const ConstView& v,
+                                    const ConstView& o, const ConstView& lse, const AttentionSpec&,
+                                    const Workspace& delta);
+void attention_key_gradient_tiles(Stream&, const View& dk, const View& dv, const ConstView& d_o,
+                                  const ConstView& q, const ConstView& k, const ConstView& v,
+                                  const ConstView& o, const ConstView& lse, const AttentionSpec&,
+                                  const Workspace& delta);
+/// Both.
+void attention_backward_tiles(Stream&, const View& dq, const View& dk, const View& dv,
+                              const ConstView& d_o, const ConstView& q, const ConstView& k,
+                              const ConstView& v, const ConstView& o, const ConstView& lse,
+                              const AttentionSpec&, const Workspace& delta);
+
+}  // namespace tessera::cuda

@@ -1,0 +1,110 @@
+// Rows of elements in chunks of up to 16 bytes: how bandwidth-bound ops walk tensors. Which thread
+// has which chunk depends on shapes alone. Chunks move as packs where addresses and strides allow,
+// element by element otherwise and at the end of a row.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "tessera/kernels/cuda/launch.cuh"
+#include "tessera/kernels/cuda/math.cuh"
+#include "tessera/kernels/cuda/vector.cuh"
+
+namespace tessera::cuda {
+
+/// The chunk at element `at` of a row of n; zeros behind its end.
+template <bool kPacked, int kCount, class T>
+__device__ Pack<T, kCount> load_chunk(const T* row, std::int64_t at, std::int64_t n) {
+  if constexpr (kPacked) {
+    return load_pack<kCount>(row + at);
+  } else {
+    Pack<T, kCount> chunk{};
+#pragma unroll
+    for (int k = 0; k < kCount; ++k)
+      if (at + k < n) chunk.at[k] = row[at + k];
+    return chunk;
+  }
+}
+
+template <bool kPacked, int kCount, class T>
+__device__ void store_chunk(T* row, std::int64_t at, std::int64_t n, const Pack<T, kCount>& chunk) {
+  if constexpr (kPacked) {
+    store_pack(row + at, chunk);
+  } else {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k)
+      if (at + k < n) row[at + k] = chunk.at[k];
+  }
+}
+
+/// Rows with any distance between them.
+template <class T>
+struct StridedRows {
+  T* data;
+  std::int64_t stride;
+  __device__ T* operator[](std::int64_t row) const { return data + row * stride; }
+  /// Whether every row begins where a pack of kCount can.
+  template <int kCount>
+  bool packs(std::int64_t rows) const {
+    return can_pack<kCount>(data) && (rows <= 1 || stride % kCount == 0);
+  }
+};
+
+constexpr int kChunkThreads = 256;
+constexpr int kChunksAhead = 4;  // that a thread reads before it writes the first
+
+/// Who takes what of [rows, n]: `lanes` neighbouring threads share kChunksAhead x lanes chunks.
+struct ChunkTeams {
+  ChunkTeams(std::int64_t rows_, std::int64_t n_, int width) : rows(rows_), n(n_) {
+    const std::int64_t chunks = (n + width - 1) / width;
+    const auto wanted = static_cast<unsigned>(std::clamp<std::int64_t>(chunks, 1, kWarp));
+    lanes = static_cast<int>(std::bit_ceil(wanted));
+    segments = (chunks + lanes * kChunksAhead - 1) / (lanes * kChunksAhead);
+  }
+  Grid grid() const {
+    return {(rows * segments * lanes + kChunkThreads - 1) / kChunkThreads, dim3(kChunkThreads)};
+  }
+  std::int64_t rows, n, segments;
+  int lanes;
+};
+
+// f.row(row) gives an object that reads a chunk into its Parts and writes what it makes of them.
+template <bool kPacked, class F>
+__global__ void __launch_bounds__(kChunkThreads) each_chunk_kernel(F f, ChunkTeams teams) {
+  const std::int64_t thread = std::int64_t{blockIdx.x} * kChunkThreads + threadIdx.x;
+  const std::int64_t team = thread / teams.lanes;
+  const std::int64_t row = teams.segments == 1 ? team : team / teams.segments;
+  if (row >= teams.rows) return;
+  const std::int64_t segment = team - row * teams.segments;
+  const std::int64_t step = teams.lanes * F::kWidth;
+  const std::int64_t first = segment * kChunksAhead * step + thread % teams.lanes * F::kWidth;
+  const auto on_row = f.row(row);
+  const auto is_pack = [&](int k) { return kPacked && first + k * step + F::kWidth <= teams.n; };
+  if constexpr (kPacked) {
+    typename F::Parts parts[kChunksAhead];
+#pragma unroll
+    for (int k = 0; k < kChunksAhead; ++k)
+      if (is_pack(k)) parts[k] = on_row.template read<true>(first + k * step, teams.n);
+#pragma unroll
+    for (int k = 0; k < kChunksAhead; ++k)
+      if (is_pack(k)) on_row.template write<true>(first + k * step, teams.n, parts[k]);
+  }
+#pragma unroll 1
+  for (int k = 0; k < kChunksAhead; ++k) {
+    const std::int64_t at = first + k * step;
+    if (at < teams.n && !is_pack(k))
+      on_row.template write<false>(at, teams.n, on_row.template read<false>(at, teams.n));
+  }
+}
+
+/// Runs f over the chunks of [rows, n]; `packed` says that rows begin where packs can.
+template <class F>
+void for_each_chunk(Stream& stream, const char* op, std::int64_t rows, std::int64_t n, bool packed,
+                    const F& f) {
+  const ChunkTeams teams(rows, n, F::kWidth);
+  launch(stream, op, teams.grid(),
+         packed ? each_chunk_kernel<true, F> : each_chunk_kernel<false, F>, f, teams);
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,252 @@
+// Softmax cross-entropy over this rank's part of the vocabulary. A block of threads takes a row of
+// logits and goes through it once: stats read it, the gradient reads and writes it. How many
+// threads depends on the row's length alone, so a row gives equal bits in every chunk of rows.
+#include <algorithm>
+#include <limits>
+
+#include "tessera/kernels/cuda/cuda_kernels.h"
+#include "tessera/kernels/cuda/launch.cuh"
+#include "tessera/kernels/cuda/math.cuh"
+#include "tessera/kernels/cuda/vector.cuh"
+
+namespace tessera::cuda {
+namespace {
+
+using std::int64_t;
+
+constexpr int kRowThreads = 512;
+
+template <class T>
+Grid one_block_per_row(int64_t rows, int64_t columns) {
+  const int64_t packs = columns / kPackWidth<T> + 1;
+  const int64_t threads =
+      std::clamp<int64_t>((packs + kWarp - 1) / kWarp * kWarp, kWarp, kRowThreads);
+  return {rows, dim3(static_cast<unsigned>(threads))};
+}
+
+// e^x for the distance x <= 0 of a logit T from the maximum. Logits of 16 bits are worth no more
+// than the hardware's base-2 exponential, which is within 2^-22 where the result matters.
+template <class T>
+__device__ Accumulator<T> exp_of(Accumulator<T> x) {
+  if constexpr (sizeof(T) == 2) {
+    constexpr float kLog2E = 1.44269504088896341f;
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * kLog2E));
+    return y;
+  } else {
+    return exp(x);
+  }
+}
+
+/// Every thread of a block of whole warps gets the maximum; all of them must call.
+template <class A>
+__device__ A block_max(A x) {
+  __shared__ A of_warp[kWarp];
+  x = warp_max(x);
+  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  A maximum = of_warp[0];
+  for (unsigned warp = 1; warp < blockDim.x / kWarp; ++warp) maximum = fmax(maximum, of_warp[warp]);
+  return maximum;
+}
+
+// The maximum of what was added, and sum e^(x - maximum), which moves along when the maximum does.
+// A NaN is never the maximum, but makes the sum NaN.
+template <class T>
+struct OnlineSum {
+  using A = Accumulator<T>;
+  static constexpr A kNothing = -std::numeric_limits<A>::infinity();
+  A maximum = kNothing;
+  A sum = 0;
+
+  // As long as there is nothing but -infinity, any finite number serves as the maximum.
+  __device__ static A finite_base(A highest) { return highest == kNothing ? A(0) : highest; }
+  __device__ void rescale(A highest) {
+    sum *= exp_of<T>(maximum - finite_base(highest));
+    maximum = highest;
+  }
+  template <int kCount>
+  __device__ void add(const Pack<T, kCount>& pack) {
+    const Pack<A, kCount> x = widened(pack);
+    A highest = maximum;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) highest = fmax(highest, x.at[k]);
+    if (highest > maximum) rescale(highest);
+    const A base = finite_base(maximum);
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) sum += exp_of<T>(x.at[k] - base);
+  }
+};
+
+// stats acc [3, N]; A is const where they are only read.
+template <class A>
+struct Stats {
+  A* data;
+  int64_t stride;
+  __device__ A& maximum(int64_t row) const { return data[row]; }
+  __device__ A& sum(int64_t row) const { return data[stride + row]; }
+  __device__ A& label(int64_t row) const { return data[2 * stride + row]; }
+  __device__ std::remove_const_t<A> loss(int64_t row) const {
+    return log(sum(row)) + (maximum(row) - label(row));
+  }
+};
+
+template <class A, class V>
+Stats<A> stats_of(const V& stats) {
+  return {stats.template data<std::remove_const_t<A>>(), stats.stride(0)};
+}
+
+template <class T>
+struct Logits {
+  const T* data;
+  int64_t stride, columns;
+  const std::int32_t* labels;
+  int64_t first_column;
+  __device__ const T* row(int64_t i) const { return data + i * stride; }
+  /// May lie outside of the columns here.
+  __device__ int64_t label(int64_t i) const { return labels[i] - first_column; }
+};
+
+template <class T>
+Logits<T> logits_of(const ConstView& logits, const ConstView& labels, int64_t first_column) {
+  return {logits.data<T>(), logits.stride(0), logits.dim(1), labels.data<std::int32_t>(),
+          first_column};
+}
+
+template <class T>
+__global__ void __launch_bounds__(kRowThreads, 2)
+    softmax_stats_kernel(Stats<Accumulator<T>> stats, Logits<T> logits) {
+  using A = Accumulator<T>;
+  const int64_t i = blockIdx.x;
+  const T* x = logits.row(i);
+  OnlineSum<T> own;
+  packing_of<kPackWidth<T>>(logits.columns, x)
+      .read(x, threadIdx.x, blockDim.x, [&](int64_t, const auto& pack) { own.add(pack); });
+  own.rescale(block_max(own.maximum));
+  const A sum = block_sum(own.sum);
+  if (threadIdx.x > 0) return;
+  const int64_t label = logits.label(i);
+  stats.maximum(i) = own.maximum;
+  stats.sum(i) = sum;
+  stats.label(i) = label >= 0 && label < logits.columns ? load(x[label]) : A(0);
+}
+
+template <class A>
+struct Rescale {
+  Stats<A> stats;
+  const A* maximum;
+  __device__ void operator()(int64_t i) const {
+    stats.sum(i) *= exp(stats.maximum(i) - maximum[i]);
+    stats.maximum(i) = maximum[i];
+  }
+};
+
+template <class A>
+struct LossOfRow {
+  A* loss;
+  Stats<const A> stats;
+  __device__ void operator()(int64_t i) const { loss[i] = stats.loss(i); }
+};
+
+template <class T>
+struct Gradient {
+  T* data;  ///< may be the logits
+  int64_t stride;
+  const float* mask;
+  const double* scale;
+};
+
+template <class T>
+__global__ void __launch_bounds__(kRowThreads, 2)
+    cross_entropy_kernel(Accumulator<T>* loss, Gradient<T> gradient, Logits<T> logits,
+                         Stats<const Accumulator<T>> stats) {
+  using A = Accumulator<T>;
+  const int64_t i = blockIdx.x;
+  const T* x = logits.row(i);
+  T* dx = gradient.data + i * gradient.stride;
+  const A maximum = stats.maximum(i);
+  const A weight = static_cast<A>(*gradient.scale * static_cast<double>(gradient.mask[i]));
+  const A factor = weight / stats.sum(i);
+  const int64_t label = logits.label(i);
+  if (threadIdx.x == 0) loss[i] = stats.loss(i);
+  packing_of<kPackWidth<T>>(logits.columns, x, static_cast<const T*>(dx))
+      .read(x, threadIdx.x, blockDim.x, [&]<int kCount>(int64_t at, const Pack<T, kCount>& pack) {
+        Pack<A, kCount> y = widened(pack);
+#pragma unroll
+        for (int k = 0; k < kCount; ++k) y.at[k] = factor * exp_of<T>(y.at[k] - maximum);
+        if (label >= at && label < at + kCount) {
+#pragma unroll
+          for (int k = 0; k < kCount; ++k) y.at[k] -= at + k == label ? weight : A(0);
+        }
+        store_pack(dx + at, rounded<T>(y));
+      });
+}
+
+// One block, whose threads take every kSumThreads-th element: one order of sums, carried in double.
+constexpr int kSumThreads = 1024;
+
+template <class A>
+__global__ void __launch_bounds__(kSumThreads)
+    masked_sum_kernel(double* out, const A* x, const float* mask, int64_t n, bool accumulate) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < n; i += kSumThreads)
+    sum += static_cast<double>(x[i]) * static_cast<double>(mask[i]);
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) contribute(*out, sum, accumulate);
+}
+
+// Calls f(TypeTag<A>{}) for the two types that sums are carried in.
+template <class F>
+void dispatch_accumulator(DType dtype, F&& f) {
+  if (dtype == DType::f64)
+    f(TypeTag<double>{});
+  else
+    f(TypeTag<float>{});
+}
+
+}  // namespace
+
+void CudaKernels::do_softmax_stats(Stream& stream, View stats, ConstView logits, ConstView labels,
+                                   int64_t first_column) {
+  dispatch_float(logits.dtype(), "softmax_stats", [&]<class T>(TypeTag<T>) {
+    launch(stream, "softmax_stats", one_block_per_row<T>(logits.dim(0), logits.dim(1)),
+           softmax_stats_kernel<T>, stats_of<Accumulator<T>>(stats),
+           logits_of<T>(logits, labels, first_column));
+  });
+}
+
+void CudaKernels::do_softmax_rescale(Stream& stream, View stats, ConstView maximum) {
+  dispatch_accumulator(stats.dtype(), [&]<class A>(TypeTag<A>) {
+    for_each(stream, "softmax_rescale", stats.dim(1),
+             Rescale<A>{stats_of<A>(stats), maximum.data<A>()});
+  });
+}
+
+void CudaKernels::do_cross_entropy(Stream& stream, View loss, View dlogits, ConstView logits,
+                                   ConstView stats, ConstView labels, ConstView mask,
+                                   ConstView scale, int64_t first_column) {
+  constexpr const char* op = "cross_entropy";
+  dispatch_float(logits.dtype(), op, [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    A* out = loss.data<A>();
+    if (!dlogits) {
+      for_each(stream, op, logits.dim(0), LossOfRow<A>{out, stats_of<const A>(stats)});
+      return;
+    }
+    launch(
+        stream, op, one_block_per_row<T>(logits.dim(0), logits.dim(1)), cross_entropy_kernel<T>,
+        out,
+        Gradient<T>{dlogits.data<T>(), dlogits.stride(0), mask.data<float>(), scale.data<double>()},
+        logits_of<T>(logits, labels, first_column), stats_of<const A>(stats));
+  });
+}
+
+void CudaKernels::do_masked_sum(Stream& stream, View out, ConstView x, ConstView mask,
+                                bool accumulate) {
+  dispatch_accumulator(x.dtype(), [&]<class A>(TypeTag<A>) {
+    launch(stream, "masked_sum", {1, dim3(kSumThreads)}, masked_sum_kernel<A>, out.data<double>(),
+           x.data<A>(), mask.data<float>(), x.numel(), accumulate);
+  });
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,252 @@
+// One pass over dy and x for dx and the sums of the weight gradients: a block of threads per piece,
+// with the sums of its columns and the present row in registers.
+#pragma once
+
+#include "tessera/kernels/cuda/norm_rows.cuh"
+
+namespace tessera::cuda {
+
+// The ranges of rows. As many as an H200 runs blocks at once, unless they would be too short to
+// pay for their sums.
+struct Pieces {
+  Pieces(std::int64_t rows_, std::int64_t channels)
+      : rows(rows_),
+        count(std::min((rows_ + kShortest - 1) / kShortest,
+                       channels <= kNarrow ? kMostNarrow : kMost)) {}
+  static constexpr std::int64_t kShortest = 8;
+  static constexpr std::int64_t kNarrow = 256;
+  static constexpr std::int64_t kMost = 264;
+  static constexpr std::int64_t kMostNarrow = 396;
+  TESSERA_HOST_DEVICE std::int64_t begin(std::int64_t piece) const { return rows * piece / count; }
+  std::int64_t rows, count;
+};
+
+template <class T>
+struct Gradient {
+  NormRows<T> dx;
+  Accumulator<T>* partials;  ///< [pieces, 2, C]: sums of dy h and of dy
+  NormRows<const T> dy, x;
+  const Accumulator<T>* stats;
+  NormWeights<T> weights;
+  RowNumbers rows;
+  Pieces pieces;
+  bool accumulate;  ///< to dx
+};
+
+// With g = dy w and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)); RMS norm lacks the
+// mean(g) term. dx may be dy: a thread reads an element before it writes it.
+template <class A>
+struct RowSums {
+  A g = 0;
+  A gh = 0;
+};
+
+// The sums of the threads (*, threadIdx.y), which share a row: blockDim.x lanes of a warp, a power
+// of two, or whole warps. `turn` is the parity of the call: its memory is free again a call later.
+template <class A, bool kFewLanes>
+__device__ RowSums<A> sum_over_row(RowSums<A> mine, int turn) {
+  const int lanes = kFewLanes ? static_cast<int>(blockDim.x) : kWarp;
+#pragma unroll
+  for (int step = lanes / 2; step > 0; step /= 2) {
+    mine.g += __shfl_xor_sync(kAllLanes, mine.g, step);
+    mine.gh += __shfl_xor_sync(kAllLanes, mine.gh, step);
+  }
+  if (blockDim.x <= kWarp) return mine;
+  __shared__ A of_warp[2][kWarp][2];
+  const unsigned warps = blockDim.x / kWarp;
+  const unsigned first = threadIdx.y * warps;
+  if (threadIdx.x % kWarp == 0) {
+    A(&slot)[2] = of_warp[turn][first + threadIdx.x / kWarp];
+    slot[0] = mine.g;
+    slot[1] = mine.gh;
+  }
+  __syncthreads();
+  mine = {};
+  for (unsigned warp = 0; warp < warps; ++warp) {
+    mine.g += of_warp[turn][first + warp][0];
+    mine.gh += of_warp[turn][first + warp][1];
+  }
+  return mine;
+}
+
+// 16 bytes in four registers. The compiler would spread a pack that lives long over one register
+// per element.
+using Words = Pack<std::uint32_t, 4>;
+
+template <class T>
+__device__ Words load_words(const T* x) {
+  return load_pack<4>(reinterpret_cast<const std::uint32_t*>(x));
+}
+template <class T>
+__device__ Pack<Accumulator<T>, kPackWidth<T>> widened_words(const Words& words) {
+  Pack<T, kPackWidth<T>> pack;
+  memcpy(&pack, &words, sizeof(words));
+  return widened(pack);
+}
+
+// The first element of a thread's k-th chunk.
+template <class T>
+__device__ std::int64_t chunk_at(int k) {
+  return (threadIdx.x + k * blockDim.x) * kPackWidth<T>;
+}
+
+// What a thread has read of a row.
+template <class T, int kHeld>
+struct HeldRow {
+  using A = Accumulator<T>;
+  Words dy[kHeld], x[kHeld];
+  A mean, rstd;
+  RowNumbers::Place place;
+
+  /// Zeros if there is no such row.
+  __device__ void read(const Gradient<T>& in, std::int64_t row, bool here) {
+    place = in.rows.place(here ? row : 0);
+    const T* dy_row = in.dy[place];
+    const T* x_row = in.x[place];
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      const std::int64_t at = chunk_at<T>(k);
+      const bool has = here && at < in.weights.n;
+      dy[k] = has ? load_words(dy_row + at) : Words{};
+      x[k] = has ? load_words(x_row + at) : Words{};
+    }
+    mean = here ? in.stats[2 * row] : A(0);
+    rstd = here ? in.stats[2 * row + 1] : A(0);
+  }
+};
+
+// One thread's part in a piece: its columns of the weight gradients.
+template <class T, int kHeld>
+class Worker {
+ public:
+  static constexpr int kWidth = kPackWidth<T>;
+  using A = Accumulator<T>;
+
+  __device__ explicit Worker(const Gradient<T>& in) : in_(in) {}
+
+  /// Adds to the weight gradients.
+  __device__ RowSums<A> take(const HeldRow<T, kHeld>& row) {
+    RowSums<A> sums;
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      const auto dy = widened_words<T>(row.dy[k]);
+      const auto x = widened_words<T>(row.x[k]);
+      const auto w = widened_words<T>(weight(k));
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) {
+        const A h = (x.at[i] - row.mean) * row.rstd;
+        const A g = dy.at[i] * w.at[i];
+        sums.g += g;
+        sums.gh += g * h;
+        dw_[k].at[i] += dy.at[i] * h;
+        db_[k].at[i] += dy.at[i];
+      }
+    }
+    return sums;
+  }
+
+  /// What dx holds, where it is added to; zeros elsewhere.
+  __device__ void read_dx(Words (&old)[kHeld], const HeldRow<T, kHeld>& row, bool here) const {
+    const T* dx = in_.dx[row.place];
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k)
+      old[k] = in_.accumulate && here && has(k) ? load_words(dx + chunk_at<T>(k)) : Words{};
+  }
+
+  __device__ void write_dx(const HeldRow<T, kHeld>& row, const RowSums<A>& sums,
+                           const Words (&old)[kHeld]) const {
+    const A mean_g = in_.weights.centred ? sums.g / static_cast<A>(in_.weights.n) : A(0);
+    const A mean_gh = sums.gh / static_cast<A>(in_.weights.n);
+    T* dx = in_.dx[row.place];
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      if (!has(k)) continue;
+      const auto dy = widened_words<T>(row.dy[k]);
+      const auto x = widened_words<T>(row.x[k]);
+      const auto w = widened_words<T>(weight(k));
+      auto value = widened_words<T>(old[k]);
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) {
+        const A h = (x.at[i] - row.mean) * row.rstd;
+        value.at[i] += row.rstd * (dy.at[i] * w.at[i] - mean_g - h * mean_gh);
+      }
+      store_pack(dx + chunk_at<T>(k), rounded<T>(value));
+    }
+  }
+
+  /// The rows of threads add to `shared`, [2, C], one after another; the last one writes the sums.
+  __device__ void finish(A* shared, A* partial) {
+    for (unsigned turn = 0; turn < blockDim.y; ++turn) {
+      if (turn > 0) __syncthreads();
+      if (threadIdx.y != turn) continue;
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k) {
+        if (!has(k)) continue;
+        const std::int64_t at = chunk_at<T>(k);
+        add_up(dw_[k], shared + at, partial + at, turn);
+        add_up(db_[k], shared + in_.weights.n + at, partial + in_.weights.n + at, turn);
+      }
+    }
+  }
+
+ private:
+  __device__ bool has(int k) const { return chunk_at<T>(k) < in_.weights.n; }
+  // Read for each row again: it stays in the L1, while registers are short.
+  __device__ Words weight(int k) const {
+    return has(k) ? load_words(in_.weights.w + chunk_at<T>(k)) : Words{};
+  }
+
+  __device__ static void add_up(Pack<A, kWidth>& mine, A* shared, A* partial, unsigned turn) {
+    const bool last = turn + 1 == blockDim.y;
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      if (turn > 0) mine.at[i] += shared[i];
+      if (!last) shared[i] = mine.at[i];
+    }
+    if (last) store_pack(partial, mine);
+  }
+
+  const Gradient<T>& in_;
+  Pack<A, kWidth> dw_[kHeld]{};
+  Pack<A, kWidth> db_[kHeld]{};
+};
+
+// Registers decide how many threads an SM runs. Three chunks leave none for the next row.
+template <int kHeld>
+constexpr int kMostThreads = kHeld == 2 ? 512 : 256;
+template <int kHeld>
+constexpr int kBlocksAtOnce = kHeld == 1   ? 3
+                              : kHeld == 2 ? 1
+                                           : 2;
+template <int kHeld>
+constexpr bool kReadsAhead = kHeld < 3;
+
+// A block per piece, blockDim.y rows at a time. If there are registers for it, the next row is on
+// its way while the sums of the present one are formed.
+template <class T, int kHeld>
+__global__ void __launch_bounds__(kMostThreads<kHeld>, kBlocksAtOnce<kHeld>)
+    norm_backward_kernel(Gradient<T> in) {
+  using A = Accumulator<T>;
+  constexpr bool kAhead = kReadsAhead<kHeld>;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const std::int64_t begin = in.pieces.begin(blockIdx.x);
+  const std::int64_t end = in.pieces.begin(std::int64_t{blockIdx.x} + 1);
+  Worker<T, kHeld> worker(in);
+  HeldRow<T, kHeld> next;
+  if (kAhead) next.read(in, begin + threadIdx.y, begin + threadIdx.y < end);
+  int turn = 0;
+  for (std::int64_t first = begin; first < end; first += blockDim.y) {
+    const std::int64_t row = first + threadIdx.y;
+    if (!kAhead) next.read(in, row, row < end);
+    const HeldRow<T, kHeld> now = next;
+    Words old[kHeld];
+    worker.read_dx(old, now, row < end);
+    if (kAhead) next.read(in, row + blockDim.y, row + blockDim.y < end);
+    const RowSums<A> sums = sum_over_row<A, kHeld == 1>(worker.take(now), turn);
+    if (row < end) worker.write_dx(now, sums, old);
+    turn = 1 - turn;
+  }
+  worker.finish(reinterpret_cast<A*>(shared_bytes), in.partials + blockIdx.x * 2 * in.weights.n);
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,107 @@
+// Rotation by position. A thread reads the angles of a few channels once for several heads.
+#include "tessera/kernels/cuda/chunks.cuh"
+#include "tessera/kernels/cuda/cuda_kernels.h"
+
+namespace tessera::cuda {
+namespace {
+
+using std::int64_t;
+
+constexpr int kHeadsAtOnce = 4;  // that a thread turns by the same angles
+
+// x[S, B, heads, D], of which the first 2 half channels turn.
+template <class T>
+struct Rotation {
+  using A = Accumulator<T>;
+  T* x;
+  int64_t s_stride, b_stride, head_stride;
+  int64_t rows, batch, heads, half;
+  const A* cos;
+  const A* sin;
+  const std::int32_t* positions;
+  A direction;
+};
+
+// A chunk of pairs (x1, x2) of one head.
+template <class T, bool kPacked>
+struct Pairs {
+  static constexpr int kWidth = kPackWidth<T>;
+  using Angles = Pack<Accumulator<T>, kWidth>;
+  Pack<T, kWidth> x1, x2;
+
+  __device__ void read(const T* head, int64_t at, int64_t half) {
+    x1 = load_chunk<kPacked, kWidth>(head, at, half);
+    x2 = load_chunk<kPacked, kWidth>(head + half, at, half);
+  }
+  __device__ void write(T* head, int64_t at, int64_t half, const Angles& c, const Angles& s) const {
+    const auto a = widened(x1);
+    const auto b = widened(x2);
+    Angles y1, y2;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      y1.at[k] = a.at[k] * c.at[k] - b.at[k] * s.at[k];
+      y2.at[k] = b.at[k] * c.at[k] + a.at[k] * s.at[k];
+    }
+    store_chunk<kPacked>(head, at, half, rounded<T>(y1));
+    store_chunk<kPacked>(head + half, at, half, rounded<T>(y2));
+  }
+};
+
+// Threads count [rows, teams, chunks]. A team takes every teams-th head of a row, so that
+// neighbouring threads have neighbouring heads.
+template <class T, bool kPacked>
+__global__ void __launch_bounds__(kChunkThreads) rotate_kernel(Rotation<T> r) {
+  constexpr int kWidth = kPackWidth<T>;
+  const int64_t chunks = (r.half + kWidth - 1) / kWidth;
+  const int64_t teams = (r.heads + kHeadsAtOnce - 1) / kHeadsAtOnce;
+  const int64_t thread = int64_t{blockIdx.x} * kChunkThreads + threadIdx.x;
+  const int64_t team = thread / chunks;
+  const int64_t at = (thread - team * chunks) * kWidth;
+  const int64_t row = team / teams;
+  if (row >= r.rows) return;
+  const int64_t s = row / r.batch;
+  const int64_t first = team - row * teams;
+  T* heads = r.x + s * r.s_stride + (row - s * r.batch) * r.b_stride + first * r.head_stride;
+  const int64_t distance = teams * r.head_stride;
+  Pairs<T, kPacked> pairs[kHeadsAtOnce];
+#pragma unroll
+  for (int i = 0; i < kHeadsAtOnce; ++i)
+    if (first + i * teams < r.heads) pairs[i].read(heads + i * distance, at, r.half);
+  const int64_t angle = r.positions[row] * r.half;
+  const auto cos = load_chunk<kPacked, kWidth>(r.cos + angle, at, r.half);
+  auto sin = load_chunk<kPacked, kWidth>(r.sin + angle, at, r.half);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) sin.at[k] *= r.direction;
+#pragma unroll
+  for (int i = 0; i < kHeadsAtOnce; ++i)
+    if (first + i * teams < r.heads) pairs[i].write(heads + i * distance, at, r.half, cos, sin);
+}
+
+template <class T>
+void rotate(Stream& stream, const Rotation<T>& r) {
+  constexpr int kWidth = kPackWidth<T>;
+  const bool packed = r.half % kWidth == 0 && r.s_stride % kWidth == 0 &&
+                      r.b_stride % kWidth == 0 && r.head_stride % kWidth == 0 &&
+                      can_pack<kWidth>(r.x) && can_pack<kWidth>(r.cos) && can_pack<kWidth>(r.sin);
+  const int64_t chunks = (r.half + kWidth - 1) / kWidth;
+  const int64_t teams = (r.heads + kHeadsAtOnce - 1) / kHeadsAtOnce;
+  const int64_t threads = r.rows * teams * chunks;
+  launch(stream, "rope", {(threads + kChunkThreads - 1) / kChunkThreads, dim3(kChunkThreads)},
+         packed ? rotate_kernel<T, true> : rotate_kernel<T, false>, r);
+}
+
+}  // namespace
+
+void CudaKernels::do_rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstView positions,
+                          bool inverse) {
+  dispatch_float(x.dtype(), "rope", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    if (x.numel() == 0 || cos.dim(1) == 0) return;
+    rotate(stream,
+           Rotation<T>{x.data<T>(), x.stride(0), x.stride(1), x.stride(2), x.dim(0) * x.dim(1),
+                       x.dim(1), x.dim(2), cos.dim(1), cos.data<A>(), sin.data<A>(),
+                       positions.data<std::int32_t>(), inverse ? A(-1) : A(1)});
+  });
+}
+
+}  // namespace tessera::cuda

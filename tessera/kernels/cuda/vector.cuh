@@ -1,0 +1,168 @@
+// Elements in packs of 16 bytes, the widest access of a thread, for ranges that need not begin or
+// end where a pack does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "tessera/base/dtype.h"
+
+namespace tessera::cuda {
+
+/// Neighbouring elements that move together. More than 16 bytes move as several accesses.
+template <class T, int kCount>
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
+  T at[kCount];
+};
+
+/// How many elements make 16 bytes.
+template <class T>
+constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
+
+/// 16 bytes at a time, or all of a smaller pack.
+template <int kCount, class T>
+__device__ Pack<T, kCount> load_pack(const T* x) {
+  return *reinterpret_cast<const Pack<T, kCount>*>(x);
+}
+/// Spelled out, since the compiler cuts assignments of this size into words.
+template <int kCount, class T>
+__device__ void store_pack(T* x, const Pack<T, kCount>& pack) {
+  constexpr int kBytes = static_cast<int>(sizeof(pack));
+  if constexpr (kBytes < 8) {
+    *reinterpret_cast<Pack<T, kCount>*>(x) = pack;
+  } else {
+    std::uint32_t w[kBytes / 4];
+    memcpy(w, &pack, kBytes);
+    const std::size_t to = __cvta_generic_to_global(x);
+    if constexpr (kBytes == 8) {
+      asm volatile("st.global.v2.b32 [%0], {%1, %2};" : : "l"(to), "r"(w[0]), "r"(w[1]) : "memory");
+    } else {
+#pragma unroll
+      for (int i = 0; i < kBytes / 4; i += 4)
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                     :
+                     : "l"(to + 4 * i), "r"(w[i]), "r"(w[i + 1]), "r"(w[i + 2]), "r"(w[i + 3])
+                     : "memory");
+    }
+  }
+}
+template <int kCount, class T>
+TESSERA_HOST_DEVICE bool can_pack(const T* x) {
+  return reinterpret_cast<std::uintptr_t>(x) % alignof(Pack<T, kCount>) == 0;
+}
+
+/// The hardware's conversions of two 16-bit floats in a word; they round as dtype.h does.
+template <class T>
+struct Pair;
+template <>
+struct Pair<BFloat16> {
+  __device__ static float low(std::uint32_t pair) { return detail::float_from_bits(pair << 16); }
+  __device__ static float high(std::uint32_t pair) {
+    return detail::float_from_bits(pair & 0xffff0000u);
+  }
+  __device__ static std::uint32_t rounded(float low, float high) {
+    std::uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+  }
+};
+template <>
+struct Pair<Float16> {
+  __device__ static float low(std::uint32_t pair) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(static_cast<std::uint16_t>(pair)));
+    return x;
+  }
+  __device__ static float high(std::uint32_t pair) { return low(pair >> 16); }
+  __device__ static std::uint32_t rounded(float low, float high) {
+    std::uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+  }
+};
+
+template <class T, int kCount>
+__device__ Pack<Accumulator<T>, kCount> widened(const Pack<T, kCount>& x) {
+  if constexpr (sizeof(T) > 2) {
+    return x;
+  } else {
+    Pack<float, kCount> wide;
+#pragma unroll
+    for (int k = 0; k < kCount; k += 2) {
+      std::uint32_t pair = 0;
+      memcpy(&pair, x.at + k, kCount == 1 ? 2 : 4);
+      wide.at[k] = Pair<T>::low(pair);
+      if constexpr (kCount > 1) wide.at[k + 1] = Pair<T>::high(pair);
+    }
+    return wide;
+  }
+}
+
+template <class T, int kCount>
+__device__ Pack<T, kCount> rounded(const Pack<Accumulator<T>, kCount>& x) {
+  if constexpr (sizeof(T) > 2) {
+    return x;
+  } else {
+    Pack<T, kCount> narrow;
+#pragma unroll
+    for (int k = 0; k < kCount; k += 2) {
+      const std::uint32_t pair = Pair<T>::rounded(x.at[k], x.at[kCount == 1 ? 0 : k + 1]);
+      memcpy(narrow.at + k, &pair, kCount == 1 ? 2 : 4);
+    }
+    return narrow;
+  }
+}
+
+/// n elements as `lead` single ones, packs of kWidth, and single ones behind.
+template <int kWidth>
+struct Packing {
+  std::int64_t n, lead, packs;
+
+  TESSERA_HOST_DEVICE std::int64_t singles() const { return n - packs * kWidth; }
+
+  /// Calls f<elements>(first element) for one thread's share: every `step`-th pack from `first`,
+  /// then every `step`-th single element.
+  template <class F>
+  __device__ void for_each(std::int64_t first, std::int64_t step, F&& f) const {
+#pragma unroll 1
+    for (std::int64_t i = first; i < packs; i += step)
+      f.template operator()<kWidth>(lead + i * kWidth);
+#pragma unroll 1
+    for (std::int64_t i = first; i < singles(); i += step) f.template operator()<1>(single(i));
+  }
+
+  /// Calls f(first element, pack) for one thread's share of x. Four loads are under way before the
+  /// first of them is used, and all four before f may overwrite x.
+  template <class T, class F>
+  __device__ void read(const T* x, std::int64_t first, std::int64_t step, F&& f) const {
+    constexpr int kAhead = 4;
+#pragma unroll 1
+    for (std::int64_t i = first; i < packs; i += kAhead * step) {
+      Pack<T, kWidth> ahead[kAhead];
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k)
+        if (i + k * step < packs) ahead[k] = load_pack<kWidth>(x + lead + (i + k * step) * kWidth);
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k)
+        if (i + k * step < packs) f(lead + (i + k * step) * kWidth, ahead[k]);
+    }
+#pragma unroll 1
+    for (std::int64_t i = first; i < singles(); i += step)
+      f(single(i), load_pack<1>(x + single(i)));
+  }
+
+ private:
+  __device__ std::int64_t single(std::int64_t i) const { return i < lead ? i : i + packs * kWidth; }
+};
+
+/// The packing of ranges of n elements that are walked together. There are no packs where no lead
+/// fits them all.
+template <int kWidth, class... T>
+TESSERA_HOST_DEVICE Packing<kWidth> packing_of(std::int64_t n, const T*... x) {
+  for (std::int64_t lead = 0; lead < kWidth && lead < n; ++lead)
+    if ((can_pack<kWidth>(x + lead) && ...)) return {n, lead, (n - lead) / kWidth};
+  return {n, n, 0};
+}
+
+}  // namespace tessera::cuda
