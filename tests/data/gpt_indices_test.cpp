@@ -114,8 +114,8 @@ const Golden kGolden[] = {
 
 std::vector<std::int32_t> golden_lengths(const Golden& golden) {
   std::vector<std::int32_t> lengths;
-  auto x = static_cast<std::uint64_t>(golden.sequences) +
-           static_cast<std::uint64_t>(golden.max_length);
+  auto x =
+      static_cast<std::uint64_t>(golden.sequences) + static_cast<std::uint64_t>(golden.max_length);
   for (int i = 0; i < golden.sequences; ++i) {
     x = x * 6364136223846793005u + 1442695040888963407u;
     lengths.push_back(static_cast<std::int32_t>((x >> 33) % (golden.max_length + 1u)));

@@ -14,7 +14,7 @@ struct LaneGradients {
 };
 
 /// Scores and d_o v^T of 16 queries and 16 keys become the dropped probabilities M P and dS. `key`
-// is the lane's first.
+/// is the lane's first.
 template <class T>
 __device__ void score_gradients(float (&scores)[2][4], float (&products)[2][4],
                                 const AttentionCall<T>& call, std::int64_t sample, std::int64_t h,

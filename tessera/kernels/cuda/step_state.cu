@@ -48,8 +48,7 @@ void CudaKernels::do_finish_step(Stream& stream, View state, View records, Const
                                  ConstView losses, ConstView weights, ConstView rates,
                                  const StepRules& rules) {
   for_each(stream, "finish_step", 1,
-           FinishStep{static_cast<StepState*>(state.raw()),
-                      static_cast<StepRecord*>(records.raw()),
+           FinishStep{static_cast<StepState*>(state.raw()), static_cast<StepRecord*>(records.raw()),
                       records.numel() / static_cast<int64_t>(sizeof(StepRecord)),
                       squares.data<double>(), losses.data<double>(), weights.data<double>(),
                       losses.dim(0), rates.data<double>(), rates.dim(0), rules});
