@@ -108,18 +108,5 @@ INSTANTIATE_TEST_SUITE_P(Gpu, CudaWholeNumbersTest,
                          ::testing::Values(DType::i64, DType::i32, DType::u8, DType::f16),
                          name_of_dtype);
 
-using CudaMissingOpsTest = CudaBitsTest;
-
-TEST_P(CudaMissingOpsTest, SayThatTheyAreMissing) {
-  Lab gpu(kGpu);
-  const Tensor sum = gpu.full(DType::f64, {1}, 0);
-  const Tensor x = gpu.full(dtype(), {4}, 1);
-  const Tensor mask = gpu.full(DType::f32, {4}, 1);
-  expect_error([&] { gpu->masked_sum(gpu.stream, sum, x.view(), mask.view(), false); },
-               {"the CUDA backend has no masked_sum yet"});
-}
-
-INSTANTIATE_TEST_SUITE_P(Gpu, CudaMissingOpsTest, ::testing::Values(DType::f32), name_of_dtype);
-
 }  // namespace
 }  // namespace tessera::test
