@@ -5,7 +5,6 @@
 #include <functional>
 
 #include "tests/cuda/on_gpu.h"
-#include "tests/support/expect_error.h"
 #include "tests/support/values.h"
 
 namespace tessera::test {
