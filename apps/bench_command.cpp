@@ -11,12 +11,6 @@ namespace {
 
 constexpr std::int64_t kMostSteps = 100'000;
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 void print_result(bench::TrainBench& bench, double milliseconds, double peak_tflops) {
   const double per_second = 1e3 / milliseconds;
   const double tflops = bench.flops_per_step() * per_second / 1e12;
@@ -33,9 +27,15 @@ void print_result(bench::TrainBench& bench, double milliseconds, double peak_tfl
   fmt::print("loss           {:.4f}\n", bench.loss());
 }
 
+// What the device could do at best; 0 when nobody knows. 989 TFLOP/s is what one H100 or H200
+// multiplies in dense bf16, by its maker's word.
+double peak_tflops(const bench::Flags& flags, Device device) {
+  if (!flags.text("peak-tflops").empty()) return flags.real("peak-tflops", 1e6, "TFLOP/s");
+  return device.kind == DeviceKind::cuda ? 989 : 0;
+}
+
 }  // namespace
 
-// 989 TFLOP/s is what one H100 or H200 multiplies in dense bf16, by its maker's word.
 void bench_command(const std::vector<std::string>& args) {
   check_input(
       !args.empty() && args[0] == "train",
@@ -48,17 +48,16 @@ void bench_command(const std::vector<std::string>& args) {
                             {"threads", std::to_string(default_threads(1))},
                             {"warm-up", "5"},
                             {"steps", "30"},
-                            {"peak-tflops", "0"}});
+                            {"peak-tflops", ""}});
   const bench::Workload work =
       bench::workload(flags.text("config"), flags.number("micro-batch", bench::kMostMicroBatch));
   const Device device = bench::device_from(flags.text("device"));
-  double peak = std::strtod(flags.text("peak-tflops").c_str(), nullptr);
-  if (peak <= 0 && device.kind == DeviceKind::cuda) peak = 989;
+  const double peak = peak_tflops(flags, device);
   bench::TrainBench bench(work, device, bench::dtype_from(flags.text("dtype")), flags.threads());
   fmt::print("{}, {} x {} tokens, {}, {}\n", work.name, work.micro_batch, work.seq,
              flags.text("dtype"), to_string(device));
   bench.run(flags.number("warm-up", kMostSteps));
-  print_result(bench, median(bench.run(flags.number("steps", kMostSteps))), peak);
+  print_result(bench, bench::median(bench.run(flags.number("steps", kMostSteps))), peak);
 }
 
 }  // namespace tessera

@@ -36,11 +36,11 @@ std::int64_t Flags::number(const std::string& name, std::int64_t most) const {
   return positive_number("--" + name, text(name), most);
 }
 
-double Flags::seconds(const std::string& name) const {
+double Flags::real(const std::string& name, double most, const char* what) const {
   char* end = nullptr;
   const double value = std::strtod(text(name).c_str(), &end);
-  check_input(*end == '\0' && value > 0 && value <= 3600,
-              "--{} must be a number of seconds from 0 to 3600, got '{}'", name, text(name));
+  check_input(*end == '\0' && value > 0 && value <= most,
+              "--{} must be a number of {} from 0 to {}, got '{}'", name, what, most, text(name));
   return value;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/dtype.h"
@@ -30,7 +31,9 @@ class Flags {
   std::int64_t number(const std::string& name, std::int64_t most) const;
   /// --threads
   int threads() const { return static_cast<int>(number("threads", kMostThreads)); }
-  double seconds(const std::string& name) const;
+  /// A number above 0, up to `most`; `what` it counts is named in the refusal.
+  double real(const std::string& name, double most, const char* what) const;
+  double seconds(const std::string& name) const { return real(name, 3600, "seconds"); }
 
  private:
   std::map<std::string, std::string> values_;
@@ -47,6 +50,12 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 /// The median of at least three calls that together take at least `least_seconds`, after a pause in
 /// which idle OpenMP workers of the work before fall asleep, and one call to warm up.
 template <class F>
@@ -60,9 +69,7 @@ double median_seconds(double least_seconds, F&& call) {
     call();
     times.push_back(seconds_since(start));
   } while (times.size() < 3 || seconds_since(begin) < least_seconds);
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
+  return median(std::move(times));
 }
 
 }  // namespace tessera::bench

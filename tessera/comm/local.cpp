@@ -50,30 +50,29 @@ struct Group {
     if (!abort->reason.empty()) fail("stopped, since another rank failed: {}", abort->reason);
   }
 
-  void barrier() {
-    std::unique_lock lock(abort->mutex);
+  // Counts the caller in, and returns the generation that ends when all are: the last one ends it.
+  long arrive() {
     const long mine = generation;
     if (++arrived == size) {
       arrived = 0;
       ++generation;
       changed.notify_all();
-      return;
     }
-    wait(lock, [&] { return generation != mine; });
+    return mine;
+  }
+
+  void barrier() {
+    std::unique_lock lock(abort->mutex);
+    const long mine = arrive();
+    if (generation == mine) wait(lock, [&] { return generation != mine; });
   }
 
   // Ends a collective. Nobody leaves, abort or not, while another rank may still use the leaver's
   // memory: all that entered come here, since nothing between entry and end waits for anybody.
   void leave() {
     std::unique_lock lock(abort->mutex);
-    const long mine = generation;
-    if (++arrived == size) {
-      arrived = 0;
-      ++generation;
-      changed.notify_all();
-    } else {
-      changed.wait(lock, [&] { return generation != mine; });
-    }
+    const long mine = arrive();
+    changed.wait(lock, [&] { return generation != mine; });
   }
 
   const int size;

@@ -1,7 +1,5 @@
 #include "tessera/train/train_step.h"
 
-#include <limits>
-
 #include "tessera/base/check.h"
 
 namespace tessera {
@@ -43,13 +41,10 @@ double loss_of(Session& session) {
   return loss;
 }
 
-// A graph needs a device that replays it, and no other rank to wait for while it is captured. The
-// first steps choose algorithms, which a capture cannot do.
-int eager_steps(Session& session) {
-  constexpr int kBeforeGraph = 2;
-  const bool graph = session.options().device.kind == DeviceKind::cuda &&
-                     session.context().mesh.world().size() == 1;
-  return graph ? kBeforeGraph : std::numeric_limits<int>::max();
+// A graph needs a device that replays it, and no other rank to wait for while it is captured.
+bool can_replay(Session& session) {
+  return session.options().device.kind == DeviceKind::cuda &&
+         session.context().mesh.world().size() == 1;
 }
 
 }  // namespace
@@ -59,11 +54,12 @@ Steps::Steps(Session& session, LossAverage average)
       average_(average),
       submitted_(session.optimizer().step_state(session.context()).iteration),
       collected_(submitted_),
-      eager_left_(eager_steps(session)) {}
+      replays_(can_replay(session)) {}
 
 void Steps::submit(const NextBatch& next_batch) {
-  if (eager_left_ > 0) {
-    eager_left_ -= eager_left_ < std::numeric_limits<int>::max() ? 1 : 0;
+  constexpr int kBeforeGraph = 2;  // they choose algorithms, which a capture cannot do
+  if (!replays_ || called_ < kBeforeGraph) {
+    ++called_;
     submit_gradients(next_batch);
     submit_update();
     return;

@@ -33,7 +33,8 @@ class Steps {
   LossAverage average_;
   std::int64_t submitted_;  ///< iterations, counted like the state on the device
   std::int64_t collected_;
-  int eager_left_;  ///< steps before the graph; forever without one
+  bool replays_;             ///< whether steps become a graph
+  std::int64_t called_ = 0;  ///< whole steps submitted call by call
   std::optional<Graph> graph_;
 };
 

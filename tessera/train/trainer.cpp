@@ -55,6 +55,11 @@ void check_places(const TrainOptions& options) {
               [&] { MetricsFile::check_place(options.metrics_file); });
 }
 
+const Options& places_checked(const Options& options) {
+  check_places(options.train);
+  return options;
+}
+
 // The lines in which two configurations differ: "lr: 1 -> 2".
 std::string differences(const Options& saved, const Options& now) {
   std::istringstream before(print_config(saved));
@@ -111,13 +116,12 @@ SessionOptions session_options(const Options& options, bool training) {
 }
 
 Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
-    : options_(options),
+    : options_(places_checked(options)),
       config_(std::move(config)),
       datasets_(options),
       session_(session_options(options, true), rank),
       display_(options.train.log_interval, options.train.log_throughput) {
   const TrainOptions& o = options.train;
-  check_places(o);
   start();
   if (!o.dump_step.empty()) {
     check_input(session_.optimizer().step_state(session_.context()).step == 0,

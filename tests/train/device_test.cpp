@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tessera/train/host_block.h"
+#include "tests/cuda/on_gpu.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/tiny_models.h"
@@ -12,14 +13,8 @@
 namespace tessera {
 namespace {
 
-constexpr Device kGpu{DeviceKind::cuda, 0};
-
-class OnGpu : public testing::TestWithParam<DType> {
- protected:
-  void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << why_no_cuda();
-  }
-};
+using test::kGpu;
+using test::OnGpu;
 
 SessionOptions options_for(Device device, DType dtype) {
   SessionOptions options = test::tiny_session("llama");
@@ -37,6 +32,8 @@ SessionOptions options_for(Device device, DType dtype) {
   options.device = device;
   return options;
 }
+
+class TrainingOnGpu : public OnGpu {};
 
 struct Trained {
   std::vector<double> losses;
@@ -78,7 +75,7 @@ Trained train(Device device, DType dtype, int steps, How how) {
   return result;
 }
 
-TEST_P(OnGpu, LossesAreTheCpus) {
+TEST_P(TrainingOnGpu, LossesAreTheCpus) {
   const Trained cpu = train(Device{}, GetParam(), 50, How::one_by_one);
   const Trained gpu = train(kGpu, GetParam(), 50, How::graph);
   const double tolerance = GetParam() == DType::f64 ? 1e-9 : GetParam() == DType::f32 ? 1e-4 : 1e-2;
@@ -87,7 +84,7 @@ TEST_P(OnGpu, LossesAreTheCpus) {
   EXPECT_LT(gpu.losses.back(), gpu.losses.front());
 }
 
-TEST_P(OnGpu, AGraphGivesTheBitsOfSingleCalls) {
+TEST_P(TrainingOnGpu, AGraphGivesTheBitsOfSingleCalls) {
   const Trained graph = train(kGpu, GetParam(), 8, How::graph);
   const Trained again = train(kGpu, GetParam(), 8, How::graph);
   const Trained calls = train(kGpu, GetParam(), 8, How::one_by_one);
@@ -97,9 +94,7 @@ TEST_P(OnGpu, AGraphGivesTheBitsOfSingleCalls) {
   EXPECT_TRUE(graph.weights == calls.weights) << "graph and calls";
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, OnGpu,
-                         testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16),
-                         [](const auto& test) { return std::string(name_of(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, TrainingOnGpu, test::every_float(), test::name_of_dtype);
 
 class GpuMemory : public OnGpu {};
 
@@ -126,8 +121,7 @@ TEST_P(GpuMemory, OutOfMemorySaysWhatIsHeld) {
       {"out of memory", "for activations", "optimizer 3.0", "--micro-batch-size"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, GpuMemory, testing::Values(DType::bf16),
-                         [](const auto& test) { return std::string(name_of(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, GpuMemory, testing::Values(DType::bf16), test::name_of_dtype);
 
 }  // namespace
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include <blis.h>
 
+#include <algorithm>
 #include <type_traits>
 #include <vector>
 
@@ -34,22 +35,38 @@ void product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
                  b.stride, 1, &beta, c.data, c.stride, 1, nullptr, &settings);
 }
 
-}  // namespace
+// How many products can be packed at once with the memory that the library already holds.
+int products_at_once() {
+  pba_t* memory = bli_pba_query();
+  bli_pba_lock(memory);
+  constexpr dim_t kPackedA = 0, kPackedB = 1;
+  const siz_t blocks = std::min(bli_pool_num_blocks(bli_pba_pool(kPackedA, memory)),
+                                bli_pool_num_blocks(bli_pba_pool(kPackedB, memory)));
+  bli_pba_unlock(memory);
+  return static_cast<int>(blocks);
+}
 
-// The library's pool grows when more products than ever run at once. It cannot be asked to grow, so
-// all threads multiply together, a few times.
-void reserve_blas_memory(int threads) {
+void multiply_together(int threads, std::int64_t depth) {
   constexpr std::int64_t kSide = 192;
-  constexpr int kRounds = 4;
-  const std::vector<float> ones(kSide * kSide, 1.0f);
+  const std::vector<float> ones(static_cast<std::size_t>(kSide * depth), 1.0f);
 #pragma omp parallel num_threads(threads)
   {
     std::vector<float> product(kSide * kSide);
-    for (int round = 0; round < kRounds; ++round) {
 #pragma omp barrier
-      blas_gemm<float>(false, false, kSide, kSide, kSide, 1.0f, {ones.data(), kSide},
-                       {ones.data(), kSide}, 0.0f, {product.data(), kSide});
-    }
+    blas_gemm<float>(false, false, kSide, kSide, depth, 1.0f, {ones.data(), depth},
+                     {ones.data(), kSide}, 0.0f, {product.data(), kSide});
+  }
+}
+
+}  // namespace
+
+// The library's pool grows when more products than ever run at once. It cannot be asked to grow, so
+// all threads multiply together, longer and longer until they met: on a busy machine short products
+// follow each other. The longest takes some ten milliseconds.
+void reserve_blas_memory(int threads) {
+  for (std::int64_t depth = 192; depth <= 192 << 7; depth *= 2) {
+    multiply_together(threads, depth);
+    if (products_at_once() >= threads) return;
   }
 }
 

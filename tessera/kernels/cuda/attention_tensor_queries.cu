@@ -96,12 +96,7 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
   const int first = at.tile * kBlockQueries;
   const int row0 = 16 * Lane().warp;
   const QueryPassShared<T, kHead> shared({shared_memory()});
-  const KeyStream<T, kHead> keys{
-      {call.seen, call.seen.keys_of(Span{first, min(first + kBlockQueries, queries)})},
-      {call.k, at.b, at.h / call.group, call.seen.keys},
-      {call.v, at.b, at.h / call.group, call.seen.keys},
-      shared.k,
-      shared.v};
+  const KeyStream<T, kHead> keys = keys_for(call, at, first, shared.k, shared.v);
   const HeadRows<const T> d_o(upstream.d_o, at.b, at.h, queries);
   start_queries<kBlockQueries>(shared.q, {call.q, at.b, at.h, queries}, first);
   start_queries<kBlockQueries>(shared.d_o, d_o, first);

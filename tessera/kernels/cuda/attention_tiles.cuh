@@ -260,6 +260,19 @@ struct BlockPlace {
   int tile;
 };
 
+/// The keys that a block of queries from `first` on sees, to stream through the tiles k and v.
+template <class T, int kHead>
+__device__ KeyStream<T, kHead> keys_for(const AttentionCall<T>& call, const BlockPlace& at,
+                                        int first, const Tile<T, kHead>& k,
+                                        const Tile<T, kHead>& v) {
+  const Span queries{first, min(std::int64_t{first + kBlockQueries}, call.seen.queries)};
+  return {{call.seen, call.seen.keys_of(queries)},
+          {call.k, at.b, at.h / call.group, call.seen.keys},
+          {call.v, at.b, at.h / call.group, call.seen.keys},
+          k,
+          v};
+}
+
 /// Calls f(TypeTag<T>, std::integral_constant<int, head size>) for heads that fit.
 template <class F>
 void dispatch_tiles(const ConstView& heads, F&& f) {

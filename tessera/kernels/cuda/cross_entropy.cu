@@ -38,18 +38,6 @@ __device__ Accumulator<T> exp_of(Accumulator<T> x) {
   }
 }
 
-/// Every thread of a block of whole warps gets the maximum; all of them must call.
-template <class A>
-__device__ A block_max(A x) {
-  __shared__ A of_warp[kWarp];
-  x = warp_max(x);
-  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = x;
-  __syncthreads();
-  A maximum = of_warp[0];
-  for (unsigned warp = 1; warp < blockDim.x / kWarp; ++warp) maximum = fmax(maximum, of_warp[warp]);
-  return maximum;
-}
-
 // The maximum of what was added, and sum e^(x - maximum), which moves along when the maximum does.
 // A NaN is never the maximum, but makes the sum NaN.
 template <class T>

@@ -91,17 +91,27 @@ __device__ A warp_max(A x) {
   return x;
 }
 
-/// Every thread of a block of whole warps gets the sum; all of them must call.
-template <class A>
-__device__ A block_sum(A x) {
+/// Every thread of a block of whole warps gets what `fold` makes of `start` and the warps' values,
+/// in their order; x is the same in all lanes of a warp, and all threads must call.
+template <class A, class F>
+__device__ A fold_warps(A x, A start, F&& fold) {
   __shared__ A of_warp[kWarp];
-  x = warp_sum(x);
   if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = x;
   __syncthreads();
-  A sum = 0;
-  for (unsigned warp = 0; warp < blockDim.x / kWarp; ++warp) sum += of_warp[warp];
+  A result = start;
+  for (unsigned warp = 0; warp < blockDim.x / kWarp; ++warp) result = fold(result, of_warp[warp]);
   __syncthreads();  // the next call writes of_warp again
-  return sum;
+  return result;
+}
+
+template <class A>
+__device__ A block_sum(A x) {
+  return fold_warps(warp_sum(x), A(0), [](A sum, A each) { return sum + each; });
+}
+
+template <class A>
+__device__ A block_max(A x) {
+  return fold_warps(warp_max(x), A(-INFINITY), [](A most, A each) { return fmax(most, each); });
 }
 
 }  // namespace tessera::cuda
