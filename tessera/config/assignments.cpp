@@ -73,6 +73,7 @@ class ArgumentReader {
     if (equals < argument.size()) values.emplace_back(argument.substr(equals + 1));
     take_values(flag, equals < argument.size(), values);
     last_ = shown(typed);
+    last_is_switch_ = flag != nullptr && flag->arity == Arity::none;
     if (flag == nullptr) return problems_.add("{}: {}", last_, refusal(name, command_));
     add(*flag, std::move(values));
   }
@@ -81,7 +82,8 @@ class ArgumentReader {
     if (last_.empty())
       problems_.add("unexpected argument {}: expected a flag such as --help", quote(argument));
     else
-      problems_.add("unexpected argument {}: {} takes no further value", quote(argument), last_);
+      problems_.add("unexpected argument {}: {} takes no further value{}", quote(argument), last_,
+                    last_is_switch_ ? "; leave it out to turn it off" : "");
   }
 
   // The arguments up to the next flag belong to this one, as far as it takes any. After an unknown
@@ -117,6 +119,7 @@ class ArgumentReader {
   Problems& problems_;
   std::size_t next_ = 0;
   std::string last_;  // the last flag, as it was typed
+  bool last_is_switch_ = false;
   Assignments given_;
 };
 

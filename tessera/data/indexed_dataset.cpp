@@ -34,10 +34,21 @@ std::size_t convert(const std::byte* from, std::span<std::int32_t> out) {
   return out.size();
 }
 
+// The name of a data set's file, which the user gave without its ending.
+std::string file_of(const std::string& prefix, const char* ending) {
+  std::error_code unknown;  // opening will tell
+  check_input(fs::exists(prefix + ending, unknown) || unknown,
+              "there is no file '{}{}': expected the prefix of a .bin and an .idx file, as "
+              "`tessera preprocess` writes them",
+              prefix, ending);
+  return prefix + ending;
+}
+
 }  // namespace
 
 IndexedDataset::IndexedDataset(const std::string& prefix)
-    : IndexedDataset{MappedFile(prefix + ".idx"), MappedFile(prefix + ".bin"), prefix} {}
+    : IndexedDataset{MappedFile(file_of(prefix, ".idx")), MappedFile(file_of(prefix, ".bin")),
+                     prefix} {}
 
 IndexedDataset::IndexedDataset(std::span<const std::byte> idx, std::span<const std::byte> bin,
                                const std::string& prefix)

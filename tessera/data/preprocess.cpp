@@ -58,11 +58,13 @@ class Preprocessor {
   }
 
   void add_json_lines(const fs::path& path) {
+    const bool by_name = path.extension() == ".jsonl" || path.extension() == ".json";
+    const char* hint = by_name ? "" : " (read as JSON lines, since it does not end in .txt)";
     LineReader reader(path);
     std::string line;
     while (reader.next(line)) {
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      add_json(line, fmt::format("'{}' line {}", path.string(), reader.number()));
+      add_json(line, fmt::format("'{}'{} line {}", path.string(), hint, reader.number()));
     }
     bytes_ += reader.bytes();
   }

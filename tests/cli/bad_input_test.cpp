@@ -85,6 +85,7 @@ class BadInput : public testing::Test {
     count[25] = 0x7f;
     pair("count", count, tokens);
     pair("nobin", index, "");
+    write(temp_ / "notes.md", "# Notes\n");
     write(temp_ / "broken.jsonl", "{\"text\": \"fine\"}\n{\"text\": \"torn\n");
     write(temp_ / "nokey.jsonl", "{\"other\": \"x\"}\n");
     write(temp_ / "number.jsonl", "{\"text\": 5}\n");
@@ -174,6 +175,7 @@ TEST_F(BadInput, Flags) {
       {{"trian"}, {"unknown command", "train"}},
       {with_data({"--num-layer", "2"}), {"--num-layer", "--num-layers"}},
       {with_data({"--zzz"}), {"--zzz", "unknown"}},
+      {with_data({"--swiglu", "false"}), {"'false'", "--swiglu", "leave it out"}},
       {with_data({"--use-megatron-fsdp"}), {"--use-megatron-fsdp", "not supported"}},
       {with_data({"--num-layers", "2"}), {"--num-layers"}},
       {with_data({"--min-lr"}), {"--min-lr"}},
@@ -228,8 +230,10 @@ TEST_F(BadInput, Configurations) {
 
 TEST_F(BadInput, DataFiles) {
   std::vector<Case> cases{
-      {train({"--data-path", "nowhere"}), {"nowhere"}},
+      {train({"--data-path", "nowhere"}), {"nowhere.idx", "tessera preprocess"}},
+      {train({"--data-path", "good_text_document.bin"}), {"prefix"}},
       {{"preprocess", "--input", "absent.jsonl", "--output-prefix", "p"}, {"absent.jsonl"}},
+      {{"preprocess", "--input", "notes.md", "--output-prefix", "p"}, {"notes.md", ".txt"}},
       {{"preprocess", "--input", "broken.jsonl", "--output-prefix", "p"}, {"broken.jsonl", "2"}},
       {{"preprocess", "--input", "nokey.jsonl", "--output-prefix", "p"}, {"nokey.jsonl", "text"}},
       {{"preprocess", "--input", "number.jsonl", "--output-prefix", "p"}, {"number.jsonl", "text"}},
