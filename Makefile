@@ -3,15 +3,20 @@
 
 JOBS ?= $(shell nproc)
 FUZZ_RUNS ?= 10000
+# CUDA's usual place is often not on the PATH.
+export CUDACXX ?= $(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc)
 
-.PHONY: build demo test lint bench test-full clean help
+.PHONY: build demo test lint bench test-full cuda gpu-test gpu-bench clean help
 
 build: ## build everything for the CPU (the default)
 	@tools/setup.sh build
 	cmake --preset cpu
 	cmake --build --preset cpu -j $(JOBS)
 
-demo: build ## train a small model on this machine and let it write
+demo: ## train a small model on this machine and let it write
+	@tools/setup.sh build
+	cmake --preset cpu
+	cmake --build --preset cpu -j $(JOBS) --target tessera stories
 	examples/demo.sh
 
 test: build ## all tests, and FUZZ_RUNS inputs for each fuzz program
@@ -32,6 +37,18 @@ bench: build ## measure against PyTorch, where there is one (bench/run.py --help
 test-full: ## every campaign at full count; hours, and resumes where it was stopped
 	@tools/setup.sh build test lint
 	tools/campaigns.py
+
+cuda: ## build everything with the CUDA backend (needs nvcc, no GPU)
+	@tools/setup.sh build cuda
+	cmake --preset cuda
+	cmake --build --preset cuda -j $(JOBS)
+
+gpu-test: cuda ## all tests that need an NVIDIA GPU, then our kernels under compute-sanitizer
+	tools/gpu_test.sh
+	tools/gpu_test.sh --sanitize
+
+gpu-bench: cuda ## measure training steps on an NVIDIA GPU against PyTorch, where there is one
+	bench/run.py --device cuda
 
 clean: ## remove all builds
 	rm -rf build

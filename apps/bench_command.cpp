@@ -1,10 +1,14 @@
 #include <fmt/core.h>
 
+#include <cstdio>
+
 #include "apps/commands.h"
 #include "bench/program.h"
 #include "bench/train_bench.h"
 #include "tessera/base/check.h"
 #include "tessera/launch/launch.h"
+#include "tessera/train/trace_file.h"
+#include "tessera/train/trace_tables.h"
 
 namespace tessera {
 namespace {
@@ -27,6 +31,14 @@ void print_result(bench::TrainBench& bench, double milliseconds, double peak_tfl
   fmt::print("loss           {:.4f}\n", bench.loss());
 }
 
+void profile(bench::TrainBench& bench, const std::string& file) {
+  constexpr std::int64_t kSteps = 3;
+  const std::vector<TraceEvent> events = bench.trace(kSteps);
+  write_trace(file, events, 0);
+  fmt::print("\n{} more steps, one call at a time; their trace is in '{}'\n{}", kSteps, file,
+             trace_tables(events, kSteps));
+}
+
 // What the device could do at best; 0 when nobody knows. 989 TFLOP/s is what one H100 or H200
 // multiplies in dense bf16, by its maker's word.
 double peak_tflops(const bench::Flags& flags, Device device) {
@@ -37,9 +49,9 @@ double peak_tflops(const bench::Flags& flags, Device device) {
 }  // namespace
 
 void bench_command(const std::vector<std::string>& args) {
-  check_input(
-      !args.empty() && args[0] == "train",
-      "usage: tessera bench train [--config NAME] [--micro-batch N] [--device cpu|cuda] ...");
+  const std::string usage = "usage: tessera bench train [flags]";
+  if (!args.empty() && args[0] == "--help") return fmt::print("{}\n", usage);
+  check_input(!args.empty() && args[0] == "train", "{}", usage);
   const bench::Flags flags({args.begin() + 1, args.end()},
                            {{"config", "gpt2-124m-t256"},
                             {"micro-batch", "4"},
@@ -48,7 +60,11 @@ void bench_command(const std::vector<std::string>& args) {
                             {"threads", std::to_string(default_threads(1))},
                             {"warm-up", "5"},
                             {"steps", "30"},
-                            {"peak-tflops", ""}});
+                            {"peak-tflops", ""},
+                            {"profile", ""}});
+  if (flags.help()) return fmt::print("{}; with their defaults they are:{}\n", usage, flags.list());
+  const std::string trace = flags.text("profile");
+  if (!trace.empty()) check_trace_place(trace);
   const bench::Workload work =
       bench::workload(flags.text("config"), flags.number("micro-batch", bench::kMostMicroBatch));
   const Device device = bench::device_from(flags.text("device"));
@@ -56,8 +72,10 @@ void bench_command(const std::vector<std::string>& args) {
   bench::TrainBench bench(work, device, bench::dtype_from(flags.text("dtype")), flags.threads());
   fmt::print("{}, {} x {} tokens, {}, {}\n", work.name, work.micro_batch, work.seq,
              flags.text("dtype"), to_string(device));
+  std::fflush(stdout);  // what follows takes a while
   bench.run(flags.number("warm-up", kMostSteps));
   print_result(bench, bench::median(bench.run(flags.number("steps", kMostSteps))), peak);
+  if (!trace.empty()) profile(bench, trace);
 }
 
 }  // namespace tessera

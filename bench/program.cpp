@@ -22,11 +22,12 @@ std::int64_t positive_number(const std::string& what, const std::string& text, s
 
 Flags::Flags(const std::vector<std::string>& args, std::map<std::string, std::string> defaults)
     : values_(std::move(defaults)) {
-  std::string known;
-  for (const auto& [name, value] : values_) known += fmt::format("\n  --{} {}", name, value);
+  for (const auto& [name, value] : values_) list_ += fmt::format("\n  --{} {}", name, value);
+  help_ = args.size() == 1 && args[0] == "--help";
+  if (help_) return;
   for (std::size_t i = 0; i < args.size(); i += 2) {
     const bool named = args[i].starts_with("--") && values_.contains(args[i].substr(2));
-    check_input(named, "unknown flag '{}'; the flags, with their defaults, are:{}", args[i], known);
+    check_input(named, "unknown flag '{}'; the flags, with their defaults, are:{}", args[i], list_);
     check_input(i + 1 < args.size(), "{} needs a value", args[i]);
     values_[args[i].substr(2)] = args[i + 1];
   }

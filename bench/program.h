@@ -31,12 +31,17 @@ class Flags {
   std::int64_t number(const std::string& name, std::int64_t most) const;
   /// --threads
   int threads() const { return static_cast<int>(number("threads", kMostThreads)); }
+  /// Whether --help was asked for, and what it should say.
+  bool help() const { return help_; }
+  const std::string& list() const { return list_; }
   /// A number above 0, up to `most`; `what` it counts is named in the refusal.
   double real(const std::string& name, double most, const char* what) const;
   double seconds(const std::string& name) const { return real(name, 3600, "seconds"); }
 
  private:
   std::map<std::string, std::string> values_;
+  std::string list_;
+  bool help_ = false;
 };
 
 Device device_from(const std::string& name);

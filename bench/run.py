@@ -2,10 +2,12 @@
 """Measures Tessera's training step against PyTorch's on this machine, then its matrix products.
 
 usage: bench/run.py [--quick] [--configs gpt2-124m-t256:4,llama-60m:4] [--rounds R] [--steps K]
+       bench/run.py --device cuda [--peers compiled]
 
 The contenders of a configuration run side by side and take turns, K steps at a time, R rounds long,
 so that whatever else the machine does hits all of them alike. Whoever does not have the turn waits
-for input and uses no processor. Ratios are taken within a round. README.md says how to read them.
+for input and uses no processor. Ratios are taken within a round. On a GPU they run one after the
+other: two do not fit into its memory, and nobody else disturbs it. README.md says how to read them.
 """
 
 import argparse
@@ -27,6 +29,12 @@ ROOT = BENCH.parent
 
 MOST_BUSY = 0.05
 EAGER, COMPILED = "PyTorch eager", "PyTorch compiled"
+PEERS = {"eager": EAGER, "compiled": COMPILED}
+
+CPU_CONFIGS = "gpt2-124m-t256:4,llama-60m:4"
+GPU_CONFIGS = (
+    "gpt2-124m:32,gpt2-124m:64,gpt2-1.5b:16,llama3.2-1b:4,llama3.2-3b:2,llama3-8b-8l:1"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,15 +99,22 @@ def commands(args, workload, python):
     result = {"Tessera": [args.build / "bench" / "bench_train_step", *flags]}
     if python:
         torch = [python, BENCH / "peers" / "torch_lm.py", *flags]
-        result |= {EAGER: torch, COMPILED: [*torch, "--compile"]}
+        all_peers = {EAGER: torch, COMPILED: [*torch, "--compile"]}
+        result |= {PEERS[peer]: all_peers[PEERS[peer]] for peer in args.peers}
     return result
 
 
 def compete(args, workload, python):
     """Runs all rounds of one configuration; returns the contenders with their times."""
+    wanted = list(commands(args, workload, python).items())
+    together = [wanted] if args.device == "cpu" else [[each] for each in wanted]
+    return [contender for group in together for contender in take_turns(args, group)]
+
+
+def take_turns(args, wanted):
     with contextlib.ExitStack() as stack:
         contenders = []
-        for name, command in commands(args, workload, python).items():
+        for name, command in wanted:
             contenders.append(Contender(name, command))
             stack.callback(contenders[-1].stop)
         for contender in contenders:
@@ -199,17 +214,26 @@ def parse_args():
     add("--steps", type=int, help="steps of a turn")
     add("--threads", type=int, default=len(os.sched_getaffinity(0)))
     add("--device", choices=["cpu", "cuda"], default="cpu")
-    add("--dtype", choices=["f32", "bf16"], default="f32")
-    add("--build", type=Path, default=ROOT / "build" / "cpu", help="where the programs were built")
+    add("--dtype", choices=["f32", "bf16"], help="f32 on the CPU, bf16 on a GPU")
+    add("--peers", default="eager,compiled", help="which PyTorch: eager, compiled, or both")
+    add("--build", type=Path, help="where the programs were built: build/cpu or build/cuda")
     add("--venv", type=Path, default=ROOT / ".venv-bench", help="virtual environment with torch")
     add("--install-torch", action="store_true", help="make the virtual environment if missing")
     add("--output", type=Path, help="write the report to this file too")
     args = parser.parse_args()
+    gpu = args.device == "cuda"
+    args.peers = args.peers.split(",")
+    if not set(args.peers) <= set(PEERS):
+        parser.error("--peers takes eager, compiled, or eager,compiled")
+    args.build = args.build or ROOT / "build" / args.device
+    args.dtype = args.dtype or ("bf16" if gpu else "f32")
     args.configs = args.configs or Workload.parse_list(
-        "llama-60m:1" if args.quick else "gpt2-124m-t256:4,llama-60m:4"
+        "llama-60m:1" if args.quick else GPU_CONFIGS if gpu else CPU_CONFIGS
     )
-    args.rounds = args.rounds if args.rounds is not None else 2 if args.quick else 6
-    args.steps = args.steps if args.steps is not None else 1 if args.quick else 3
+    if args.rounds is None:
+        args.rounds = 2 if args.quick else 6
+    if args.steps is None:
+        args.steps = 1 if args.quick else 10 if gpu else 3
     if min(args.rounds, args.steps, args.threads) < 1:
         parser.error("--rounds, --steps and --threads must be 1 or more")
     return args

@@ -15,6 +15,8 @@ class TrainBench {
   /// Runs steps and returns the milliseconds of each. On a GPU they follow each other without a
   /// gap, and each gets an equal share of the time.
   std::vector<double> run(std::int64_t steps);
+  /// Runs steps and returns a trace of them.
+  std::vector<TraceEvent> trace(std::int64_t steps);
   double loss() const { return loss_; }  ///< of the last step
   double tokens_per_step() const { return static_cast<double>(workload_.rows()); }
   double flops_per_step() const;

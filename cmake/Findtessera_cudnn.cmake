@@ -1,4 +1,4 @@
-# Attention on GPUs: cuDNN, and the headers of its frontend, which tools/fetch_cudnn_frontend.sh puts below build/.
+# Attention on GPUs: cuDNN, and the headers of its frontend, which tools/fetch_cuda_headers.sh puts below build/.
 find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR})
 find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h

@@ -2,6 +2,8 @@
 # Trains a small byte-level language model on made-up stories and lets it write one. Everything goes to demo/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Threads that spin for the next piece of work slow down whoever shares the processor.
+export OMP_WAIT_POLICY=passive
 bin=build/cpu
 out=demo
 rm -rf "$out"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds test programs with the CUDA backend and packs them with the libraries that they need, for a
 # machine with a GPU but without our packages or a compiler. The machine that builds needs nvcc, no
-# GPU; the one that runs needs an NVIDIA driver, cuBLAS and NVRTC of CUDA 13, cuDNN 9, and a C++
-# run-time (libstdc++, libgomp) at least as new as the builder's.
+# GPU; the one that runs needs an NVIDIA driver, cuBLAS and NVRTC of CUDA 13 (to profile, CUPTI too),
+# cuDNN 9, and a C++ run-time (libstdc++, libgomp) at least as new as the builder's.
 #
 # usage: tools/build_for_device.sh [ARCHIVE [TARGET...]]   (default: carry/device.tar.gz test_cuda)
 #
@@ -17,7 +17,7 @@ targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(test_cuda)
 build=${BUILD_FOLDER:-build/device}
 
-tools/fetch_cudnn_frontend.sh
+tools/fetch_cuda_headers.sh
 # The other machine's processor need not be this one's: x86-64-v3 is what all of the last ten years have.
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTESSERA_CUDA=ON \
   -DCMAKE_CUDA_ARCHITECTURES="${CUDA_ARCHITECTURES:-90}" -DTESSERA_CPU_ARCH=x86-64-v3 \

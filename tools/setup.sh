@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that a group of tasks needs and that are missing; for the group cuda it
-# fetches the headers of the cuDNN frontend too. Says nothing, and needs neither rights nor network,
+# fetches headers too (tools/fetch_cuda_headers.sh). Says nothing, and needs neither rights nor network,
 # when all are there.
 #
 # usage: tools/setup.sh GROUP...   (groups: build, test, lint, cuda)
@@ -21,13 +21,13 @@ fail() {
 }
 
 wanted=()
-frontend=false
+headers=false
 for group in "$@"; do
   case $group in
     build) wanted+=("${build[@]}") ;;
     test) wanted+=("${test[@]}") ;;
     lint) wanted+=("${lint[@]}") ;;
-    cuda) wanted+=("${cuda[@]}"); frontend=true ;;
+    cuda) wanted+=("${cuda[@]}"); headers=true ;;
     *) fail "unknown group '$group'; the groups are build, test, lint and cuda" ;;
   esac
 done
@@ -70,4 +70,4 @@ install_packages() {
 }
 
 install_packages
-if $frontend; then "$(dirname "$0")/fetch_cudnn_frontend.sh"; fi
+if $headers; then "$(dirname "$0")/fetch_cuda_headers.sh"; fi

@@ -13,12 +13,13 @@ struct Info {
   std::size_t size;
 };
 
-constexpr std::array<Info, 7> kInfo{{{DType::f64, "f64", 8},
+constexpr std::array<Info, 8> kInfo{{{DType::f64, "f64", 8},
                                      {DType::f32, "f32", 4},
                                      {DType::bf16, "bf16", 2},
                                      {DType::f16, "f16", 2},
                                      {DType::i64, "i64", 8},
                                      {DType::i32, "i32", 4},
+                                     {DType::i16, "i16", 2},
                                      {DType::u8, "u8", 1}}};
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8 };
+enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, i16, u8 };
 
 std::size_t size_of(DType type);
 std::string_view name_of(DType type);
@@ -109,6 +109,8 @@ constexpr DType dtype_of() {
     return DType::i64;
   else if constexpr (std::is_same_v<T, std::int32_t>)
     return DType::i32;
+  else if constexpr (std::is_same_v<T, std::int16_t>)
+    return DType::i16;
   else {
     static_assert(std::is_same_v<T, std::uint8_t>, "not an element type");
     return DType::u8;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "tessera/base/check.h"
@@ -109,13 +110,18 @@ void sync_path(const fs::path& path) {
   check(fd.get() >= 0 && ::fsync(fd.get()) == 0, "cannot fsync '{}': {}", path.string(), reason());
 }
 
+std::string temporary_suffix() {
+  std::random_device random;
+  return fmt::format(".tmp-{:08x}{:08x}", random(), random());
+}
+
 void write_file_atomically(const fs::path& name, std::string_view bytes) {
   const fs::path path = fs::is_symlink(name) ? fs::weakly_canonical(name) : name;
   check_input(!fs::exists(path) || fs::is_regular_file(path),
               "'{}' is a directory or a device, not a regular file: it is not replaced",
               name.string());
   fs::path temporary = path;
-  temporary += ".tmp";
+  temporary += temporary_suffix();
   FileWriter writer(temporary);
   try {
     writer.write(bytes.data(), bytes.size());

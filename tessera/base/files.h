@@ -16,6 +16,9 @@ namespace fs = std::filesystem;
 /// bytes.
 std::string read_text_file(const fs::path& path, std::size_t limit = std::size_t{1} << 30);
 
+/// The ending of a file that is being written: nobody else takes the same, on any machine.
+std::string temporary_suffix();
+
 /// Replaces `path` so that after a crash either the old or the new content is there, never a part:
 /// writes a temporary name in the same folder, fsyncs, renames, fsyncs the folder.
 void write_file_atomically(const fs::path& path, std::string_view bytes);

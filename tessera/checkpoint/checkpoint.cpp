@@ -18,6 +18,19 @@ fs::path iteration_folder(const fs::path& folder, std::int64_t iteration) {
   return folder / fmt::format("iter_{:07}", iteration);
 }
 
+// The name of a checkpoint in the folder, finished by its name; empty if there is none.
+std::string some_iteration(const fs::path& folder) {
+  constexpr std::string_view kPrefix = "iter_";
+  if (!fs::is_directory(folder)) return "";
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
+        name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos)
+      return name;
+  }
+  return "";
+}
+
 void rename_folder(const fs::path& from, const fs::path& to, unsigned flags = 0) {
   check(::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0,
         "cannot rename '{}' to '{}': {}", from.string(), to.string(), std::strerror(errno));
@@ -79,8 +92,21 @@ void save_checkpoint(const fs::path& folder, const CheckpointContents& contents)
   write_file_atomically(folder / kLatest, std::to_string(contents.iteration) + "\n");
 }
 
+bool holds_checkpoints(const fs::path& folder) {
+  return fs::exists(folder / kLatest) || !some_iteration(folder).empty();
+}
+
 std::optional<Checkpoint> Checkpoint::latest(const fs::path& folder) {
-  if (!fs::exists(folder / kLatest)) return std::nullopt;
+  check_input(!fs::exists(folder / "state.json"),
+              "'{}' is one checkpoint: give the folder that it lies in", folder.string());
+  if (!fs::exists(folder / kLatest)) {
+    const std::string lost = some_iteration(folder);
+    check_input(lost.empty(),
+                "'{}' holds checkpoints such as {}, but no file '{}': write the number of the one "
+                "to load into that file",
+                folder.string(), lost, kLatest);
+    return std::nullopt;
+  }
   const std::int64_t iteration = read_iteration(folder / kLatest);
   check_input(
       fs::is_directory(iteration_folder(folder, iteration)),

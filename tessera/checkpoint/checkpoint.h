@@ -31,6 +31,9 @@ struct CheckpointContents {
 /// Makes the folder if need be. Replaces a checkpoint of the same iteration.
 void save_checkpoint(const fs::path& folder, const CheckpointContents& contents);
 
+/// Whether a run saved checkpoints into this folder.
+bool holds_checkpoints(const fs::path& folder);
+
 class Checkpoint {
  public:
   /// The newest checkpoint of a folder; nothing when the folder has none yet.

@@ -220,7 +220,12 @@ HfModel parse_hf_config(std::string_view text, const std::string& what) {
 }
 
 HfModel read_hf_config(const fs::path& folder) {
-  check_input(fs::is_directory(folder), "'{}' is not a folder", folder.string());
+  check_input(fs::is_directory(folder),
+              "'{}' is not a folder (nothing is downloaded: a model's files must be there already)",
+              folder.string());
+  check_input(!fs::exists(folder / "latest_checkpointed_iteration.txt"),
+              "'{}' holds Tessera's own checkpoints, no Hugging Face model: use --load",
+              folder.string());
   const fs::path path = folder / "config.json";
   return parse_hf_config(read_text_file(path, kMaxConfigBytes), "'" + path.string() + "'");
 }

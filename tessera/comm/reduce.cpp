@@ -12,6 +12,7 @@ void dispatch_any(DType dtype, F&& f) {
   switch (dtype) {
     case DType::i64: return f(TypeTag<std::int64_t>{});
     case DType::i32: return f(TypeTag<std::int32_t>{});
+    case DType::i16: return f(TypeTag<std::int16_t>{});
     case DType::u8: return f(TypeTag<std::uint8_t>{});
     default: return dispatch_float(dtype, "reduce", f);
   }

@@ -51,6 +51,12 @@ const Flag* flag_of(std::string_view name, Command command) {
   return flag != nullptr && flag->commands.has(command) ? flag : nullptr;
 }
 
+// A flag with a dash too few; negative numbers begin otherwise.
+bool has_one_dash(std::string_view argument) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return argument.size() > 2 && argument[0] == '-' && is_letter(argument[1]);
+}
+
 // Walks over the arguments, one flag with its values at a time.
 class ArgumentReader {
  public:
@@ -79,7 +85,10 @@ class ArgumentReader {
   }
 
   void refuse_loose(std::string_view argument) {
-    if (last_.empty())
+    if (has_one_dash(argument))
+      problems_.add("unexpected argument {}: flags begin with two dashes{}", quote(argument),
+                    near_flag(argument.substr(1, argument.find('=') - 1), command_));
+    else if (last_.empty())
       problems_.add("unexpected argument {}: expected a flag such as --help", quote(argument));
     else
       problems_.add("unexpected argument {}: {} takes no further value{}", quote(argument), last_,
@@ -91,7 +100,7 @@ class ArgumentReader {
   void take_values(const Flag* flag, bool has_value, Values& values) {
     const bool takes_one = flag != nullptr && flag->arity == Arity::one;
     const bool takes_many = flag == nullptr || flag->arity == Arity::many;
-    while (next_ < args_.size() && !args_[next_].starts_with("--")) {
+    while (next_ < args_.size() && !args_[next_].starts_with("--") && !has_one_dash(args_[next_])) {
       if (has_value || !(takes_many || (takes_one && values.empty()))) break;
       values.push_back(args_[next_++]);
     }

@@ -39,7 +39,8 @@ void append_checkpoint_flags(std::vector<Flag>& table) {
              toggle("no-load-optim", at(&TrainOptions::no_load_optim),
                     "start the optimizer's state anew")
                  .only_for(kTrain)
-                 .only_if(loads, "--load"),
+                 .only_if([](const Settings& s) { return loads(s) && !s.options.train.finetune; },
+                          "--load without --finetune"),
              toggle("exit-on-missing-checkpoint", at(&TrainOptions::exit_on_missing_checkpoint),
                     "stop when --load has no checkpoint, instead of starting anew")
                  .only_for(kTrain)

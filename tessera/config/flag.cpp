@@ -20,6 +20,7 @@ constexpr GroupTitle kGroups[] = {
     {Group::tokenizer, "Tokenizer"},
     {Group::evaluation, "Evaluation"},
     {Group::logging, "Logging"},
+    {Group::profiling, "Profiling"},
     {Group::checkpoints, "Checkpoints"},
     {Group::device, "Device"},
     {Group::parallel, "Parallelism"},

@@ -32,6 +32,7 @@ enum class Group {
   tokenizer,
   evaluation,
   logging,
+  profiling,
   checkpoints,
   device,
   parallel,

@@ -71,6 +71,25 @@ Flag integer(std::string_view name, Access access, IntegerRange range, std::stri
   return flag;
 }
 
+/// Several integers, after one flag or after several.
+template <class Access>
+Flag integers(std::string_view name, Access access, IntegerRange range, std::string_view help) {
+  Flag flag = make_flag(name, Arity::many, "N...", help);
+  flag.set = [access, range](Settings& s, const Values& values) {
+    access(s).clear();
+    for (const std::string& value : values)
+      access(s).push_back(
+          static_cast<typename Stored<Access>::value_type>(parse_integer(value, range)));
+  };
+  flag.get = [access](const Settings& s) -> std::optional<Values> {
+    if (access(s).empty()) return std::nullopt;
+    Values values;
+    for (const auto each : access(s)) values.push_back(std::to_string(each));
+    return values;
+  };
+  return flag;
+}
+
 template <class Access>
 Flag real(std::string_view name, Access access, RealRange range, std::string_view help) {
   Flag flag = make_flag(name, Arity::one, "X", help);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tessera/config/limits.h"
 #include "tessera/config/resolve.h"
 #include "tessera/config/rules.h"
@@ -83,9 +85,9 @@ void fit_rules(const Options& options, Problems& problems) {
   const std::int64_t tokens = tokenizer_vocabulary(options.data);
   problems.require(tokens <= m.vocab_size,
                    "the tokenizer has {} tokens (end-of-document included), but the model's "
-                   "vocabulary {}: raise --padded-vocab-size, or change --vocab-size or "
-                   "--tokenizer-type",
-                   tokens, m.vocab_size);
+                   "vocabulary {}: raise --padded-vocab-size, or, for a model that is loaded, give "
+                   "its own tokens: --tokenizer-type NullTokenizer --vocab-size {}",
+                   tokens, m.vocab_size, std::max<std::int64_t>(m.vocab_size - 1, 1));
 }
 
 }  // namespace tessera::config

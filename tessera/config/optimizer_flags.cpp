@@ -37,6 +37,11 @@ std::vector<Flag> optimizer_flags() {
            "not applied to biases and norms"),
       real("clip-grad", at(&OptimizerOptions::clip_grad), {0, 1e9},
            "largest global gradient norm; 0 turns clipping off"),
+      word("main-grads-dtype", at(&OptimizerOptions::gradients),
+           {{GradientType::accumulator, "fp32"}, {GradientType::parameters, "bf16"}},
+           "type of the gradients that microbatches add to")
+          .only_if([](const Settings& s) { return s.options.model.dtype == DType::bf16; },
+                   "--bf16"),
       real("loss-scale", at(&OptimizerOptions::loss_scale), kScale,
            "constant loss scale; 0 means that it adapts")
           .only_if(uses_f16, "--fp16"),

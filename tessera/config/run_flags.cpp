@@ -12,6 +12,8 @@ constexpr CommandSet kWithModel = {Command::train, Command::generate, Command::e
 
 bool on_gpu(const Settings& s) { return s.options.train.device == DeviceChoice::cuda; }
 
+bool profiles(const Settings& s) { return s.options.train.profile; }
+
 bool recomputes_all(const Settings& s) {
   return s.options.recompute.granularity == RecomputeGranularity::full;
 }
@@ -116,6 +118,25 @@ std::vector<Flag> logging_flags() {
   };
 }
 
+std::vector<Flag> profile_flags() {
+  return {
+      toggle("profile", at(&TrainOptions::profile),
+             "record some steps: kernels, copies and what they belong to, as a Chrome trace"),
+      integer("profile-step-start", at(&TrainOptions::profile_step_start), {0, kMaxIterations},
+              "iterations that are done when the recording starts")
+          .only_if(profiles, "--profile"),
+      integer("profile-step-end", at(&TrainOptions::profile_step_end), {1, kMaxIterations},
+              "iterations that are done when the recording ends")
+          .only_if(profiles, "--profile"),
+      integers("profile-ranks", at(&TrainOptions::profile_ranks), {0, kMaxRanks - 1},
+               "ranks that record")
+          .only_if(profiles, "--profile"),
+      path("profile-file", at(&TrainOptions::profile_file), "FILE",
+           "where the trace goes [default: profile.json, in --save if that is given]")
+          .only_if(profiles, "--profile"),
+  };
+}
+
 std::vector<Flag> device_flags() {
   return {
       word("device", at(&TrainOptions::device),
@@ -127,7 +148,8 @@ std::vector<Flag> device_flags() {
              "f32 matrix products on a GPU round their operands to TF32")
           .only_if(on_gpu, "--device cuda"),
       path("gemm-choices", at(&TrainOptions::gemm_choices), "FILE",
-           "keeps which algorithm is fastest for each matrix product, so that it is timed once")
+           "keeps which algorithm is fastest for each matrix product, so that it is timed once "
+           "[default: gemm_choices.txt in the --save folder]")
           .only_if(on_gpu, "--device cuda"),
       integer("threads", at(&TrainOptions::threads), {0, 4096},
               "CPU threads of each rank; 0 means all cores, shared by the ranks"),
@@ -160,6 +182,7 @@ void append_run_flags(std::vector<Flag>& table) {
   append(table, Group::batches, kTrain, batch_flags());
   append(table, Group::evaluation, {Command::train, Command::evaluate}, evaluation_flags());
   append(table, Group::logging, kTrain, logging_flags());
+  append(table, Group::profiling, kTrain, profile_flags());
   append(table, Group::device, kRunning, device_flags());
   append(table, Group::parallel, kTrain, parallel_flags());
 }

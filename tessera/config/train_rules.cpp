@@ -1,3 +1,4 @@
+#include <set>
 #include <string>
 
 #include "tessera/config/limits.h"
@@ -75,6 +76,24 @@ void data_rules(const DataOptions& data, Problems& problems) {
   problems.require(data.seq_length > 0, "--seq-length is required");
 }
 
+// As in Megatron, --profile-step-start 10 records from the 11th iteration on.
+void profile_rules(const TrainOptions& train, Problems& problems) {
+  if (!train.profile) return;
+  problems.require(train.profile_step_end > train.profile_step_start,
+                   "--profile-step-end {} must be above --profile-step-start {}",
+                   train.profile_step_end, train.profile_step_start);
+  problems.require(train.train_iters <= 0 || train.train_iters > train.profile_step_start,
+                   "--profile-step-start {} is never passed: the training has {} iterations; lower "
+                   "it, or raise --train-iters",
+                   train.profile_step_start, train.train_iters);
+  problems.require(!train.profile_ranks.empty(), "--profile-ranks names no rank");
+  std::set<int> ranks;
+  for (const int rank : train.profile_ranks) {
+    problems.require(rank == 0, "--profile-ranks {}: this version trains on one rank, 0", rank);
+    problems.require(ranks.insert(rank).second, "--profile-ranks has {} twice", rank);
+  }
+}
+
 void parallel_rules(const ParallelOptions& p, Problems& problems) {
   const auto alone = [&](std::string_view flag, int size) {
     problems.require(size == 1, "--{} {}: this version trains on one rank; set it to 1 or drop it",
@@ -109,6 +128,7 @@ void train_rules(const Options& options, Problems& problems) {
   fit_rules(options, problems);
   const TrainOptions& train = options.train;
   problems.require(train.save.empty() || train.save_interval > 0, "--save needs --save-interval");
+  profile_rules(train, problems);
   device_rules(options, problems);
   parallel_rules(options.parallel, problems);
 }

@@ -1,7 +1,6 @@
 #include "tessera/data/gpt_index_cache.h"
 
 #include <array>
-#include <random>
 #include <string>
 
 #define XXH_INLINE_ALL
@@ -123,8 +122,7 @@ void store(const fs::path& base, const std::string& specification_text, const Ar
            const GptIndices& indices) {
   fs::create_directories(folder_of(base));
   // Several processes may do this at the same time, on several machines.
-  std::random_device random;
-  const std::string suffix = fmt::format(".tmp-{:08x}{:08x}", random(), random());
+  const std::string suffix = temporary_suffix();
   const std::array<std::span<const std::byte>, 3> data{std::as_bytes(indices.document_index),
                                                        std::as_bytes(indices.sample_index),
                                                        std::as_bytes(indices.shuffle_index)};

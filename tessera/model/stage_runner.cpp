@@ -139,15 +139,20 @@ void StageRunner::copy(const View& to, const ConstView& from) {
   context_.kernels.copy(context_.stream, to, from.reshape(to.shape()));
 }
 
-// The residual stream up to the last layer's branch, which is left in scratch.
-void StageRunner::run_layers(const Microbatch& batch, Slot& slot, ConstView in) {
-  Block::Saved& first = slot.layers.front();
+void StageRunner::start_layers(const Microbatch& batch, Block::Saved& first, ConstView in) {
+  const TraceRange range(context_.trace, "embedding forward");
   if (model_.embedding)
     model_.embedding->forward(context_, batch, first.x);
   else
     copy(first.x, in);
   model_.blocks.front().norm1().forward(context_, first.y1, first.stats1, first.x);
+}
+
+// The residual stream up to the last layer's branch, which is left in scratch.
+void StageRunner::run_layers(const Microbatch& batch, Slot& slot, ConstView in) {
+  start_layers(batch, slot.layers.front(), in);
   for (std::size_t i = 0; i < slot.layers.size(); ++i) {
+    const TraceRange range(context_.trace, "block forward", number_of(i));
     model_.blocks[i].forward(context_, batch, slot.layers[i], scratch_.block);
     if (i + 1 < slot.layers.size()) finish_layer(batch, slot, i);
   }
@@ -163,9 +168,11 @@ void StageRunner::finish_layer(const Microbatch& batch, Slot& slot, std::size_t 
 }
 
 void StageRunner::forward(int microbatch, int slot_number, View out, ConstView in) {
+  const TraceRange whole(context_.trace, "forward", microbatch);
   const Microbatch& batch = batch_of(microbatch);
   Slot& slot = slot_of(slot_number);
   run_layers(batch, slot, in);
+  const TraceRange range(context_.trace, "head");
   const Block::Saved& last = slot.layers.back();
   const DropoutSpec dropout = model_.blocks.back().mlp_dropout(batch);
   if (!model_.head) {
@@ -193,9 +200,11 @@ void StageRunner::trailing_logits(const Microbatch& batch, View logits) {
 // Forward once more from what the segment kept: its input. Random numbers are functions of global
 // coordinates, so dropout repeats itself.
 void StageRunner::recompute_segment(const Microbatch& batch, Slot& slot, const Segment& segment) {
+  const TraceRange whole(context_.trace, "recompute");
   Block::Saved& first = slot.layers[segment.begin];
   model_.blocks[segment.begin].norm1().forward(context_, first.y1, first.stats1, first.x);
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
+    const TraceRange range(context_.trace, "block forward", number_of(i));
     model_.blocks[i].forward(context_, batch, slot.layers[i], scratch_.block);
     if (i + 1 < segment.end) finish_layer(batch, slot, i);
   }
@@ -210,27 +219,36 @@ void StageRunner::backward_input(int microbatch, int slot, View d_in, ConstView 
   run_backward(microbatch, slot_of(slot), d_in, d_out, false);
 }
 
-void StageRunner::backward_weight(int, int slot) {
+void StageRunner::backward_weight(int microbatch, int slot) {
+  const TraceRange whole(context_.trace, "backward weights", microbatch);
   Slot& kept = slot_of(slot);
-  for (std::size_t i = model_.blocks.size(); i-- > 0;)
+  for (std::size_t i = model_.blocks.size(); i-- > 0;) {
+    const TraceRange range(context_.trace, "block backward weights", number_of(i));
     model_.blocks[i].backward_weight(context_, kept.layers[i]);
+  }
 }
 
 void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView d_out,
                                bool weights_too) {
+  const TraceRange whole(context_.trace, "backward", microbatch);
   const Microbatch& batch = batch_of(microbatch);
   const View d_residual = scratch_.d_residual;
-  if (model_.head)
+  if (model_.head) {
+    const TraceRange range(context_.trace, "final norm backward");
     model_.final_norm->backward(context_, d_residual, slot.head.x, slot.final_x, slot.final_stats,
                                 false);
-  else
+  } else {
     copy(d_residual, d_out);
+  }
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     if (segment->recompute) recompute_segment(batch, slot, *segment);
-    for (std::size_t i = segment->end; i-- > segment->begin;)
+    for (std::size_t i = segment->end; i-- > segment->begin;) {
+      const TraceRange range(context_.trace, "block backward", number_of(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, slot.layers[i], scratch_.block,
                                       weights_too);
+    }
   }
+  const TraceRange range(context_.trace, "embedding backward");
   if (model_.embedding)
     model_.embedding->backward(context_, batch, d_residual, scratch_.embedding);
   else

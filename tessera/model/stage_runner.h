@@ -74,10 +74,15 @@ class StageRunner final : public Stage {
   const Microbatch& batch_of(int microbatch) const;
   Slot& slot_of(int slot) { return slots_[static_cast<std::size_t>(slot)]; }
   void run_layers(const Microbatch& batch, Slot& slot, ConstView in);
+  void start_layers(const Microbatch& batch, Block::Saved& first, ConstView in);
   void finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer);
   void recompute_segment(const Microbatch& batch, Slot& slot, const Segment& segment);
   void run_backward(int microbatch, Slot& slot, View d_in, ConstView d_out, bool weights_too);
   void copy(const View& to, const ConstView& from);
+  /// The global number of a layer of this stage, for the trace.
+  std::int64_t number_of(std::size_t layer) const {
+    return model_.part().layers.begin + static_cast<std::int64_t>(layer);
+  }
 
   GptModel& model_;
   Context& context_;

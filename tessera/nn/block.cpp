@@ -67,9 +67,13 @@ DropoutSpec Block::mlp_dropout(const Microbatch& batch) const {
 
 void Block::forward(Context& context, const Microbatch& batch, Saved& saved,
                     const Scratch& scratch) const {
-  attention_.forward(context, batch, scratch.branch, saved.y1, saved.attention);
+  {
+    const TraceRange range(context.trace, "attention forward");
+    attention_.forward(context, batch, scratch.branch, saved.y1, saved.attention);
+  }
   norm2_.add_forward(context, saved.y2, saved.x1, saved.stats2, saved.x, scratch.branch,
                      attention_dropout(batch));
+  const TraceRange range(context.trace, "mlp forward");
   mlp_.forward(context, scratch.branch, saved.y2, saved.mlp);
 }
 
@@ -84,14 +88,20 @@ ConstView Block::branch_gradient(Context& context, View dres, const Scratch& scr
 void Block::backward_input(Context& context, const Microbatch& batch, View dres, Saved& saved,
                            const Scratch& scratch, bool weights_too) {
   ConstView d_branch = branch_gradient(context, dres, scratch, mlp_dropout(batch));
-  mlp_.backward_input(context, scratch.dy, d_branch, saved.mlp, scratch.mlp);
-  if (weights_too) mlp_.backward_weight(context, saved.mlp);
+  {
+    const TraceRange range(context.trace, "mlp backward");
+    mlp_.backward_input(context, scratch.dy, d_branch, saved.mlp, scratch.mlp);
+    if (weights_too) mlp_.backward_weight(context, saved.mlp);
+  }
   norm2_.backward(context, dres, scratch.dy, saved.x1, saved.stats2, true);
 
   d_branch = branch_gradient(context, dres, scratch, attention_dropout(batch));
-  attention_.backward_input(context, batch, scratch.dy, d_branch, saved.attention,
-                            scratch.attention);
-  if (weights_too) attention_.backward_weight(context, saved.attention);
+  {
+    const TraceRange range(context.trace, "attention backward");
+    attention_.backward_input(context, batch, scratch.dy, d_branch, saved.attention,
+                              scratch.attention);
+    if (weights_too) attention_.backward_weight(context, saved.attention);
+  }
   norm1_.backward(context, dres, scratch.dy, saved.x, saved.stats1, true);
 }
 

@@ -6,6 +6,8 @@
 namespace tessera {
 
 enum class OptimizerKind { adam, sgd };
+/// What gradients are kept in: the type that sums are carried in, or the parameters' own.
+enum class GradientType { accumulator, parameters };
 enum class DecayStyle { constant, linear, cosine, inverse_square_root, wsd };
 enum class WsdDecayStyle { exponential, linear, cosine, minus_sqrt };
 
@@ -17,6 +19,8 @@ struct OptimizerOptions {
   double sgd_momentum = 0.9;
   double weight_decay = 0.01;  ///< not applied to 1-D parameters (biases, norms)
   double clip_grad = 1.0;      ///< global norm; 0 means no clipping
+
+  GradientType gradients = GradientType::accumulator;
 
   // Of the loss, in f16 only (step_state.h has the rules).
   double loss_scale = 0;  ///< constant; 0 means dynamic

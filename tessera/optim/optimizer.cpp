@@ -9,15 +9,25 @@ namespace tessera {
 
 namespace {
 
-// The blocks of state that an optimizer keeps.
-std::vector<const char*> state_names(const OptimizerOptions& options, DType dtype) {
-  std::vector<const char*> names;
+struct StateKind {
+  const char* name;
+  DType dtype;
+};
+
+// The blocks of state that an optimizer keeps. A bf16 weight is the upper half of its f32, so only
+// the lower half is kept beside it.
+std::vector<StateKind> state_kinds(const OptimizerOptions& options, DType dtype) {
+  const DType acc = accumulator_of(dtype);
+  std::vector<StateKind> kinds;
   if (options.kind == OptimizerKind::adam)
-    names = {"exp_avg", "exp_avg_sq"};
+    kinds = {{"exp_avg", acc}, {"exp_avg_sq", acc}};
   else
-    names = {"momentum"};
-  if (dtype != accumulator_of(dtype)) names.push_back("master");
-  return names;
+    kinds = {{"momentum", acc}};
+  if (dtype == DType::bf16)
+    kinds.push_back({"master_rest", DType::i16});
+  else if (dtype != acc)
+    kinds.push_back({"master", acc});
+  return kinds;
 }
 
 StepRules rules_of(const OptimizerOptions& options, DType dtype) {
@@ -45,22 +55,29 @@ void copy_and_wait(Context& context, void* to, const void* from, std::size_t byt
 
 }  // namespace
 
+DType Optimizer::gradient_dtype(const OptimizerOptions& options, DType dtype) {
+  return options.gradients == GradientType::parameters ? dtype : accumulator_of(dtype);
+}
+
 std::int64_t Optimizer::bytes_for(const OptimizerOptions& options, std::int64_t elements,
                                   DType dtype) {
-  const auto blocks = static_cast<std::int64_t>(state_names(options, dtype).size());
-  const auto element = static_cast<std::int64_t>(size_of(accumulator_of(dtype)));
-  return blocks * elements * element + static_cast<std::int64_t>(sizeof(StepState)) +
+  std::int64_t each = 0;
+  for (const StateKind& kind : state_kinds(options, dtype))
+    each += static_cast<std::int64_t>(size_of(kind.dtype));
+  return elements * each + static_cast<std::int64_t>(sizeof(StepState)) +
          kRecords * static_cast<std::int64_t>(sizeof(StepRecord)) +
          (kRates + 1) * static_cast<std::int64_t>(sizeof(double));
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers, Context& context,
                      Memory& memory)
-    : options_(options), rules_(rules_of(options, buffers.dtype())), buffers_(buffers) {
-  for (const char* name : state_names(options, buffers.dtype())) {
-    memory_.push_back(memory.allocate(MemoryUse::optimizer, accumulator_of(buffers.dtype()),
-                                      {buffers.elements()}));
-    states_.push_back({name, memory_.back()});
+    : options_(options),
+      rules_(rules_of(options, buffers.dtype())),
+      buffers_(buffers),
+      counted_(buffers.counted_grads()) {
+  for (const StateKind& kind : state_kinds(options, buffers.dtype())) {
+    memory_.push_back(memory.allocate(MemoryUse::optimizer, kind.dtype, {buffers.elements()}));
+    states_.push_back({kind.name, memory_.back()});
     context.kernels.fill(context.stream, memory_.back(), 0);
   }
   const auto bytes = [&](std::size_t each, std::int64_t count) {
@@ -87,20 +104,24 @@ View Optimizer::block(const std::string& name) const {
   return {};
 }
 
+View Optimizer::master() const {
+  const View rest = block("master_rest");
+  return rest ? rest : block("master");
+}
+
 void Optimizer::adopt_values(Context& context) {
-  if (const View master = block("master"))
-    context.kernels.copy(context.stream, master, buffers_.values());
+  const View exact = master();
+  if (exact.dtype() == DType::i16)
+    context.kernels.fill(context.stream, exact, 0);
+  else if (exact)
+    context.kernels.copy(context.stream, exact, buffers_.values());
 }
 
 // Replicated parameters count on one rank only, and the ranks that share the model add up.
 void Optimizer::measure_gradients(Context& context) {
   context.kernels.fill(context.stream, squares_, 0);
-  for (const Parameter* parameter : buffers_.parameters()) {
-    if (!parameter->tensors().front().counts_in_norm) continue;
-    const View grad = parameter->grad_view();
-    context.kernels.sum_squares(context.stream, squares_, grad.reshape({grad.numel()}), true,
-                                context.workspace);
-  }
+  for (const View& grads : counted_)
+    context.kernels.sum_squares(context.stream, squares_, grads, true, context.workspace);
   for (Communicator* group : {&context.mesh.tensor(), &context.mesh.pipeline()})
     group->all_reduce(squares_, ReduceOp::sum, context.stream)->wait(context.stream);
 }
@@ -132,14 +153,14 @@ void Optimizer::update(Context& context, const ConstView& losses, const ConstVie
 void Optimizer::update_range(Context& context, const ParameterBuffers::Range& range) {
   const View value = range.in(buffers_.values());
   const View grad = range.in(buffers_.grads());
-  const View master = block("master") ? range.in(block("master")) : View();
+  const View exact = master() ? range.in(master()) : View();
   if (options_.kind == OptimizerKind::adam)
     context.kernels.adamw_step(
-        context.stream, value, master, range.in(block("exp_avg")), range.in(block("exp_avg_sq")),
+        context.stream, value, exact, range.in(block("exp_avg")), range.in(block("exp_avg_sq")),
         grad, device_state_,
         {options_.adam_beta1, options_.adam_beta2, options_.adam_eps, range.decays});
   else
-    context.kernels.sgd_step(context.stream, value, master, range.in(block("momentum")), grad,
+    context.kernels.sgd_step(context.stream, value, exact, range.in(block("momentum")), grad,
                              device_state_, {options_.sgd_momentum, range.decays});
 }
 

@@ -15,12 +15,15 @@ class Optimizer {
  public:
   /// A block of state laid out like the parameters; checkpoints save it under this name.
   struct State {
-    std::string name;  ///< exp_avg, exp_avg_sq, momentum or master
+    std::string name;  ///< exp_avg, exp_avg_sq, momentum, master or master_rest
     View block;
   };
 
   Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers, Context& context,
             Memory& memory);
+
+  /// What the gradients of parameters of this type are kept in.
+  static DType gradient_dtype(const OptimizerOptions& options, DType dtype);
 
   /// Memory for blocks of `elements` parameters.
   static std::int64_t bytes_for(const OptimizerOptions& options, std::int64_t elements,
@@ -53,11 +56,13 @@ class Optimizer {
 
  private:
   View block(const std::string& name) const;
+  View master() const;
   void update_range(Context& context, const ParameterBuffers::Range& range);
 
   OptimizerOptions options_;
   StepRules rules_;
   ParameterBuffers& buffers_;
+  std::vector<View> counted_;  ///< gradients that this rank adds to the norm
   std::vector<Tensor> memory_;
   std::vector<State> states_;
   Tensor device_state_;

@@ -1,5 +1,7 @@
 #include "tessera/optim/parameter_buffers.h"
 
+#include <map>
+
 #include "tessera/base/check.h"
 
 namespace tessera {
@@ -12,7 +14,7 @@ std::int64_t aligned(std::int64_t n) { return (n + kAlignment - 1) / kAlignment 
 }  // namespace
 
 ParameterBuffers::ParameterBuffers(const ParameterList& parameters, Context& context,
-                                   Memory& memory, bool training)
+                                   Memory& memory, std::optional<DType> gradients)
     : parameters_(parameters), offsets_(parameters.size()) {
   check(!parameters.empty(), "a model without parameters");
   std::int64_t used = 0;
@@ -29,12 +31,12 @@ ParameterBuffers::ParameterBuffers(const ParameterList& parameters, Context& con
   const DType dtype = parameters.front()->dtype();
   values_ = memory.allocate(MemoryUse::parameters, dtype, {used});
   context.kernels.fill(context.stream, values_, 0);
-  if (training) {
-    grads_ = memory.allocate(MemoryUse::gradients, accumulator_of(dtype), {used});
+  if (gradients) {
+    grads_ = memory.allocate(MemoryUse::gradients, *gradients, {used});
     context.kernels.fill(context.stream, grads_, 0);
   }
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    parameters[i]->bind(part(values_, i), training ? part(grads_, i) : View());
+    parameters[i]->bind(part(values_, i), gradients ? part(grads_, i) : View());
 }
 
 std::int64_t ParameterBuffers::elements_for(const ParameterList& parameters) {
@@ -46,6 +48,22 @@ std::int64_t ParameterBuffers::elements_for(const ParameterList& parameters) {
 View ParameterBuffers::part(const View& block, std::size_t parameter) const {
   const Shape& shape = parameters_[parameter]->shape();
   return block.slice(0, offsets_[parameter], shape.numel()).reshape(shape);
+}
+
+std::vector<View> ParameterBuffers::counted_grads() const {
+  std::map<std::int64_t, std::int64_t> counted;  // begin -> end, in the block's order
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (parameters_[i]->tensors().front().counts_in_norm)
+      counted[offsets_[i]] = offsets_[i] + aligned(parameters_[i]->shape().numel());
+  std::vector<View> pieces;
+  for (auto first = counted.begin(); first != counted.end();) {
+    std::int64_t end = first->first;
+    auto last = first;
+    for (; last != counted.end() && last->first == end; ++last) end = last->second;
+    pieces.push_back(grads().slice(0, first->first, end - first->first));
+    first = last;
+  }
+  return pieces;
 }
 
 void ParameterBuffers::begin_step() {

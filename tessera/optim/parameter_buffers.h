@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "tessera/nn/parameter.h"
@@ -21,10 +22,10 @@ class ParameterBuffers {
     View in(const View& block) const { return block.slice(0, begin, length); }
   };
 
-  /// Binds every parameter. Without `training` there are no gradients. Both blocks start as zeros,
-  /// and the gaps that align parameters stay zero through every update.
+  /// Binds every parameter. Without a type for them there are no gradients. Both blocks start as
+  /// zeros, and the gaps that align parameters stay zero through every update.
   ParameterBuffers(const ParameterList& parameters, Context& context, Memory& memory,
-                   bool training);
+                   std::optional<DType> gradients);
 
   const ParameterList& parameters() const { return parameters_; }
   const std::array<Range, 2>& ranges() const { return ranges_; }
@@ -34,6 +35,10 @@ class ParameterBuffers {
   View grads() const { return grads_.view(); }
   /// A parameter's part of any block laid out like this one (an optimizer moment).
   View part(const View& block, std::size_t parameter) const;
+
+  /// The gradients that count in the norm, flat and in as few pieces as possible: the gaps between
+  /// neighbours are zeros and do not count.
+  std::vector<View> counted_grads() const;
 
   /// The size of a block for these parameters, gaps included.
   static std::int64_t elements_for(const ParameterList& parameters);

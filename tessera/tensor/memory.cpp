@@ -58,11 +58,13 @@ void* Memory::allocate_or_explain(std::size_t bytes, MemoryUse use) {
     for (int i = 0; i < kMemoryUses; ++i)
       held += fmt::format("{}{} {:.1f}", i == 0 ? "" : ", ", name_of(static_cast<MemoryUse>(i)),
                           mebibytes(counters_->bytes[static_cast<std::size_t>(i)]));
-    fail(
-        "{} (for {}). Held already, in MiB: {}. Try a smaller --micro-batch-size or --seq-length, "
-        "or "
-        "--recompute-granularity full",
-        error.what(), name_of(use), held);
+    const bool of_model =
+        use == MemoryUse::parameters || use == MemoryUse::gradients || use == MemoryUse::optimizer;
+    fail("{} ({:.1f} MiB for {}). Held already, in MiB: {}. {}", error.what(),
+         mebibytes(static_cast<std::int64_t>(bytes)), name_of(use), held,
+         of_model ? "The model is too large for this device; try a smaller one, or --bf16"
+                  : "Try a smaller --micro-batch-size or --seq-length, or --recompute-granularity "
+                    "full");
   }
 }
 

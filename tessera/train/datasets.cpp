@@ -21,7 +21,8 @@ Datasets::Datasets(const Options& options) : tokenizer_(make_tokenizer(options.d
     const std::int64_t samples = samples_needed(options.train, split);
     if (samples == 0) continue;
     if (split != Split::train && ranges[static_cast<std::size_t>(split)].size() == 0) {
-      log_info("no {} data in --split {}: it is skipped", name_of(split), options.data.split);
+      log_info("no {} data: --split {} of {} document(s) leaves none; it is skipped",
+               name_of(split), options.data.split, source->size());
       continue;
     }
     datasets_[static_cast<std::size_t>(split)] =

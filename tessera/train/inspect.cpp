@@ -54,13 +54,13 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
   const DeviceBatches batches(memory, options.shape, options.microbatches, batch_limits(options));
   MemoryCounters counters = memory.counters();
   const auto elements = ParameterBuffers::elements_for(model.parameters());
-  const auto acc = static_cast<std::int64_t>(size_of(accumulator_of(options.model.dtype)));
+  const DType gradient = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
   add(counters, MemoryUse::parameters,
       elements * static_cast<std::int64_t>(size_of(options.model.dtype)));
   add(counters, MemoryUse::parameters, model.rope_bytes(plan.positions));
   add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
   if (!options.training) return counters;
-  add(counters, MemoryUse::gradients, elements * acc);
+  add(counters, MemoryUse::gradients, elements * static_cast<std::int64_t>(size_of(gradient)));
   add(counters, MemoryUse::optimizer,
       Optimizer::bytes_for(options.optimizer, elements, options.model.dtype));
   return counters;

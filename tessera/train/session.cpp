@@ -30,7 +30,10 @@ Device device_of(const TrainOptions& options) {
 }
 
 CudaOptions cuda_of(const TrainOptions& options) {
-  return {options.allow_tf32, options.deterministic_mode, options.gemm_choices};
+  // A run that goes on finds the choices that it began with, and so computes the same bits.
+  const bool beside = options.gemm_choices.empty() && !options.save.empty();
+  return {options.allow_tf32, options.deterministic_mode,
+          beside ? options.save + "/gemm_choices.txt" : options.gemm_choices};
 }
 
 DeviceBatches::Limits batch_limits(const SessionOptions& options) {
@@ -44,9 +47,9 @@ Session::Plan Session::plan(const SessionOptions& options, GptModel& model,
   Plan plan;
   plan.positions = positions_of(options);
   plan.workspace_bytes = model.workspace_bytes(kernels, options.shape, plan.positions);
-  for (const Parameter* parameter : model.parameters())
-    plan.workspace_bytes = std::max(
-        plan.workspace_bytes, kernels.sum_squares_workspace_bytes(parameter->shape().numel()));
+  plan.workspace_bytes = std::max(
+      plan.workspace_bytes,
+      kernels.sum_squares_workspace_bytes(ParameterBuffers::elements_for(model.parameters())));
   RunnerOptions& run = plan.runner;
   run.shape = options.shape;
   // Earlier stages hold more microbatches; the first stage of all bounds them.
@@ -65,6 +68,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
     : options_(options),
       memory_(options.device),
       stream_(options.device),
+      trace_(options.device),
       kernels_(make_kernels(options.device, rank.threads, options.cuda)),
       mesh_(RankGrid(options.parallel, rank.size), rank.world),
       schedule_(schedule_of(options, mesh_.pipeline().rank())),
@@ -79,8 +83,11 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   sizes.runner.slots = slots_needed(options.training ? schedule_ : evaluation_);
   workspace_ = memory_.allocate(MemoryUse::workspace, DType::u8,
                                 {static_cast<std::int64_t>(sizes.workspace_bytes)});
-  context_.emplace(Context{*kernels_, stream_, mesh_, workspace_});
-  parameters_.emplace(model_->parameters(), *context_, memory_, options.training);
+  context_.emplace(Context{*kernels_, stream_, mesh_, workspace_, &trace_});
+  std::optional<DType> gradients;
+  if (options.training)
+    gradients = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
+  parameters_.emplace(model_->parameters(), *context_, memory_, gradients);
   initialize_parameters(*context_, parameters_->parameters(), options.seed);
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
   runner_.emplace(*model_, *context_, memory_, sizes.runner);

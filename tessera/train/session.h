@@ -70,6 +70,7 @@ class Session {
   SessionOptions options_;
   Memory memory_;
   Stream stream_;
+  Trace trace_;
   std::unique_ptr<Kernels> kernels_;
   Mesh mesh_;
   Schedule schedule_;  ///< of a training step

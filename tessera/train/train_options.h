@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tessera {
 
@@ -28,6 +29,12 @@ struct TrainOptions {
   std::int64_t log_interval = 100;
   std::string metrics_file;  ///< metrics.jsonl; empty: in the save folder, if any
   bool log_throughput = false;
+
+  bool profile = false;                  ///< record some steps and write a trace of them
+  std::int64_t profile_step_start = 10;  ///< steps that are done when the recording starts
+  std::int64_t profile_step_end = 12;    ///< steps that are done when it ends
+  std::vector<int> profile_ranks = {0};
+  std::string profile_file;  ///< empty: profile.json, in the save folder if there is one
 
   std::string save;  ///< checkpoint folder
   std::string load;

@@ -6,6 +6,7 @@ namespace tessera {
 namespace {
 
 void load_batches(Session& session, const NextBatch& next_batch, LossAverage average) {
+  const TraceRange range(session.context().trace, "batch");
   DeviceBatches& batches = session.batches();
   for (int i = 0; i < session.options().microbatches; ++i) batches.set(i, next_batch());
   batches.send(session.context().stream, average);
@@ -18,12 +19,14 @@ void run_gradients_of(Session& session) {
                              session.optimizer().state());
   session.parameters().begin_step();
   session.run_microbatches(true);
+  const TraceRange range(context.trace, "gradient norm");
   session.share_losses();
   session.parameters().finish_gradients(context);
   session.optimizer().measure_gradients(context);
 }
 
 void run_update_of(Session& session) {
+  const TraceRange range(session.context().trace, "optimizer");
   session.optimizer().update(session.context(), session.runner().loss_sums(),
                              session.batches().weights());
 }
@@ -58,7 +61,10 @@ Steps::Steps(Session& session, LossAverage average)
 
 void Steps::submit(const NextBatch& next_batch) {
   constexpr int kBeforeGraph = 2;  // they choose algorithms, which a capture cannot do
-  if (!replays_ || called_ < kBeforeGraph) {
+  const Trace& trace = *session_.context().trace;
+  const TraceRange range(session_.context().trace, "step", submitted_ + 1);
+  // The kernels of a graph are not launched inside the ranges that a trace shows.
+  if (!replays_ || called_ < kBeforeGraph || trace.recording()) {
     ++called_;
     submit_gradients(next_batch);
     submit_update();

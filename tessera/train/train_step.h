@@ -12,7 +12,8 @@ namespace tessera {
 using NextBatch = std::function<const HostBatch&()>;
 
 /// Training steps on a session. They are put on its stream and nobody waits for them: what became
-/// of them is collected later. On a GPU, and alone, the third step and all after it replay a graph.
+/// of them is collected later. On a GPU, and alone, the third step and all after it replay a graph,
+/// but for those that a trace records.
 class Steps {
  public:
   Steps(Session& session, LossAverage average);

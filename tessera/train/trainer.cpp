@@ -1,16 +1,18 @@
 #include "tessera/train/trainer.h"
 
 #include <cmath>
-#include <set>
+#include <map>
 #include <sstream>
 #include <utility>
 
 #include "tessera/base/check.h"
+#include "tessera/base/log.h"
 #include "tessera/config/parse.h"
 #include "tessera/config/print.h"
 #include "tessera/model/flops.h"
 #include "tessera/optim/schedule.h"
 #include "tessera/train/hf_weights.h"
+#include "tessera/train/trace_file.h"
 
 namespace tessera {
 namespace {
@@ -33,7 +35,7 @@ void check_own_folder(const TrainOptions& options) {
   std::error_code error;
   if (!options.load.empty() && fs::equivalent(options.save, options.load, error)) return;
   check_input(
-      !fs::exists(fs::path(options.save) / "latest_checkpointed_iteration.txt"),
+      !holds_checkpoints(options.save),
       "the folder holds the checkpoints of another run: give --load {} to go on with it, or "
       "another folder",
       options.save);
@@ -53,6 +55,8 @@ void check_places(const TrainOptions& options) {
   check_place("save", options.save, [&] { check_own_folder(options); });
   check_place("metrics-file", options.metrics_file,
               [&] { MetricsFile::check_place(options.metrics_file); });
+  check_place("profile-file", profile_file(options),
+              [&] { check_trace_place(profile_file(options)); });
 }
 
 const Options& places_checked(const Options& options) {
@@ -60,15 +64,31 @@ const Options& places_checked(const Options& options) {
   return options;
 }
 
-// The lines in which two configurations differ: "lr: 1 -> 2".
+// A configuration's lines, by their names.
+std::map<std::string, std::string> lines_of(const Options& options) {
+  std::map<std::string, std::string> values;
+  std::istringstream text(print_config(options));
+  for (std::string line; std::getline(text, line);) {
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) values[line.substr(0, colon)] = line.substr(colon + 2);
+  }
+  return values;
+}
+
+// The names with which two configurations differ: "num-layers: 2 there, 3 now".
 std::string differences(const Options& saved, const Options& now) {
-  std::istringstream before(print_config(saved));
-  std::set<std::string> known;
-  for (std::string line; std::getline(before, line);) known.insert(line);
-  std::istringstream after(print_config(now));
+  std::map<std::string, std::string> before = lines_of(saved);
+  std::map<std::string, std::string> after = lines_of(now);
+  std::map<std::string, std::string> all = before;
+  all.insert(after.begin(), after.end());
+  const auto shown = [](std::map<std::string, std::string>& values, const std::string& name) {
+    return values.contains(name) ? values[name] : "nothing";
+  };
   std::string text;
-  for (std::string line; std::getline(after, line);)
-    if (!known.contains(line)) text += (text.empty() ? "" : ", ") + line;
+  for (const auto& [name, value] : all)
+    if (shown(before, name) != shown(after, name))
+      text += fmt::format("{}{}: {} there, {} now", text.empty() ? "" : "; ", name,
+                          shown(before, name), shown(after, name));
   return text;
 }
 
@@ -123,6 +143,11 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
       display_(options.train.log_interval, options.train.log_throughput) {
   const TrainOptions& o = options.train;
   start();
+  if (o.profile) {
+    profile_.emplace(*session_.context().trace, o, rank.rank);
+    if (const std::string why = profile_->why_never(o, progress_.iteration); !why.empty())
+      log_warning("--profile will record nothing: {}", why);
+  }
   if (!o.dump_step.empty()) {
     check_input(session_.optimizer().step_state(session_.context()).step == 0,
                 "--dump-step shows a first step, but this run continues one: use --finetune or "
@@ -160,8 +185,11 @@ void Trainer::load_checkpoint(const Checkpoint& checkpoint) {
     if (!options_.train.no_load_optim) load_optimizer(session_, checkpoint);
     progress_ = progress_of(checkpoint);
   }
-  display_.message(fmt::format("loaded '{}': continuing at iteration {}",
-                               checkpoint.path().string(), progress_.iteration));
+  display_.message(options_.train.finetune
+                       ? fmt::format("took the weights of '{}': starting at iteration 0",
+                                     checkpoint.path().string())
+                       : fmt::format("loaded '{}': continuing at iteration {}",
+                                     checkpoint.path().string(), progress_.iteration));
 }
 
 void Trainer::run() {
@@ -173,14 +201,17 @@ void Trainer::run() {
   send_rates();
   reported_ = Clock::now();
   while (progress_.iteration < o.train_iters) {
+    if (profile_ && profile_->start_if_due(progress_.iteration)) reported_ = Clock::now();
     step();
     if (!report_due()) continue;
     report();
+    finish_profile(false);
     if (o.eval_iters > 0 && due(o.eval_interval)) evaluate(Split::valid);
     if (!o.save.empty() && due(o.save_interval)) save();
     if (due(o.exit_interval)) break;
     reported_ = Clock::now();  // evaluation and saving are no part of a step's time
   }
+  finish_profile(true);
   if (progress_.iteration == o.train_iters && o.eval_iters > 0) {
     if (!due(o.eval_interval)) evaluate(Split::valid);
     evaluate(Split::test);
@@ -214,6 +245,7 @@ bool Trainer::report_due() const {
   constexpr std::chrono::milliseconds kLive{500};  // between two sights of the live line
   const TrainOptions& o = options_.train;
   return session_.options().device.kind == DeviceKind::cpu || dump_ ||
+         (profile_ && profile_->at_edge(progress_.iteration)) ||
          steps_->pending() >= Optimizer::kRecords || progress_.iteration >= o.train_iters ||
          due(o.log_interval) || (o.eval_iters > 0 && due(o.eval_interval)) ||
          (!o.save.empty() && due(o.save_interval)) || due(o.exit_interval) ||
@@ -221,6 +253,7 @@ bool Trainer::report_due() const {
 }
 
 void Trainer::report() {
+  const TraceRange range(session_.context().trace, "report");
   const TrainOptions& o = options_.train;
   const std::vector<StepRecord> records = steps_->collect();
   const auto count = static_cast<std::int64_t>(records.size());
@@ -272,8 +305,9 @@ void Trainer::send_rates() {
 void Trainer::check_finite(const StepRecord& record, std::int64_t iteration) const {
   check(record.failed == 0,
         "iteration {} has loss {} and gradient norm {}: stopped before the weights were touched. "
-        "The last checkpoint is good; lower --lr, or look at the data near sample {}",
-        iteration, record.loss, record.grad_norm,
+        "{}ower --lr, or look at the data near sample {}",
+        iteration, std::fabs(record.loss), std::fabs(record.grad_norm),
+        options_.train.save.empty() ? "L" : "Checkpoints saved before are good; l",
         (iteration - 1) * options_.train.global_batch_size);
 }
 
@@ -282,6 +316,7 @@ void Trainer::check_finite(const StepRecord& record, std::int64_t iteration) con
 void Trainer::evaluate(Split split) {
   const std::shared_ptr<const Dataset> dataset = datasets_.get(split);
   if (!dataset) return;
+  const TraceRange range(session_.context().trace, "evaluation");
   const TrainOptions& o = options_.train;
   const std::int64_t samples = o.eval_iters * o.global_batch_size;
   const std::int64_t before =
@@ -304,10 +339,17 @@ void Trainer::evaluate(Split split) {
 }
 
 void Trainer::save() {
+  const TraceRange range(session_.context().trace, "checkpoint");
   save_session(options_.train.save, session_, progress_, config_, !options_.train.no_save_optim);
   saved_iteration_ = progress_.iteration;
   display_.message(fmt::format("saved checkpoint of iteration {} to '{}'", progress_.iteration,
                                options_.train.save));
+}
+
+void Trainer::finish_profile(bool last) {
+  if (!profile_) return;
+  const std::string text = profile_->stop_if_due(progress_.iteration, last);
+  if (!text.empty()) display_.message(text);
 }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include "tessera/train/datasets.h"
 #include "tessera/train/dump_step.h"
 #include "tessera/train/metrics.h"
+#include "tessera/train/profile.h"
 #include "tessera/train/train_step.h"
 
 namespace tessera {
@@ -44,6 +45,8 @@ class Trainer {
   }
   void evaluate(Split split);
   void save();
+  /// Ends the recording of --profile if it is time.
+  void finish_profile(bool last);
 
   Options options_;
   std::string config_;
@@ -57,6 +60,7 @@ class Trainer {
   std::optional<Loader> loader_;
   std::optional<StepDump> dump_;
   std::optional<MetricsFile> metrics_;
+  std::optional<StepProfile> profile_;
   ProgressDisplay display_;
 };
 

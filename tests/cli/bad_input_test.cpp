@@ -137,6 +137,7 @@ class BadInput : public testing::Test {
     write(temp_ / "ck_torn/latest_checkpointed_iteration.txt", "3");
     write(temp_ / "ck_torn/iter_0000003/state.json", "{\"iteration\": 3");
     fs::create_directories(temp_ / "ck_empty");
+    fs::create_directories(temp_ / "ck_lost/iter_0000012");
   }
 
   // A small run that is good as it stands; `more` makes it bad.
@@ -175,6 +176,11 @@ TEST_F(BadInput, Flags) {
       {{"trian"}, {"unknown command", "train"}},
       {with_data({"--num-layer", "2"}), {"--num-layer", "--num-layers"}},
       {with_data({"--zzz"}), {"--zzz", "unknown"}},
+      {with_data({"-lr", "1"}), {"'-lr'", "two dashes", "--lr"}},
+      {with_data({"--load", "ck_torn", "--finetune", "--no-load-optim"}), {"--no-load-optim"}},
+      {with_data({"--transformer-impl", "local"}), {"--transformer-impl", "drop the flag"}},
+      {{"bench"}, {"tessera bench train"}},
+      {{"bench", "train", "--zzz", "1"}, {"--zzz", "--micro-batch"}},
       {with_data({"--swiglu", "false"}), {"'false'", "--swiglu", "leave it out"}},
       {with_data({"--use-megatron-fsdp"}), {"--use-megatron-fsdp", "not supported"}},
       {with_data({"--num-layers", "2"}), {"--num-layers"}},
@@ -270,6 +276,10 @@ TEST_F(BadInput, WeightsAndCheckpoints) {
       {with_data({"--load", "ck_text"}), {"latest_checkpointed_iteration.txt"}},
       {with_data({"--load", "ck_gone"}), {"iter_0000012"}},
       {with_data({"--load", "ck_torn"}), {"state.json"}},
+      {with_data({"--load", "ck_torn/iter_0000003"}), {"one checkpoint", "lies in"}},
+      {with_data({"--load", "ck_lost"}), {"iter_0000012", "latest_checkpointed_iteration.txt"}},
+      {with_data({"--save", "ck_lost", "--save-interval", "1"}), {"another run", "--load"}},
+      {load_hf("ck_gone"), {"--load"}},
       {with_data({"--load", "ck_empty", "--exit-on-missing-checkpoint"}), {"ck_empty"}},
       {{"generate", "--load", "ck_torn", "--prompt", "x"}, {"state.json"}},
       {with_data({"--dump-step", "ck_text", "--attention-dropout", "0", "--hidden-dropout", "0"}),

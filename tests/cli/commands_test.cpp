@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 
 #include "tessera/base/json.h"
 #include "tessera/checkpoint/safetensors_reader.h"
@@ -140,6 +141,43 @@ TEST_F(Commands, DumpStepWritesWhatAnotherFrameworkNeeds) {
   const SafetensorsFile batch(temp_ / "dump/batch.safetensors");
   EXPECT_EQ(batch.shape("tokens"), Shape({4, 16}));
   EXPECT_GT(parse_json(read_text_file(temp_ / "dump/step.json"), "step")["loss"], 4.0);
+}
+
+TEST_F(Commands, ProfileWritesATraceAndTellsWhereTheTimeWent) {
+  make_data();
+  const test::ProgramResult result =
+      run(train({"--train-iters", "3", "--profile", "--profile-step-start", "1",
+                 "--profile-step-end", "3", "--profile-file", "out/trace.json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  for (const char* part :
+       {"wrote the trace of iterations 2 to 3 to 'out/trace.json'", "ms/step", "block backward"})
+    EXPECT_NE(result.error.find(part), std::string::npos) << part << "\n" << result.error;
+  const Json trace = parse_json(read_text_file(temp_ / "out/trace.json"), "trace");
+  std::map<std::string, int> counts;
+  for (const Json& event : trace["traceEvents"]) counts[event["name"]] += 1;
+  EXPECT_EQ(counts["step 2"], 1);
+  EXPECT_EQ(counts["block forward 1"], 4) << "2 steps of 2 microbatches";
+  EXPECT_EQ(counts["step 1"], 0);
+}
+
+TEST_F(Commands, ProfileRefusesStepsAndPlacesThatCannotBe) {
+  make_data();
+  const test::ProgramResult late = run(train({"--train-iters", "3", "--profile"}));
+  EXPECT_EQ(late.exit_code, 2);
+  EXPECT_NE(late.error.find("--profile-step-start 10 is never passed"), std::string::npos);
+  const test::ProgramResult place = run(
+      train({"--train-iters", "3", "--profile", "--profile-step-start", "1", "--profile-step-end",
+             "2", "--profile-file", "text.jsonl", "--save", "run", "--save-interval", "1"}));
+  EXPECT_EQ(place.exit_code, 2);
+  EXPECT_NE(place.error.find("--profile-file text.jsonl"), std::string::npos) << place.error;
+  EXPECT_FALSE(fs::exists(temp_ / "run"));
+}
+
+TEST_F(Commands, BenchReplacesNoFileThatIsNoTrace) {
+  std::ofstream(temp_ / "notes.txt") << "mine";
+  const test::ProgramResult refused = run({"bench", "train", "--profile", "notes.txt"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.error;
+  EXPECT_NE(refused.error.find("something else than a trace"), std::string::npos);
 }
 
 TEST_F(Commands, PrintConfigFeedsBack) {

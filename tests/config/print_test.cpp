@@ -98,6 +98,7 @@ TEST(PrintConfig, RoundTripsTrainings) {
         "--vocab-size 5000",
         "--tokenizer-type NullTokenizer --vocab-size 5000",
         "--seed 4294967295 --exit-interval 5 --metrics-file m --dump-step d --threads 3",
+        "--profile --profile-step-start 3 --profile-step-end 4 --profile-file p --profile-ranks 0",
         "--calculate-per-token-loss --log-throughput --eod-mask-loss --reset-position-ids",
         "--tensor-model-parallel-size 2 --sequence-parallel --nproc 4 --device cuda"})
     expect_round_trip("train", test::words(std::string(kTraining) + " " + line));

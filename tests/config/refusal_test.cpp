@@ -72,6 +72,9 @@ constexpr Refusal kValues[] = {
     {"--window-size 128,128", "the right side must be 0"},
     {"--recompute-granularity partial", "expected one of none, selective, full"},
     {"--threads 100000", "--threads '100000'"},
+    {"--profile --profile-step-start -1", "--profile-step-start '-1': expected an integer from 0"},
+    {"--profile --profile-step-end 0", "--profile-step-end '0': expected an integer from 1"},
+    {"--profile --profile-ranks first", "--profile-ranks 'first': expected an integer from 0"},
 };
 
 constexpr Refusal kTogether[] = {
@@ -96,6 +99,8 @@ constexpr Refusal kTogether[] = {
     {"--sgd-momentum 0.5", "has no effect: it belongs to --optimizer sgd"},
     {"--save-interval 10", "has no effect: it belongs to --save"},
     {"--finetune", "has no effect: it belongs to --load"},
+    {"--profile-step-start 3", "has no effect: it belongs to --profile"},
+    {"--profile-file p", "has no effect: it belongs to --profile"},
     {"--window-first-layer 1", "has no effect: it belongs to --window-size"},
     {"--recompute-method block", "has no effect: it belongs to --recompute-granularity full"},
     {"--recompute-granularity full", "--recompute-granularity full needs --recompute-method"},
@@ -130,6 +135,12 @@ constexpr Refusal kRules[] = {
     {"--save out", "--save needs --save-interval"},
     {"--recompute-granularity full --recompute-method block --recompute-num-layers 5",
      "--recompute-num-layers 5 is more than --num-layers 4"},
+    {"--profile --profile-step-start 12", "--profile-step-end 12 must be above"},
+    {"--profile --profile-step-start 5 --profile-step-end 5", "must be above --profile-step-start"},
+    {"--profile --profile-step-start 100 --profile-step-end 102",
+     "--profile-step-start 100 is never passed: the training has 100 iterations"},
+    {"--profile --profile-ranks 0 1", "--profile-ranks 1: this version trains on one rank"},
+    {"--profile --profile-ranks 0 --profile-ranks 0", "--profile-ranks has 0 twice"},
     {"--device cuda", "CUDA"},
     {"--tensor-model-parallel-size 2", "this version trains on one rank"},
     {"--pipeline-model-parallel-size 2", "this version trains on one rank"},

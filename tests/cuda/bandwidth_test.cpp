@@ -76,7 +76,7 @@ class CudaBandwidthTest : public OnGpu {
     return flat(lab, dtype(), shape, seed, lead);
   }
   static std::vector<std::int64_t> row_counts(std::int64_t width) {
-    return {1, 5, width > 4097 ? 300 : 1000};
+    return {1, 5, width > 768 ? 150 : 1000};
   }
 
   void compare_norms(const Shape& shape, const NormSpec& spec, const Layout& layout);

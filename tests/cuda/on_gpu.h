@@ -1,8 +1,10 @@
-// The fixture of tests that need a GPU: they are skipped where there is none.
+// The fixture of tests that need a GPU: they are skipped where there is none, and fail where
+// TESSERA_NEED_GPU says that there should be one.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "tests/support/tensors.h"
@@ -14,9 +16,9 @@ constexpr Device kGpu{DeviceKind::cuda, 0};
 class OnGpu : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0)
-      GTEST_SKIP()
-          << "no CUDA device can be used here (the program needs an NVIDIA GPU and driver)";
+    if (cuda_device_count() > 0) return;
+    ASSERT_EQ(std::getenv("TESSERA_NEED_GPU"), nullptr) << why_no_cuda();
+    GTEST_SKIP() << why_no_cuda();
   }
   DType dtype() const { return GetParam(); }
   DType acc() const { return accumulator_of(dtype()); }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 
 #include "tessera/kernels/step_state.h"
 #include "tests/cuda/against_cpu.h"
@@ -26,7 +27,7 @@ class CudaOptimizerTest : public AgainstCpu {
     std::int64_t begin;        ///< of all ranges in their tensors
     std::int64_t value_begin;  ///< of the values, when it is another
     DType grad;
-    bool master;
+    std::optional<DType> master;
   };
   // Every length and beginning, with and without a master copy where the type allows both.
   std::vector<RangeCase> cases() const {
@@ -35,9 +36,15 @@ class CudaOptimizerTest : public AgainstCpu {
       for (const std::int64_t begin : {0, 1, 6})
         for (const std::int64_t value_begin : {begin, begin + 1})
           for (const DType grad : {dtype(), acc(), DType::bf16})
-            for (const bool master : {true, false})
-              if (master || acc() == dtype()) all.push_back({n, begin, value_begin, grad, master});
+            for (const auto& master : masters())
+              all.push_back({n, begin, value_begin, grad, master});
     return all;
+  }
+  std::vector<std::optional<DType>> masters() const {
+    std::vector<std::optional<DType>> types{acc()};
+    if (acc() == dtype()) types.emplace_back();
+    if (dtype() == DType::bf16) types.emplace_back(DType::i16);
+    return types;
   }
 
   // What a step works on, as parts of larger tensors: what lies around them must stay.
@@ -45,7 +52,9 @@ class CudaOptimizerTest : public AgainstCpu {
     Range(Lab& lab, const RangeCase& c, DType type, DType acc)
         : n(c.n),
           state(upload(lab, kThirdStep)),
-          all{random(lab, type, {n + 9}, 1), random(lab, acc, {n + 9}, 1),
+          all{random(lab, type, {n + 9}, 1),
+              c.master == DType::i16 ? random(lab, DType::i16, {n + 9}, 1, 9000)
+                                     : random(lab, acc, {n + 9}, 1),
               random(lab, acc, {n + 9}, 2, 0.1), lab.full(acc, {n + 9}, 0.01),
               random(lab, c.grad, {n + 9}, 3)},
           value(all[0].view().slice(0, c.value_begin, n)),

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "tessera/kernels/master_weight.h"
 #include "tests/support/kernel_test.h"
 #include "tests/support/reference_training.h"
 
@@ -30,11 +31,41 @@ class OptimizerTest : public KernelTest {
     return result;
   }
 
+  // What a range may keep beside its values.
+  enum class Master { none, copy, rest };
+  std::vector<Master> masters() const {
+    if (dtype() == DType::bf16) return {Master::copy, Master::rest};
+    return sixteen_bits() ? std::vector{Master::copy} : std::vector{Master::none, Master::copy};
+  }
+  Tensor master_of(Master kind, const Values& values) {
+    if (kind == Master::none) return {};
+    return kind == Master::copy ? lab.tensor(acc(), {kSize}, values)
+                                : lab.full(DType::i16, {kSize}, 0);
+  }
+  // The exact weights.
+  Tensor exact_of(Master kind, const View& value, const Tensor& master) {
+    if (kind == Master::none) return lab.tensor(acc(), {kSize}, lab.read(value));
+    if (kind == Master::copy) return lab.tensor(acc(), {kSize}, lab.read(master));
+    Values weights = lab.read(value);
+    const Values rests = lab.read(master);
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      weights[i] = joined_weight(BFloat16(static_cast<float>(weights[i])),
+                                 static_cast<std::int16_t>(rests[i]));
+    return lab.tensor(acc(), {kSize}, weights);
+  }
+
+  Values rounded_by(Master kind, Values exact) const {
+    if (kind != Master::rest) return rounded(dtype(), exact);
+    for (double& each : exact)
+      each = static_cast<float>(split_weight(static_cast<float>(each)).value);
+    return exact;
+  }
+
   // Runs kSteps of step(value, master, grad, state) beside the reference's weights.
   template <class W, class Spec, class F>
-  void expect_steps(const Spec& spec, bool with_master, DType grad_type, F&& step) {
+  void expect_steps(const Spec& spec, Master kind, DType grad_type, F&& step) {
     const Input value = random({kSize});
-    const Tensor master = with_master ? lab.tensor(acc(), {kSize}, value.values) : Tensor();
+    const Tensor master = master_of(kind, value.values);
     std::vector<W> expected;
     for (const double x : value.values) expected.push_back(W{x});
     for (int t = 1; t <= kSteps; ++t) {
@@ -49,9 +80,9 @@ class OptimizerTest : public KernelTest {
     }
     Values weights;
     for (const W& each : expected) weights.push_back(each.weight);
-    expect_values(with_master ? master.view() : View(value), weights, 2);
-    if (!with_master) return;
-    EXPECT_EQ(lab.read(View(value)), rounded(dtype(), lab.read(master)))
+    const Tensor exact = exact_of(kind, value, master);
+    expect_values(exact.view(), weights, 2);
+    EXPECT_EQ(lab.read(View(value)), rounded_by(kind, lab.read(exact)))
         << "the value is the rounded master";
   }
 };
@@ -59,15 +90,14 @@ class OptimizerTest : public KernelTest {
 TEST_P(OptimizerTest, Adamw) {
   const AdamSpec spec{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .decay = true};
   for (const bool decay : {true, false})
-    for (const bool with_master : {true, false})
+    for (const Master master_kind : masters())
       for (const DType grad_type : {dtype(), acc()}) {
-        if (!with_master && sixteen_bits()) continue;
         AdamSpec each = spec;
         each.decay = decay;
         const Tensor m = lab.full(acc(), {kSize}, 0);
         const Tensor v = lab.full(acc(), {kSize}, 0);
         expect_steps<reference::AdamWeight>(
-            each, with_master, grad_type,
+            each, master_kind, grad_type,
             [&](View value, View master, View grad, const Tensor& state) {
               lab->adamw_step(stream, value, master, m, v, grad, state, each);
             });
@@ -76,17 +106,50 @@ TEST_P(OptimizerTest, Adamw) {
 
 TEST_P(OptimizerTest, Sgd) {
   for (const double momentum : {0.0, 0.9})
-    for (const bool with_master : {true, false})
+    for (const Master master_kind : masters())
       for (const DType grad_type : {dtype(), acc()}) {
-        if (!with_master && sixteen_bits()) continue;
         const SgdSpec spec{.momentum = momentum, .decay = momentum > 0};
         const Tensor buffer = lab.full(acc(), {kSize}, 0);
         expect_steps<reference::SgdWeight>(
-            spec, with_master, grad_type,
+            spec, master_kind, grad_type,
             [&](View value, View master, View grad, const Tensor& state) {
               lab->sgd_step(stream, value, master, buffer, grad, state, spec);
             });
       }
+}
+
+// The exact weights are the same whether they are copied or split, to the bit.
+TEST_P(OptimizerTest, ASplitMasterIsTheMaster) {
+  if (dtype() != DType::bf16) return;  // only bf16 values can be halves of f32 masters
+  std::vector<Values> exact;
+  for (const Master kind : {Master::copy, Master::rest}) {
+    const Tensor value = lab.tensor(dtype(), {kSize}, random_values(kSize, 1));
+    const Tensor master = master_of(kind, lab.read(value));
+    const Tensor grad = lab.tensor(acc(), {kSize}, random_values(kSize, 2));
+    const Tensor m = lab.full(acc(), {kSize}, 0), v = lab.full(acc(), {kSize}, 0);
+    for (int t = 1; t <= 20; ++t)
+      lab->adamw_step(stream, value, master, m, v, grad,
+                      upload({.step = t, .learning_rate = 1e-3, .weight_decay = 0.1}), {});
+    exact.push_back(lab.read(exact_of(kind, value, master)));
+  }
+  EXPECT_TRUE(exact[0] == exact[1]);
+}
+
+TEST(SplitWeight, KeepsEveryBit) {
+  // Around every upper half: its neighbours, the tie, and both ends.
+  for (std::uint32_t upper = 0; upper < 0x10000; ++upper)
+    for (const std::uint32_t lower : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const float weight = detail::float_from_bits(upper << 16 | lower);
+      const SplitWeight split = split_weight(weight);
+      if (std::isnan(weight)) {
+        ASSERT_TRUE(std::isnan(static_cast<float>(split.value)));
+        continue;
+      }
+      ASSERT_EQ(detail::float_bits(joined_weight(split.value, split.rest)), upper << 16 | lower);
+      if (lower != 0x8000u) {
+        ASSERT_EQ(split.value.bits, BFloat16(weight).bits) << "a tie is the only other";
+      }
+    }
 }
 
 // Updates far below the spacing of 16-bit values add up in the master copy.

@@ -1,7 +1,8 @@
 // The devices that tests run on: the CPU always, the first GPU where the build and the machine have
-// one.
+// one, or where TESSERA_NEED_GPU says that they should.
 #pragma once
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,8 @@ namespace tessera::test {
 
 inline std::vector<Device> devices() {
   std::vector<Device> all{Device{}};
-  if (cuda_device_count() > 0) all.push_back(Device{DeviceKind::cuda, 0});
+  if (cuda_device_count() > 0 || std::getenv("TESSERA_NEED_GPU") != nullptr)
+    all.push_back(Device{DeviceKind::cuda, 0});
   return all;
 }
 

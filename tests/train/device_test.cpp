@@ -2,77 +2,23 @@
 // same again, by a graph or not. Skipped where there is no GPU.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "tessera/train/host_block.h"
 #include "tests/cuda/on_gpu.h"
 #include "tests/support/expect_error.h"
-#include "tests/support/layout_run.h"
-#include "tests/support/tiny_models.h"
+#include "tests/train/session_run.h"
+#include "tests/train/trainer_run.h"
 
 namespace tessera {
 namespace {
 
+using test::How;
 using test::kGpu;
 using test::OnGpu;
-
-SessionOptions options_for(Device device, DType dtype) {
-  SessionOptions options = test::tiny_session("llama");
-  options.model.dtype = dtype;
-  options.model.hidden_size = 128;
-  options.model.ffn_hidden_size = 256;
-  options.model.num_attention_heads = 2;
-  options.model.num_query_groups = 1;
-  options.model.kv_channels = 64;
-  options.model.vocab_size = 500;
-  options.model.max_position_embeddings = 64;
-  options.shape = {64, 4};
-  options.microbatches = 2;
-  options.optimizer.initial_loss_scale = 65536;
-  options.device = device;
-  return options;
-}
+using test::Trained;
 
 class TrainingOnGpu : public OnGpu {};
 
-struct Trained {
-  std::vector<double> losses;
-  std::vector<std::byte> weights;
-};
-
-enum class How { graph, one_by_one };
-
 Trained train(Device device, DType dtype, int steps, How how) {
-  const SessionOptions options = options_for(device, dtype);
-  Session session(options, {0, 1, 2, make_self_communicator()});
-  Context& context = session.context();
-  const double rate = 3e-4;
-  session.optimizer().set_rates(context, std::span(&rate, 1));
-  std::int64_t sample = 0;
-  HostBatch batch;
-  const auto next = [&]() -> const HostBatch& {
-    batch = test::random_batch(options.shape, options.model.vocab_size, sample);
-    sample += options.shape.batch;
-    return batch;
-  };
-  Steps all(session, LossAverage::per_microbatch);
-  for (int i = 0; i < steps; ++i) {
-    if (how == How::graph) {
-      all.submit(next);
-      continue;
-    }
-    all.submit_gradients(next);
-    all.submit_update();
-  }
-  Trained result;
-  for (const StepRecord& record : all.collect()) {
-    EXPECT_EQ(record.failed, 0);
-    result.losses.push_back(record.loss);
-  }
-  const HostBlock weights = downloaded(context, session.parameters().values());
-  const auto* bytes = static_cast<const std::byte*>(weights.view().raw());
-  result.weights.assign(bytes, bytes + weights.view().bytes());
-  return result;
+  return test::train(test::wide_session("llama", device, dtype), steps, how);
 }
 
 TEST_P(TrainingOnGpu, LossesAreTheCpus) {
@@ -88,10 +34,10 @@ TEST_P(TrainingOnGpu, AGraphGivesTheBitsOfSingleCalls) {
   const Trained graph = train(kGpu, GetParam(), 8, How::graph);
   const Trained again = train(kGpu, GetParam(), 8, How::graph);
   const Trained calls = train(kGpu, GetParam(), 8, How::one_by_one);
-  EXPECT_EQ(graph.losses, again.losses);
-  EXPECT_TRUE(graph.weights == again.weights) << "two runs";
-  EXPECT_EQ(graph.losses, calls.losses);
-  EXPECT_TRUE(graph.weights == calls.weights) << "graph and calls";
+  EXPECT_EQ(again.losses, graph.losses);
+  test::expect_equal_bits(again.bits, graph.bits);
+  EXPECT_EQ(calls.losses, graph.losses);
+  test::expect_equal_bits(calls.bits, graph.bits);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TrainingOnGpu, test::every_float(), test::name_of_dtype);
@@ -99,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Types, TrainingOnGpu, test::every_float(), test::name_o
 class GpuMemory : public OnGpu {};
 
 TEST_P(GpuMemory, ASteadyStepAllocatesNothingAndWaitsForNothing) {
-  const SessionOptions options = options_for(kGpu, GetParam());
+  const SessionOptions options = test::wide_session("llama", kGpu, GetParam());
   Session session(options, {0, 1, 2, make_self_communicator()});
   const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
   Steps steps(session, LossAverage::per_microbatch);
@@ -111,6 +57,24 @@ TEST_P(GpuMemory, ASteadyStepAllocatesNothingAndWaitsForNothing) {
   EXPECT_EQ(session.memory().counters().allocations, allocations);
   EXPECT_EQ(session.context().stream.synchronizations(), waits);
   EXPECT_EQ(steps.collect().size(), 24U);
+  EXPECT_EQ(session.context().stream.synchronizations(), waits + 1) << "collecting waits once";
+}
+
+// How often a whole run without evaluation and checkpoints waited for its device.
+std::int64_t waits_of_run(DType dtype, std::int64_t steps) {
+  Options options = test::run_options("", kGpu);
+  options.model.dtype = dtype;
+  options.train.train_iters = steps;
+  options.train.eval_iters = 0;
+  testing::internal::CaptureStderr();  // on a terminal the live line would ask more often
+  Trainer trainer = test::trainer_of(options);
+  trainer.run();
+  testing::internal::GetCapturedStderr();
+  return trainer.session().context().stream.synchronizations();
+}
+
+TEST_P(GpuMemory, ALongRunWaitsNoMoreThanAShortOne) {
+  EXPECT_EQ(waits_of_run(GetParam(), 25), waits_of_run(GetParam(), 5));
 }
 
 TEST_P(GpuMemory, OutOfMemorySaysWhatIsHeld) {
@@ -121,7 +85,8 @@ TEST_P(GpuMemory, OutOfMemorySaysWhatIsHeld) {
       {"out of memory", "for activations", "optimizer 3.0", "--micro-batch-size"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, GpuMemory, testing::Values(DType::bf16), test::name_of_dtype);
+INSTANTIATE_TEST_SUITE_P(Types, GpuMemory, testing::Values(DType::f32, DType::bf16, DType::f16),
+                         test::name_of_dtype);
 
 }  // namespace
 }  // namespace tessera

@@ -27,6 +27,32 @@ TEST(Memory, PlanEqualsWhatASessionHolds) {
       }
 }
 
+// bf16 gradients take half the memory and cost little of the result.
+TEST(Memory, GradientsInTheParametersType) {
+  std::vector<double> losses;
+  std::vector<std::int64_t> bytes;
+  for (const GradientType type : {GradientType::accumulator, GradientType::parameters}) {
+    SessionOptions options = test::tiny_session("llama");
+    options.model.dtype = DType::bf16;
+    options.optimizer.gradients = type;
+    options.microbatches = 2;
+    Session session(options, {0, 1, 2, make_self_communicator()});
+    bytes.push_back(
+        session.memory().counters().bytes[static_cast<std::size_t>(MemoryUse::gradients)]);
+    EXPECT_EQ(plan_memory(options, 2).total(), session.memory().counters().total());
+    const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+    for (int i = 0; i < 20; ++i)
+      losses.push_back(train_step(
+                           session, [&]() -> const HostBatch& { return batch; },
+                           LossAverage::per_microbatch, 1e-2)
+                           .loss);
+  }
+  EXPECT_EQ(bytes[0], 2 * bytes[1]);
+  EXPECT_LT(losses[39], 0.8 * losses[20]) << "it learns";
+  EXPECT_NEAR(losses[39], losses[19], 0.02 * losses[19]);
+  EXPECT_NE(losses[39], losses[19]);
+}
+
 TEST(Memory, InferenceHoldsTwoLayersAndNoGradients) {
   const auto held = [](std::int64_t layers, MemoryUse use) {
     SessionOptions options = test::tiny_session("llama");

@@ -1,9 +1,13 @@
 // Updates of flat parameter ranges, and the global gradient norm.
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "tessera/kernels/cpu/cpu_kernels.h"
 #include "tessera/kernels/cpu/math.h"
 #include "tessera/kernels/cpu/parallel.h"
+#include "tessera/kernels/master_weight.h"
 #include "tessera/kernels/step_state.h"
 
 namespace tessera::cpu {
@@ -17,24 +21,47 @@ const StepState& state_of(const ConstView& state) {
   return *static_cast<const StepState*>(state.raw());
 }
 
-// Where the exact weights of a range live: the master copy if there is one, else the values
-// themselves.
-template <class T, class A = Accumulator<T>>
-A* weights_of(const View& value, const View& master) {
-  return master ? master.data<A>() : reinterpret_cast<A*>(value.data<T>());
-}
-
-// Runs update(weights, begin, end) over pieces, then rounds the master copy into the values.
+// Runs update(exact weights of begin.., begin, end) over pieces of a range whose exact weights are
+// the master copy, or the values themselves.
 template <class T, class F>
-void update_range(int threads, const View& value, const View& master, F&& update) {
+void update_whole(int threads, const View& value, const View& master, F&& update) {
   using A = Accumulator<T>;
-  A* weights = weights_of<T>(value, master);
+  A* weights = master ? master.data<A>() : reinterpret_cast<A*>(value.data<T>());
   parallel_pieces(threads, value.numel(), kPiece, [&](int64_t begin, int64_t end) {
-    update(weights, begin, end);
+    update(weights + begin, begin, end);
     if (!master) return;
     T* out = value.data<T>();
     for (int64_t i = begin; i < end; ++i) store<T>(out[i], weights[i]);
   });
+}
+
+// The same where the values and what rounding took from them are the exact weights.
+template <class F>
+void update_split(int threads, const View& value, const View& master, F&& update) {
+  constexpr int64_t kAtOnce = 1024;
+  auto* values = value.data<BFloat16>();
+  auto* rests = master.data<std::int16_t>();
+  parallel_pieces(threads, value.numel(), kPiece, [&](int64_t begin, int64_t end) {
+    std::array<float, kAtOnce> weights;
+    for (int64_t first = begin; first < end; first += kAtOnce) {
+      const int64_t count = std::min(kAtOnce, end - first);
+      for (int64_t k = 0; k < count; ++k)
+        weights[static_cast<std::size_t>(k)] = joined_weight(values[first + k], rests[first + k]);
+      update(weights.data(), first, first + count);
+      for (int64_t k = 0; k < count; ++k) {
+        const SplitWeight split = split_weight(weights[static_cast<std::size_t>(k)]);
+        values[first + k] = split.value;
+        rests[first + k] = split.rest;
+      }
+    }
+  });
+}
+
+template <class T, class F>
+void update_range(int threads, const View& value, const View& master, F&& update) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (master.dtype() == DType::i16) return update_split(threads, value, master, update);
+  update_whole<T>(threads, value, master, update);
 }
 
 }  // namespace
@@ -104,13 +131,13 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
       update_range<T>(threads_, value, master, [&](A* weights, int64_t begin, int64_t end) {
 #pragma omp simd
         for (int64_t i = begin; i < end; ++i) {
+          A& weight = weights[i - begin];
           const A gradient = static_cast<A>(load(g[i])) * clip;
           const A first = beta1 * mean[i] + one_minus_beta1 * gradient;
           const A second = beta2 * square[i] + one_minus_beta2 * gradient * gradient;
           mean[i] = first;
           square[i] = second;
-          weights[i] =
-              keep * weights[i] - step_size * first / (std::sqrt(second) * root_scale + epsilon);
+          weight = keep * weight - step_size * first / (std::sqrt(second) * root_scale + epsilon);
         }
       });
     });
@@ -134,8 +161,9 @@ void CpuKernels::do_sgd_step(Stream&, View value, View master, View momentum, Co
       update_range<T>(threads_, value, master, [&](A* weights, int64_t begin, int64_t end) {
 #pragma omp simd
         for (int64_t i = begin; i < end; ++i) {
-          buffer[i] = keep * buffer[i] + static_cast<A>(load(g[i])) * clip + decay * weights[i];
-          weights[i] -= rate * buffer[i];
+          A& weight = weights[i - begin];
+          buffer[i] = keep * buffer[i] + static_cast<A>(load(g[i])) * clip + decay * weight;
+          weight -= rate * buffer[i];
         }
       });
     });

@@ -138,6 +138,7 @@ void CpuKernels::do_fill(Stream&, View x, double value) {
   switch (x.dtype()) {
     case DType::i64: return fill_with(TypeTag<int64_t>{}, static_cast<int64_t>(value));
     case DType::i32: return fill_with(TypeTag<std::int32_t>{}, static_cast<std::int32_t>(value));
+    case DType::i16: return fill_with(TypeTag<std::int16_t>{}, static_cast<std::int16_t>(value));
     case DType::u8: return fill_with(TypeTag<std::uint8_t>{}, static_cast<std::uint8_t>(value));
     default:
       dispatch_float(x.dtype(), "fill", [&]<class T>(TypeTag<T> tag) {

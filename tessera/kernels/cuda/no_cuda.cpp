@@ -5,7 +5,9 @@
 namespace tessera {
 
 std::unique_ptr<Kernels> make_cuda_kernels(Device, const CudaOptions&) {
-  fail_input("this build has no CUDA kernels: use --device cpu, or build with the 'cuda' preset");
+  fail_input(
+      "this build has no CUDA kernels: use --device cpu, or run `make cuda` and then "
+      "build/cuda/apps/tessera");
 }
 
 }  // namespace tessera

@@ -1,10 +1,12 @@
 // Updates of flat parameter ranges in one pass over memory, and the global gradient norm.
 #include <algorithm>
+#include <type_traits>
 
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/launch.cuh"
 #include "tessera/kernels/cuda/math.cuh"
 #include "tessera/kernels/cuda/vector.cuh"
+#include "tessera/kernels/master_weight.h"
 #include "tessera/kernels/step_state.h"
 
 namespace tessera::cuda {
@@ -16,12 +18,74 @@ constexpr int kThreads = 256;
 // Elements that a thread updates at once: 16 bytes of f32 weights, moments and gradients.
 constexpr int kWidth = 4;
 
-// One range of parameters with values T and gradients G.
-template <class T, class G>
-struct Weights {
+// Where the exact weights of values T live, and how they are read and written.
+//
+// In the values themselves.
+template <class T>
+struct ExactValues {
   using A = Accumulator<T>;
-  A* exact;   ///< the master copy, or the values themselves
-  T* values;  ///< to be rounded from it; null where they are exact themselves
+  T* values;
+  template <int kCount>
+  __device__ Pack<A, kCount> load(int64_t at) const {
+    return load_pack<kCount>(values + at);
+  }
+  template <int kCount>
+  __device__ void store(int64_t at, const Pack<A, kCount>& weights) const {
+    store_pack(values + at, weights);
+  }
+};
+
+// In a master copy, which the values are rounded from.
+template <class T>
+struct MasterCopy {
+  using A = Accumulator<T>;
+  T* values;
+  A* master;
+  template <int kCount>
+  __device__ Pack<A, kCount> load(int64_t at) const {
+    return load_pack<kCount>(master + at);
+  }
+  template <int kCount>
+  __device__ void store(int64_t at, const Pack<A, kCount>& weights) const {
+    store_pack(master + at, weights);
+    store_pack(values + at, rounded<T>(weights));
+  }
+};
+
+// In the values and what rounding took from them.
+struct SplitMaster {
+  using A = float;
+  BFloat16* values;
+  std::int16_t* rests;
+  template <int kCount>
+  __device__ Pack<float, kCount> load(int64_t at) const {
+    const auto value = load_pack<kCount>(values + at);
+    const auto rest = load_pack<kCount>(rests + at);
+    Pack<float, kCount> weights;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) weights.at[k] = joined_weight(value.at[k], rest.at[k]);
+    return weights;
+  }
+  template <int kCount>
+  __device__ void store(int64_t at, const Pack<float, kCount>& weights) const {
+    Pack<BFloat16, kCount> value;
+    Pack<std::int16_t, kCount> rest;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      const SplitWeight split = split_weight(weights.at[k]);
+      value.at[k] = split.value;
+      rest.at[k] = split.rest;
+    }
+    store_pack(values + at, value);
+    store_pack(rests + at, rest);
+  }
+};
+
+// One range of parameters with gradients G.
+template <class Exact, class G>
+struct Weights {
+  using A = typename Exact::A;
+  Exact exact;
   const G* grad;
   Packing<kWidth> packing;
 
@@ -30,10 +94,9 @@ struct Weights {
   __device__ void for_each_pack(F&& update) const {
     const int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x;
     packing.for_each(first, int64_t{gridDim.x} * kThreads, [&]<int kCount>(int64_t at) {
-      Pack<A, kCount> weights = load_pack<kCount>(exact + at);
+      Pack<A, kCount> weights = exact.template load<kCount>(at);
       update(at, weights, gradients<kCount>(at));
-      store_pack(exact + at, weights);
-      if (values) store_pack(values + at, rounded<T>(weights));
+      exact.template store<kCount>(at, weights);
     });
   }
 
@@ -48,22 +111,36 @@ struct Weights {
   }
 };
 
-// `states` are the moments: their addresses count in the packing.
-template <class T, class G, class... A>
-Weights<T, G> weights_of(const View& value, const View& master, const ConstView& grad,
-                         const A*... states) {
-  Accumulator<T>* exact = static_cast<Accumulator<T>*>(master ? master.raw() : value.raw());
+// Calls f(Weights) for the way in which the range is stored. `states` are the moments: their
+// addresses count in the packing.
+template <class T, class G, class F, class... A>
+void with_weights(const View& value, const View& master, const ConstView& grad, F&& f,
+                  const A*... states) {
   T* values = value.data<T>();
   const G* g = grad.data<G>();
-  return {exact, master ? values : nullptr, g,
-          packing_of<kWidth>(value.numel(), static_cast<const Accumulator<T>*>(exact),
-                             static_cast<const T*>(values), g, states...)};
+  const auto call = [&](auto exact, const auto*... addresses) {
+    f(Weights<decltype(exact), G>{exact, g,
+                                  packing_of<kWidth>(value.numel(), addresses..., g, states...)});
+  };
+  const T* const_values = values;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (master.dtype() == DType::i16) {
+      auto* rests = master.data<std::int16_t>();
+      return call(SplitMaster{values, rests}, const_values,
+                  static_cast<const std::int16_t*>(rests));
+    }
+  }
+  if constexpr (std::is_same_v<T, Accumulator<T>>) {
+    if (!master) return call(ExactValues<T>{values}, const_values);
+  }
+  auto* copy = master.data<Accumulator<T>>();
+  call(MasterCopy<T>{values, copy}, const_values, static_cast<const Accumulator<T>*>(copy));
 }
 
 // Enough blocks that the last ones to finish leave no gap, few enough that what each computes
 // before its first element does not count.
-template <class T, class G>
-Grid blocks_for(const Weights<T, G>& weights) {
+template <class Exact, class G>
+Grid blocks_for(const Weights<Exact, G>& weights) {
   constexpr int64_t kMost = 16384;
   const int64_t items = std::max(weights.packing.packs, weights.packing.singles());
   return {std::min((items + kThreads - 1) / kThreads, kMost), dim3(kThreads)};
@@ -95,11 +172,9 @@ struct AdamFactors {
   }
 };
 
-template <class T, class G>
+template <class Exact, class G, class A>
 __global__ void __launch_bounds__(kThreads, 4)
-    adamw_kernel(Weights<T, G> weights, Accumulator<T>* m, Accumulator<T>* v,
-                 const StepState* state, AdamSpec spec) {
-  using A = Accumulator<T>;
+    adamw_kernel(Weights<Exact, G> weights, A* m, A* v, const StepState* state, AdamSpec spec) {
   if (state->skipped != 0) return;
   __shared__ AdamFactors<A> shared;
   if (threadIdx.x == 0) shared.set(*state, spec);
@@ -117,11 +192,9 @@ __global__ void __launch_bounds__(kThreads, 4)
       });
 }
 
-template <class T, class G>
+template <class Exact, class G, class A>
 __global__ void __launch_bounds__(kThreads)
-    sgd_kernel(Weights<T, G> weights, Accumulator<T>* momentum, const StepState* state,
-               SgdSpec spec) {
-  using A = Accumulator<T>;
+    sgd_kernel(Weights<Exact, G> weights, A* momentum, const StepState* state, SgdSpec spec) {
   if (state->skipped != 0) return;
   const A rate = static_cast<A>(state->learning_rate);
   const A decay = static_cast<A>(spec.decay ? state->weight_decay : 0);
@@ -206,9 +279,12 @@ void CudaKernels::do_adamw_step(Stream& stream, View value, View master, View m,
       using A = Accumulator<T>;
       A* mean = m.data<A>();
       A* square = v.data<A>();
-      const auto weights = weights_of<T, G, A, A>(value, master, grad, mean, square);
-      launch(stream, "adamw_step", blocks_for(weights), adamw_kernel<T, G>, weights, mean, square,
-             static_cast<const StepState*>(state.raw()), spec);
+      const auto run = [&]<class Exact>(const Weights<Exact, G>& weights) {
+        launch(stream, "adamw_step", blocks_for(weights), adamw_kernel<Exact, G, A>, weights, mean,
+               square, static_cast<const StepState*>(state.raw()), spec);
+      };
+      with_weights<T, G>(value, master, grad, run, static_cast<const A*>(mean),
+                         static_cast<const A*>(square));
     });
   });
 }
@@ -219,9 +295,11 @@ void CudaKernels::do_sgd_step(Stream& stream, View value, View master, View mome
     dispatch_float(grad.dtype(), "sgd_step", [&]<class G>(TypeTag<G>) {
       using A = Accumulator<T>;
       A* buffer = momentum.data<A>();
-      const auto weights = weights_of<T, G, A>(value, master, grad, buffer);
-      launch(stream, "sgd_step", blocks_for(weights), sgd_kernel<T, G>, weights, buffer,
-             static_cast<const StepState*>(state.raw()), spec);
+      const auto run = [&]<class Exact>(const Weights<Exact, G>& weights) {
+        launch(stream, "sgd_step", blocks_for(weights), sgd_kernel<Exact, G, A>, weights, buffer,
+               static_cast<const StepState*>(state.raw()), spec);
+      };
+      with_weights<T, G>(value, master, grad, run, static_cast<const A*>(buffer));
     });
   });
 }

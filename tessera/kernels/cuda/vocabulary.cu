@@ -87,6 +87,7 @@ class SortRoom {
 
   // Without scratch memory it only says how much of it there must be.
   void sort(void* scratch, std::size_t& scratch_bytes, int bits, cudaStream_t on) {
+    static_cast<void>(cudaGetLastError());  // CUB would report what failed elsewhere before
     check_op(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, keys_, values_,
                                              static_cast<int>(rows_), 0, bits, on),
              kBackward);

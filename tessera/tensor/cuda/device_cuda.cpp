@@ -18,6 +18,7 @@ class CudaApi final : public DeviceApi {
     select();
     void* data = nullptr;
     const cudaError_t status = cudaMalloc(&data, bytes ? bytes : 1);
+    if (status != cudaSuccess) forget_cuda_failure();
     check(status == cudaSuccess, "out of memory: cannot allocate {} bytes on cuda:{}: {}", bytes,
           index_, cudaGetErrorString(status));
     return data;
@@ -27,6 +28,7 @@ class CudaApi final : public DeviceApi {
     select();
     void* data = nullptr;
     const cudaError_t status = cudaMallocHost(&data, bytes ? bytes : 1);
+    if (status != cudaSuccess) forget_cuda_failure();
     check(status == cudaSuccess, "out of memory: cannot lock {} bytes of the host for cuda:{}: {}",
           bytes, index_, cudaGetErrorString(status));
     return data;

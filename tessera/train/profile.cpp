@@ -1,0 +1,54 @@
+#include "tessera/train/profile.h"
+
+#include <fmt/core.h>
+
+#include "tessera/train/trace_file.h"
+#include "tessera/train/trace_tables.h"
+
+namespace tessera {
+
+std::string profile_file(const TrainOptions& options) {
+  if (!options.profile) return "";
+  if (!options.profile_file.empty()) return options.profile_file;
+  return options.save.empty() ? "profile.json" : options.save + "/profile.json";
+}
+
+StepProfile::StepProfile(Trace& trace, const TrainOptions& options, int rank)
+    : trace_(trace),
+      file_(profile_file(options)),
+      rank_(rank),
+      start_(options.profile_step_start),
+      end_(options.profile_step_end) {
+  trace.check_can_record();
+}
+
+std::string StepProfile::why_never(const TrainOptions& options, std::int64_t iteration) const {
+  if (iteration >= end_)
+    return fmt::format("--profile-step-end {} was reached before, by iteration {}", end_,
+                       iteration);
+  const std::int64_t interval = options.exit_interval;
+  const std::int64_t stops = interval > 0 ? (iteration / interval + 1) * interval : end_;
+  if (stops > start_) return "";
+  return fmt::format("--exit-interval {} ends the run at iteration {}, --profile-step-start is {}",
+                     interval, stops, start_);
+}
+
+bool StepProfile::start_if_due(std::int64_t iteration) {
+  if (trace_.recording() || iteration < start_ || iteration >= end_) return false;
+  trace_.start();
+  began_ = iteration;
+  return true;
+}
+
+std::string StepProfile::stop_if_due(std::int64_t iteration, bool last) {
+  constexpr std::size_t kMostKernels = 15;
+  if (!trace_.recording() || (iteration < end_ && !last)) return "";
+  const std::vector<TraceEvent> events = trace_.stop();
+  write_trace(file_, events, rank_);
+  const std::int64_t steps = iteration - began_;
+  return fmt::format(
+      "wrote the trace of iterations {} to {} to '{}' (open it in https://ui.perfetto.dev)\n{}",
+      began_ + 1, iteration, file_, trace_tables(events, steps, kMostKernels));
+}
+
+}  // namespace tessera

@@ -1,0 +1,21 @@
+// A trace as a file in Chrome's trace format, which Perfetto (ui.perfetto.dev) shows.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/base/files.h"
+#include "tessera/tensor/trace.h"
+
+namespace tessera {
+
+/// A process per rank; in it a thread for the host, one for the kernels of each stream and one for
+/// its copies. Categories and arguments have the names of PyTorch's traces where those have them.
+std::string trace_json(const std::vector<TraceEvent>& events, int rank);
+
+/// InputError unless the file could be made, or holds a trace, which is replaced.
+void check_trace_place(const fs::path& file);
+/// Makes the folder; after a crash there is the whole file or what was there before.
+void write_trace(const fs::path& file, const std::vector<TraceEvent>& events, int rank);
+
+}  // namespace tessera

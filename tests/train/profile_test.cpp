@@ -1,0 +1,134 @@
+// --profile in whole runs: which steps are recorded, and where the trace goes.
+#include "tessera/train/profile.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/expect_error.h"
+#include "tests/train/trainer_run.h"
+
+namespace tessera {
+namespace {
+
+using test::run;
+
+Options profile_options(const fs::path& folder) {
+  Options options = test::run_options(folder);
+  options.train.save_interval = 1000;
+  options.train.eval_iters = 0;
+  options.train.profile = true;
+  return options;
+}
+
+std::vector<std::string> steps_in(const fs::path& file) {
+  std::vector<std::string> steps;
+  const Json trace = parse_json(read_text_file(file), file.string());
+  for (const Json& event : trace["traceEvents"])
+    if (event["name"].get<std::string>().starts_with("step ")) steps.push_back(event["name"]);
+  return steps;
+}
+
+using Steps = std::vector<std::string>;
+
+TEST(Profile, RecordsTheTwoStepsAfterTenByDefault) {
+  const test::TempFolder temp;
+  run(profile_options(temp / "run"));
+  EXPECT_EQ(steps_in(temp / "run/profile.json"), Steps({"step 11", "step 12"}));
+}
+
+TEST(Profile, ChangesNoBit) {
+  const test::TempFolder temp;
+  Options options = profile_options(temp / "with");
+  run(options);
+  options.train.profile = false;
+  options.train.save = (temp / "without").string();
+  run(options);
+  EXPECT_FALSE(fs::exists(temp / "without/profile.json"));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    EXPECT_TRUE(read_text_file(temp / "with/iter_0000020" / file) ==
+                read_text_file(temp / "without/iter_0000020" / file))
+        << file;
+}
+
+TEST(Profile, TakesItsOwnFileAndSteps) {
+  const test::TempFolder temp;
+  Options options = profile_options(temp / "run");
+  options.train.profile_file = (temp / "deep/trace.json").string();
+  options.train.profile_step_start = 0;
+  options.train.profile_step_end = 1;
+  run(options);
+  EXPECT_EQ(steps_in(temp / "deep/trace.json"), Steps({"step 1"}));
+  EXPECT_FALSE(fs::exists(temp / "run/profile.json"));
+}
+
+TEST(Profile, WritesWhatItHasWhenTheRunEnds) {
+  const test::TempFolder temp;
+  Options options = profile_options(temp / "run");
+  options.train.profile_step_start = 18;
+  options.train.profile_step_end = 30;
+  run(options);
+  EXPECT_EQ(steps_in(temp / "run/profile.json"), Steps({"step 19", "step 20"}));
+}
+
+TEST(Profile, AResumedRunRecordsTheStepsThatAreLeft) {
+  const test::TempFolder temp;
+  Options options = profile_options(temp / "run");
+  options.train.exit_interval = 11;
+  run(options);
+  EXPECT_EQ(steps_in(temp / "run/profile.json"), Steps({"step 11"}));
+  options.train.exit_interval = 0;
+  options.train.load = options.train.save;
+  run(options);
+  EXPECT_EQ(steps_in(temp / "run/profile.json"), Steps({"step 12"}));
+}
+
+TEST(Profile, ShowsEvaluationAndCheckpoints) {
+  const test::TempFolder temp;
+  Options options = profile_options(temp / "run");
+  options.train.eval_iters = 1;
+  options.train.eval_interval = 1;
+  options.train.save_interval = 1;
+  run(options);
+  const std::string trace = read_text_file(temp / "run/profile.json");
+  for (const char* name : {R"("evaluation")", R"("checkpoint")", R"("report")"})
+    EXPECT_NE(trace.find(name), std::string::npos) << name;
+}
+
+TEST(Profile, RefusesAFileThatIsNoTraceBeforeAnythingIsWritten) {
+  const test::TempFolder temp;
+  Options options = profile_options(temp / "run");
+  options.train.profile_file = (temp / "notes.txt").string();
+  std::ofstream(temp / "notes.txt") << "mine";
+  test::expect_input_error([&] { run(options); },
+                           {"--profile-file", "something else than a trace"});
+  EXPECT_EQ(read_text_file(temp / "notes.txt"), "mine");
+  EXPECT_FALSE(fs::exists(temp / "run"));
+}
+
+TEST(Profile, SaysWhenItWillRecordNothing) {
+  Trace trace{Device{}};
+  TrainOptions options;
+  options.profile = true;
+  const StepProfile profile(trace, options, 0);
+  EXPECT_EQ(profile.why_never(options, 0), "");
+  EXPECT_EQ(profile.why_never(options, 11), "");
+  EXPECT_NE(profile.why_never(options, 12).find("--profile-step-end 12"), std::string::npos);
+  options.exit_interval = 10;
+  EXPECT_NE(profile.why_never(options, 0).find("--exit-interval 10"), std::string::npos);
+  EXPECT_EQ(profile.why_never(options, 10), "") << "this run goes on to iteration 20";
+  options.exit_interval = 11;
+  EXPECT_EQ(profile.why_never(options, 0), "");
+}
+
+TEST(Profile, FileIsInTheSaveFolderIfThereIsOne) {
+  TrainOptions options;
+  EXPECT_EQ(profile_file(options), "");
+  options.profile = true;
+  EXPECT_EQ(profile_file(options), "profile.json");
+  options.save = "ckpt";
+  EXPECT_EQ(profile_file(options), "ckpt/profile.json");
+  options.profile_file = "trace.json";
+  EXPECT_EQ(profile_file(options), "trace.json");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,112 @@
+// A run that stops after any step and resumes from its checkpoint ends with the same bits: weights,
+// optimizer, losses, and of f16 the loss scale.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <tuple>
+
+#include "tests/train/trainer_run.h"
+
+namespace tessera {
+namespace {
+
+using test::kSteps;
+
+// A folder that holds the checkpoint of one iteration, as if the run had stopped there.
+void copy_checkpoint(const fs::path& from, const fs::path& to, std::int64_t iteration) {
+  const std::string name = fmt::format("iter_{:07}", iteration);
+  fs::create_directories(to);
+  fs::copy(from / name, to / name, fs::copy_options::recursive);
+  write_file_atomically(to / "latest_checkpointed_iteration.txt", std::to_string(iteration));
+}
+
+// Weights, optimizer, and the counters beside them.
+std::map<std::string, std::string> final_files(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"})
+    files[name] = read_text_file(folder / fmt::format("iter_{:07}", kSteps) / name);
+  return files;
+}
+
+void expect_equal_files(const fs::path& got, const fs::path& want, std::int64_t stop) {
+  const std::map<std::string, std::string> files = final_files(got);
+  for (const auto& [name, text] : final_files(want))
+    EXPECT_TRUE(files.at(name) == text) << name << " differs after a stop at " << stop;
+}
+
+// Iteration -> loss, and evaluation losses.
+std::map<std::string, double> losses_of(const fs::path& folder) {
+  std::map<std::string, double> losses;
+  for (const Json& entry : test::metrics_of(folder))
+    for (const char* key : {"lm_loss", "valid_loss", "test_loss"})
+      if (entry.contains(key))
+        losses[fmt::format("{}@{}", key, entry["iteration"].dump())] = entry[key];
+  return losses;
+}
+
+// What a run continues with: weights kept in another type than they are trained in, either
+// optimizer. Dropout decides which attention a GPU takes.
+struct Kind {
+  const char* name;
+  DType dtype;
+  OptimizerKind optimizer = OptimizerKind::adam;
+  double dropout = 0.1;
+};
+
+class ResumeAnywhere : public testing::TestWithParam<std::tuple<Kind, Device>> {
+ protected:
+  Options options_for(const fs::path& folder) const {
+    const auto& [kind, device] = GetParam();
+    Options options = test::run_options(folder, device);
+    options.model.dtype = kind.dtype;
+    options.model.attention_dropout = options.model.hidden_dropout = kind.dropout;
+    options.optimizer.kind = kind.optimizer;
+    options.optimizer.sgd_momentum = 0.9;
+    options.optimizer.initial_loss_scale = 0x1p30;  // f16 skips its first steps
+    options.optimizer.loss_scale_window = 4;
+    return options;
+  }
+};
+
+TEST_P(ResumeAnywhere, AnyStepGivesEqualBits) {
+  const test::TempFolder temp;
+  test::run(options_for(temp / "whole"));
+  const std::map<std::string, double> whole = losses_of(temp / "whole");
+  ASSERT_GE(whole.size(), static_cast<std::size_t>(kSteps));
+  const bool all = std::getenv("TESSERA_FULL") != nullptr;
+  for (std::int64_t stop = 1; stop < kSteps; stop += all ? 1 : 6) {
+    const fs::path folder = temp / fmt::format("resumed{}", stop);
+    copy_checkpoint(temp / "whole", folder, stop);
+    Options options = options_for(folder);
+    options.train.load = folder.string();
+    options.train.save_interval = kSteps;
+    test::run(options);
+    expect_equal_files(folder, temp / "whole", stop);
+    const std::map<std::string, double> resumed = losses_of(folder);
+    for (std::int64_t step = stop + 1; step <= kSteps; ++step)
+      EXPECT_TRUE(resumed.contains(fmt::format("lm_loss@{}", step))) << stop;
+    for (const auto& [key, loss] : resumed) {
+      ASSERT_TRUE(whole.contains(key)) << key;
+      EXPECT_EQ(loss, whole.at(key)) << key << " after " << stop;
+    }
+  }
+}
+
+std::string name_of_run(const testing::TestParamInfo<ResumeAnywhere::ParamType>& each) {
+  const auto& [kind, device] = each.param;
+  return std::string(kind.name) + "_" + test::name_of(device);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Runs, ResumeAnywhere,
+    testing::Combine(testing::Values(Kind{"f32_adam", DType::f32}, Kind{"bf16_adam", DType::bf16},
+                                     Kind{"f16_adam", DType::f16},
+                                     Kind{"f32_sgd", DType::f32, OptimizerKind::sgd},
+                                     Kind{"bf16_sgd", DType::bf16, OptimizerKind::sgd},
+                                     Kind{"bf16_no_dropout", DType::bf16, OptimizerKind::adam, 0}),
+                     testing::ValuesIn(test::devices())),
+    name_of_run);
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,63 @@
+// Short runs of the trainer on made-up data, on any device, and what they leave in their folder.
+#pragma once
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tessera/base/json.h"
+#include "tessera/config/print.h"
+#include "tessera/config/resolve.h"
+#include "tessera/train/trainer.h"
+#include "tests/support/devices.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera::test {
+
+constexpr std::int64_t kSteps = 20;
+
+/// A run that evaluates, and saves after every step. A GPU takes it in its deterministic mode.
+inline Options run_options(const fs::path& folder, Device device = {}) {
+  Options options;
+  options.model = tiny_gpt();
+  options.model.vocab_size = 0;
+  options.data.mock_data = true;
+  options.data.tokenizer = TokenizerKind::null;
+  options.data.vocab_size = 60;
+  options.data.seq_length = 16;
+  options.train.micro_batch_size = 2;
+  options.train.global_batch_size = 4;
+  options.train.train_iters = kSteps;
+  options.train.eval_interval = 7;
+  options.train.eval_iters = 1;
+  options.train.save = folder.string();
+  options.train.save_interval = 1;
+  options.schedule.lr = 1e-2;
+  options.schedule.min_lr = 1e-3;
+  options.schedule.warmup_iters = 3;
+  options.schedule.decay_style = DecayStyle::cosine;
+  if (device.kind == DeviceKind::cuda) {
+    options.train.device = DeviceChoice::cuda;
+    options.train.deterministic_mode = true;
+    options.model.kv_channels = 64;  // heads for the fast attention kernels
+  }
+  resolve(options);
+  return options;
+}
+
+inline Trainer trainer_of(const Options& options) {
+  return {options, print_config(options), {0, 1, 2, make_self_communicator()}};
+}
+
+inline void run(const Options& options) { trainer_of(options).run(); }
+
+/// The entries of a run's metrics.jsonl.
+inline std::vector<Json> metrics_of(const fs::path& folder) {
+  std::vector<Json> entries;
+  std::ifstream file(folder / "metrics.jsonl");
+  for (std::string line; std::getline(file, line);) entries.push_back(Json::parse(line));
+  return entries;
+}
+
+}  // namespace tessera::test

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Runs everything that needs an NVIDIA GPU: the tests that compare the CUDA backend with the CPU and with
+# PyTorch's golden files, and training. With --sanitize, our own kernels run once more, on small shapes, under
+# compute-sanitizer's memcheck, racecheck and initcheck.
+#
+# usage: tools/gpu_test.sh [--sanitize] [FOLDER]
+#
+# FOLDER holds the test programs: build/cuda/tests, or where an archive of tools/build_for_device.sh was unpacked.
+set -euo pipefail
+
+sanitize=false
+[ "${1:-}" != --sanitize ] || { sanitize=true; shift; }
+folder=${1:-$(dirname "$0")/../build/cuda/tests}
+
+# Without this, tests that find no GPU are skipped.
+export TESSERA_NEED_GPU=1 OMP_WAIT_POLICY=passive
+failed=()
+
+step() {
+  local name=$1 start=$SECONDS log
+  shift
+  log=$(mktemp)
+  if "$@" >"$log" 2>&1; then
+    printf '%-44s ok %5d s  %s\n' "$name" $((SECONDS - start)) "$(grep -E '^\[  PASSED' "$log" | tail -n 1)"
+  else
+    printf '%-44s FAILED after %d s\n' "$name" $((SECONDS - start))
+    grep -E '^\[  FAILED|: Failure|ERROR SUMMARY|RACECHECK SUMMARY|========= (Invalid|Uninit|Error)' "$log" |
+      sort | uniq -c | head -n 40 || true
+    tail -n 30 "$log"
+    failed+=("$name")
+  fi
+  rm -f "$log"
+}
+
+# Names of library kernels do not hold our namespace, so they run as they are. What they write is then unknown
+# to initcheck, which is given only tests whose inputs no library wrote.
+sanitizer() {
+  local tool=$1 filter=$2
+  step "$tool" compute-sanitizer --tool "$tool" --kernel-name kns=tessera --error-exitcode 9 \
+    "$folder/test_kernels" --gtest_filter="$filter"
+}
+
+if $sanitize; then
+  command -v compute-sanitizer >/dev/null ||
+    { echo "gpu_test: compute-sanitizer is not on the PATH; it comes with CUDA" >&2; exit 1; }
+  # ThreadsTest repeats all ops for numbers of CPU threads, which is nothing new on a GPU.
+  sanitizer memcheck '*cuda*-*ThreadsTest*'
+  sanitizer racecheck '*cuda*-*ThreadsTest*'
+  sanitizer initcheck '*cuda*-*ThreadsTest*:*Gemm*:*Linear*:*Embedding*:*Attention*f16'
+else
+  step test_kernels "$folder/test_kernels" --gtest_filter='*cuda*' --gtest_brief=1
+  step test_golden "$folder/test_golden" --gtest_filter='*cuda*' --gtest_brief=1
+  step test_train "$folder/test_train" --gtest_filter='*cuda*:*Gpu*' --gtest_brief=1
+  step test_cli "$folder/test_cli" --gtest_filter='*Gpu*' --gtest_brief=1
+  step test_cuda "$folder/test_cuda" --gtest_brief=1
+fi
+
+[ ${#failed[@]} -eq 0 ] || { echo "gpu_test: failed: ${failed[*]}" >&2; exit 1; }
