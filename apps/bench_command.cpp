@@ -61,6 +61,7 @@ void bench_command(const std::vector<std::string>& args) {
                             {"warm-up", "5"},
                             {"steps", "30"},
                             {"peak-tflops", ""},
+                            {"deterministic", "no"},
                             {"profile", ""}});
   if (flags.help()) return fmt::print("{}; with their defaults they are:{}\n", usage, flags.list());
   const std::string trace = flags.text("profile");
@@ -69,7 +70,11 @@ void bench_command(const std::vector<std::string>& args) {
       bench::workload(flags.text("config"), flags.number("micro-batch", bench::kMostMicroBatch));
   const Device device = bench::device_from(flags.text("device"));
   const double peak = peak_tflops(flags, device);
-  bench::TrainBench bench(work, device, bench::dtype_from(flags.text("dtype")), flags.threads());
+  const std::string& deterministic = flags.text("deterministic");
+  check_input(deterministic == "yes" || deterministic == "no",
+              "--deterministic must be yes or no, got '{}'", deterministic);
+  bench::TrainBench bench(work, device, bench::dtype_from(flags.text("dtype")), flags.threads(),
+                          deterministic == "yes");
   fmt::print("{}, {} x {} tokens, {}, {}\n", work.name, work.micro_batch, work.seq,
              flags.text("dtype"), to_string(device));
   std::fflush(stdout);  // what follows takes a while

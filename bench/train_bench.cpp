@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kLearningRate = 3e-4;
 
-SessionOptions session_options(const Workload& workload, Device device, DType dtype) {
+SessionOptions session_options(const Workload& workload, Device device, DType dtype,
+                               bool deterministic) {
   SessionOptions options;
   options.model = workload.model;
   options.model.dtype = dtype;
@@ -19,7 +20,7 @@ SessionOptions session_options(const Workload& workload, Device device, DType dt
   options.optimizer.clip_grad = 1.0;
   options.shape = {workload.seq, workload.micro_batch};
   options.device = device;
-  options.cuda.deterministic = false;  // the fastest products, as training has them by default
+  options.cuda.deterministic = deterministic;
   return options;
 }
 
@@ -47,10 +48,11 @@ HostBatch random_batch(const Workload& workload) {
 
 }  // namespace
 
-TrainBench::TrainBench(const Workload& workload, Device device, DType dtype, int threads)
+TrainBench::TrainBench(const Workload& workload, Device device, DType dtype, int threads,
+                       bool deterministic)
     : workload_(workload),
       batch_(random_batch(workload)),
-      session_(session_options(workload, device, dtype),
+      session_(session_options(workload, device, dtype, deterministic),
                Rank{0, 1, threads, make_self_communicator()}),
       steps_(session_, LossAverage::per_microbatch) {
   session_.optimizer().set_rates(session_.context(), std::span(&kLearningRate, 1));

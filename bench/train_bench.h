@@ -10,7 +10,9 @@ namespace tessera::bench {
 
 class TrainBench {
  public:
-  TrainBench(const Workload& workload, Device device, DType dtype, int threads);
+  /// A GPU computes in its fastest way, as training does by default, or in the deterministic one.
+  TrainBench(const Workload& workload, Device device, DType dtype, int threads,
+             bool deterministic = false);
 
   /// Runs steps and returns the milliseconds of each. On a GPU they follow each other without a
   /// gap, and each gets an equal share of the time.

@@ -23,7 +23,7 @@ std::string some_iteration(const fs::path& folder) {
   constexpr std::string_view kPrefix = "iter_";
   if (!fs::is_directory(folder)) return "";
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+    std::string name = entry.path().filename().string();
     if (name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
         name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos)
       return name;

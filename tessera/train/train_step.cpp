@@ -63,7 +63,9 @@ void Steps::submit(const NextBatch& next_batch) {
   constexpr int kBeforeGraph = 2;  // they choose algorithms, which a capture cannot do
   const Trace& trace = *session_.context().trace;
   const TraceRange range(session_.context().trace, "step", submitted_ + 1);
-  // The kernels of a graph are not launched inside the ranges that a trace shows.
+  // The kernels of a graph are launched in no range that a trace could show. And what was made
+  // before CUPTI came in is not to be launched after: drivers have failed by that.
+  if (trace.recording()) graph_.reset();
   if (!replays_ || called_ < kBeforeGraph || trace.recording()) {
     ++called_;
     submit_gradients(next_batch);

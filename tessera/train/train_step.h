@@ -13,7 +13,7 @@ using NextBatch = std::function<const HostBatch&()>;
 
 /// Training steps on a session. They are put on its stream and nobody waits for them: what became
 /// of them is collected later. On a GPU, and alone, the third step and all after it replay a graph,
-/// but for those that a trace records.
+/// but for those that a trace records; the graph is made anew after them.
 class Steps {
  public:
   Steps(Session& session, LossAverage average);

@@ -42,11 +42,14 @@ TEST_P(OutOfGpuMemory, EndsTheProgramWithAListOfWhatIsHeld) {
                                                         "--eval-iters",
                                                         "0",
                                                         "--save",
-                                                        "run"},
+                                                        "run",
+                                                        "--save-interval",
+                                                        "2"},
                                                        temp.path());
   EXPECT_EQ(result.exit_code, 1) << result.error;
-  for (const char* part : {"out of memory", "(for ", "Held already, in MiB: parameters ",
-                           "gradients ", "optimizer ", "workspace ", "--micro-batch-size"})
+  for (const char* part :
+       {"out of memory", " MiB for activations)", "Held already, in MiB: parameters ", "gradients ",
+        "optimizer ", "workspace ", "--micro-batch-size"})
     EXPECT_NE(result.error.find(part), std::string::npos)
         << "lacks '" << part << "': " << result.error;
   EXPECT_FALSE(fs::exists(temp / "run")) << "something was written";

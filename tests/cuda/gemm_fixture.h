@@ -21,9 +21,9 @@ class CudaGemmFixture : public OnGpu {
  protected:
   using Run = std::function<GemmResults(Lab&, Kernels&)>;
 
-  // Both backends round each element once; the rest is the order of sums, which may round an element
-  // to its neighbour. Sums of 16-bit products cost some bits more: tensor cores cut off where others
-  // round.
+  // Both backends round each element once; the rest is the order of sums, which may round an
+  // element to its neighbour. Sums of 16-bit products cost some bits more: tensor cores cut off
+  // where others round.
   double tolerance_of(DType type) const {
     switch (type) {
       case DType::f64: return 1e-14;
