@@ -27,10 +27,11 @@ void Kernels::swiglu_forward(Stream& stream, View y, ConstView x) {
   do_swiglu_forward(stream, y, x);
 }
 
-void Kernels::swiglu_backward(Stream& stream, View dx, ConstView dy, ConstView x) {
+void Kernels::swiglu_backward(Stream& stream, View dx, View y, ConstView dy, ConstView x) {
   require_swiglu("swiglu_backward", "dy", dy, x);
   require_like_x("swiglu_backward", "dx", dx, x);
-  do_swiglu_backward(stream, dx, dy, x);
+  if (y) require_swiglu("swiglu_backward", "y", y, x);
+  do_swiglu_backward(stream, dx, y, dy, x);
 }
 
 void Kernels::gelu_forward(Stream& stream, View y, ConstView x) {

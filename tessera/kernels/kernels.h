@@ -67,7 +67,8 @@ class Kernels {
   // -----------------------------------------------------------------------
   /// y[N,F] = silu(gate) up, with x[N,2F] = [gate | up].
   void swiglu_forward(Stream&, View y, ConstView x);
-  void swiglu_backward(Stream&, View dx, ConstView dy, ConstView x);
+  /// Gives y again, unless it is empty, so that nobody need keep it; y may be dy, and dx may be x.
+  void swiglu_backward(Stream&, View dx, View y, ConstView dy, ConstView x);
   /// The tanh form.
   void gelu_forward(Stream&, View y, ConstView x);
   void gelu_backward(Stream&, View dx, ConstView dy, ConstView x);
@@ -142,7 +143,7 @@ class Kernels {
   virtual void do_norm_backward(Stream&, View, View, View, ConstView, ConstView, ConstView,
                                 ConstView, const NormSpec&, bool, bool, Workspace) = 0;
   virtual void do_swiglu_forward(Stream&, View, ConstView) = 0;
-  virtual void do_swiglu_backward(Stream&, View, ConstView, ConstView) = 0;
+  virtual void do_swiglu_backward(Stream&, View, View, ConstView, ConstView) = 0;
   virtual void do_gelu_forward(Stream&, View, ConstView) = 0;
   virtual void do_gelu_backward(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) = 0;

@@ -42,11 +42,11 @@ Block::Scratch Block::carve_scratch(Carver& scratch, const BatchShape& shape,
   const Shape rows{shape.rows(), spec_.attention.hidden};
   Scratch views;
   views.branch = scratch.take(dtype_, rows);
+  views.mlp = mlp_.carve_scratch(scratch, shape);
   if (!gradients) return views;
   if (spec_.hidden_dropout > 0) views.d_branch = scratch.take(dtype_, rows);
   views.dy = scratch.take(dtype_, rows);
   views.attention = attention_.carve_scratch(scratch, shape);
-  views.mlp = mlp_.carve_scratch(scratch, shape);
   return views;
 }
 
@@ -74,7 +74,7 @@ void Block::forward(Context& context, const Microbatch& batch, Saved& saved,
   norm2_.add_forward(context, saved.y2, saved.x1, saved.stats2, saved.x, scratch.branch,
                      attention_dropout(batch));
   const TraceRange range(context.trace, "mlp forward");
-  mlp_.forward(context, scratch.branch, saved.y2, saved.mlp);
+  mlp_.forward(context, scratch.branch, saved.y2, saved.mlp, scratch.mlp);
 }
 
 // Without dropout the gradient of a branch is that of the stream it was added to.

@@ -31,8 +31,11 @@ Mlp::Saved Mlp::carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape
   const std::int64_t n = shape.rows();
   Saved saved;
   saved.pre = slot.until_input.take(dtype_, {n, pre_width()});
-  saved.act = slot.until_weight.take(dtype_, {n, ffn_});
-  saved.d_pre = slot.gradient(scratch, dtype_, {n, pre_width()});
+  if (spec_.kind == MlpKind::gelu || slot.split_backward)
+    saved.act = slot.until_weight.take(dtype_, {n, ffn_});
+  // SwiGLU's gradient takes the place of its input, unless the two gradients are computed apart.
+  const bool in_place = spec_.kind == MlpKind::swiglu && !slot.split_backward && slot.gradients;
+  saved.d_pre = in_place ? saved.pre : slot.gradient(scratch, dtype_, {n, pre_width()});
   if (slot.split_backward) saved.dy = slot.until_weight.take(dtype_, {n, spec_.hidden});
   return saved;
 }
@@ -42,15 +45,17 @@ Mlp::Scratch Mlp::carve_scratch(Carver& scratch, const BatchShape& shape) const 
   return {scratch.take(dtype_, {shape.rows(), ffn_})};
 }
 
-void Mlp::forward(Context& context, View y, ConstView x, Saved& saved) const {
+void Mlp::forward(Context& context, View y, ConstView x, Saved& saved,
+                  const Scratch& scratch) const {
+  const View act = saved.act ? saved.act : scratch.act;
   saved.x = x;
   if (spec_.kind == MlpKind::gelu) {
-    up_.forward_gelu(context, saved.act, saved.pre, x);
+    up_.forward_gelu(context, act, saved.pre, x);
   } else {
     up_.forward(context, saved.pre, x);
-    context.kernels.swiglu_forward(context.stream, saved.act, saved.pre);
+    context.kernels.swiglu_forward(context.stream, act, saved.pre);
   }
-  down_.forward(context, y, saved.act);
+  down_.forward(context, y, act);
 }
 
 void Mlp::backward_input(Context& context, View dx, ConstView dy, Saved& saved,
@@ -58,9 +63,11 @@ void Mlp::backward_input(Context& context, View dx, ConstView dy, Saved& saved,
   if (spec_.kind == MlpKind::gelu) {
     down_.backward_input_gelu(context, saved.d_pre, dy, saved.pre);
   } else {
-    down_.backward_input(context, scratch.d_act, dy);
-    context.kernels.swiglu_backward(context.stream, saved.d_pre, scratch.d_act, saved.pre);
+    down_.backward_input(context, scratch.act, dy);
+    context.kernels.swiglu_backward(context.stream, saved.d_pre, saved.act ? View() : scratch.act,
+                                    scratch.act, saved.pre);
   }
+  saved.act_seen = saved.act ? saved.act : scratch.act;
   up_.backward_input(context, dx, saved.d_pre);
   saved.dy_seen = dy;
   if (!saved.dy) return;
@@ -69,7 +76,7 @@ void Mlp::backward_input(Context& context, View dx, ConstView dy, Saved& saved,
 }
 
 void Mlp::backward_weight(Context& context, Saved& saved) {
-  down_.backward_weight(context, saved.dy_seen, saved.act);
+  down_.backward_weight(context, saved.dy_seen, saved.act_seen);
   up_.backward_weight(context, saved.d_pre, saved.x);
 }
 

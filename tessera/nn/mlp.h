@@ -26,13 +26,16 @@ class Mlp {
   struct Saved {
     ConstView x;        ///< [N, hidden] the caller's memory
     View pre;           ///< [N, F], or [N, 2F] = gate | up: before the activation
-    View act;           ///< [N, F]: after it
-    View d_pre;         ///< as pre
+    View act;           ///< [N, F]: after it; swiglu: split backward only
+    View d_pre;         ///< as pre; swiglu: in its place where that can be
     View dy;            ///< [N, hidden], split backward only
     ConstView dy_seen;  ///< what backward_weight reads
+    ConstView act_seen;
   };
   struct Scratch {
-    View d_act;  ///< [N, F], swiglu only
+    /// [N, F], swiglu only. Its output in forward; in backward that output's gradient, then the
+    /// output again, which is cheaper to compute twice than to keep.
+    View act;
   };
 
   Mlp(const MlpSpec& spec, const LayerSite& site);
@@ -41,7 +44,7 @@ class Mlp {
   Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
   Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
 
-  void forward(Context&, View y, ConstView x, Saved&) const;
+  void forward(Context&, View y, ConstView x, Saved&, const Scratch&) const;
   void backward_input(Context&, View dx, ConstView dy, Saved&, const Scratch&);
   void backward_weight(Context&, Saved&);
 

@@ -230,7 +230,10 @@ TEST_P(CudaBandwidthTest, ActivationsOfEveryWidth) {
               const Padded y = flat(lab, {n, c}, 3, lead), dx = flat(lab, {n, 2 * c}, 4, lead);
               const Padded gelu = flat(lab, {n, c}, 5, lead), at = flat(lab, {n, c}, 6, lead);
               lab->swiglu_forward(lab.stream, y, x.view);
-              lab->swiglu_backward(lab.stream, dx, dy.view, x.view);
+              lab->swiglu_backward(lab.stream, dx, {}, dy.view, x.view);
+              const Padded again = flat(lab, {n, c}, 2, lead);
+              lab->swiglu_backward(lab.stream, dx, again, again.view, x.view);
+              EXPECT_EQ(lab.read(again.view), lab.read(y.view));
               lab->gelu_forward(lab.stream, gelu, at.view);
               lab->gelu_backward(lab.stream, dy, dy.view, at.view);  // in place of dy
               return {lab.read(y.whole), lab.read(dx.whole), lab.read(gelu.whole),

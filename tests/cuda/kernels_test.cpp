@@ -264,7 +264,7 @@ TEST_P(CudaKernelsTest, Activations) {
         const Tensor gelu = random(lab, {n, 2 * f}, 6);
         const Tensor dgelu = random(lab, {n, 2 * f}, 7);
         lab->swiglu_forward(lab.stream, y, x.view());
-        lab->swiglu_backward(lab.stream, dx, dy.view(), x.view());
+        lab->swiglu_backward(lab.stream, dx, {}, dy.view(), x.view());
         lab->gelu_forward(lab.stream, gelu, x.view());
         lab->gelu_backward(lab.stream, dgelu, wide_dy.view(), x.view());
         return {lab.read(y), lab.read(dx), lab.read(gelu), lab.read(dgelu)};

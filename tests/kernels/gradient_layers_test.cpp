@@ -119,7 +119,7 @@ TEST_P(LayerGradients, Swiglu) {
   };
   const auto backward = [&](const Inputs& x, const Values& dy) {
     const Tensor dx = empty({3, 8});
-    lab->swiglu_backward(stream, dx, tensor({3, 4}, dy), tensor({3, 8}, x[0]));
+    lab->swiglu_backward(stream, dx, {}, tensor({3, 4}, dy), tensor({3, 8}, x[0]));
     return Inputs{lab.read(dx)};
   };
   check_gradients({{random({3, 8}, 2)}, forward, backward});

@@ -21,10 +21,11 @@ TEST_P(PointwiseTest, Swiglu) {
       lab->swiglu_forward(stream, y, View(x));
       expect_values(y, reference::swiglu(x.values, width), 2);
       const Tensor dx = empty({rows, 2 * f});
-      lab->swiglu_backward(stream, dx, View(dy), View(x));
+      lab->swiglu_backward(stream, dx, {}, View(dy), View(x));
       expect_values(dx, reference::swiglu_backward(dy.values, x.values, width), 2);
-      lab->swiglu_backward(stream, x, View(dy), View(x));
+      lab->swiglu_backward(stream, x, dy, View(dy), View(x));
       EXPECT_EQ(lab.bytes(x), lab.bytes(dx)) << "dx may be x";
+      EXPECT_EQ(lab.bytes(dy), lab.bytes(y)) << "y comes again, and may be dy";
     }
 }
 

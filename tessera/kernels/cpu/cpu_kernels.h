@@ -32,7 +32,7 @@ class CpuKernels final : public Kernels {
   void do_norm_backward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
                         const NormSpec&, bool, bool, Workspace) override;
   void do_swiglu_forward(Stream&, View, ConstView) override;
-  void do_swiglu_backward(Stream&, View, ConstView, ConstView) override;
+  void do_swiglu_backward(Stream&, View, View, ConstView, ConstView) override;
   void do_gelu_forward(Stream&, View, ConstView) override;
   void do_gelu_backward(Stream&, View, ConstView, ConstView) override;
   void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) override;

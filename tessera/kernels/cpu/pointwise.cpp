@@ -44,7 +44,7 @@ void CpuKernels::do_swiglu_forward(Stream&, View y, ConstView x) {
   });
 }
 
-void CpuKernels::do_swiglu_backward(Stream&, View dx, ConstView dy, ConstView x) {
+void CpuKernels::do_swiglu_backward(Stream&, View dx, View y, ConstView dy, ConstView x) {
   dispatch_float(x.dtype(), "swiglu_backward", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const int64_t f = dy.dim(1);
@@ -55,6 +55,7 @@ void CpuKernels::do_swiglu_backward(Stream&, View dx, ConstView dy, ConstView x)
         const T* upstream = dy.data<T>() + i * f;
         T* dgate = dx.data<T>() + i * 2 * f;
         T* dup = dgate + f;
+        T* again = y ? y.data<T>() + i * f : nullptr;
 #pragma omp simd
         for (int64_t j = 0; j < f; ++j) {
           const A g = load(gate[j]);
@@ -63,6 +64,7 @@ void CpuKernels::do_swiglu_backward(Stream&, View dx, ConstView dy, ConstView x)
           const A s = sigmoid(g);
           store<T>(dgate[j], d * u * s * (A(1) + g * (A(1) - s)));
           store<T>(dup[j], d * g * s);
+          if (again) store<T>(again[j], g * s * u);
         }
       }
     });

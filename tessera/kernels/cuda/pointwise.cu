@@ -82,14 +82,16 @@ struct Swiglu {
   }
 };
 
-// [d gate, d up] from [gate, up, dy].
+// [d gate, d up], or [d gate, d up, y], from [gate, up, dy].
 template <class T, class A = Accumulator<T>>
 struct SwigluGradient {
-  __device__ static void apply(A (&dx)[2], const A (&x)[3]) {
+  template <int kOut>
+  __device__ static void apply(A (&out)[kOut], const A (&x)[3]) {
     const A g = x[0], u = x[1], d = x[2];
     const A s = sigmoid_for<T>(g);
-    dx[0] = d * u * s * (A(1) + g * (A(1) - s));
-    dx[1] = d * g * s;
+    out[0] = d * u * s * (A(1) + g * (A(1) - s));
+    out[1] = d * g * s;
+    if constexpr (kOut == 3) out[2] = g * s * u;
   }
 };
 
@@ -159,14 +161,19 @@ void CudaKernels::do_swiglu_forward(Stream& stream, View y, ConstView x) {
   });
 }
 
-void CudaKernels::do_swiglu_backward(Stream& stream, View dx, ConstView dy, ConstView x) {
+void CudaKernels::do_swiglu_backward(Stream& stream, View dx, View y, ConstView dy, ConstView x) {
   dispatch_float(x.dtype(), "swiglu_backward", [&]<class T>(TypeTag<T>) {
     const int64_t f = dy.dim(1);
     const T* in = x.data<T>();
     T* out = dx.data<T>();
-    const Map<T, 3, 2, SwigluGradient<T>> map{{{in, 2 * f}, {in + f, 2 * f}, {dy.data<T>(), f}},
-                                              {{out, 2 * f}, {out + f, 2 * f}}};
-    map.run(stream, "swiglu_backward", dy.dim(0), f);
+    const auto run = [&](const auto& map) { map.run(stream, "swiglu_backward", dy.dim(0), f); };
+    using Gradient = SwigluGradient<T>;
+    if (y)
+      run(Map<T, 3, 3, Gradient>{{{in, 2 * f}, {in + f, 2 * f}, {dy.data<T>(), f}},
+                                 {{out, 2 * f}, {out + f, 2 * f}, {y.data<T>(), f}}});
+    else
+      run(Map<T, 3, 2, Gradient>{{{in, 2 * f}, {in + f, 2 * f}, {dy.data<T>(), f}},
+                                 {{out, 2 * f}, {out + f, 2 * f}}});
   });
 }
 

@@ -101,6 +101,7 @@ class CudaApi final : public DeviceApi {
 }  // namespace
 
 std::shared_ptr<DeviceApi> make_cuda_api(int index) {
+  check_input(cuda_device_count() > 0, "{}", why_no_cuda());
   check_input(index < cuda_device_count(),
               "cuda:{} was asked for, but {} CUDA device(s) can be used here", index,
               cuda_device_count());
