@@ -40,10 +40,11 @@ void profile(bench::TrainBench& bench, const std::string& file) {
 }
 
 // What the device could do at best; 0 when nobody knows. 989 TFLOP/s is what one H100 or H200
-// multiplies in dense bf16, by its maker's word.
-double peak_tflops(const bench::Flags& flags, Device device) {
+// multiplies in dense bf16 or f16, by its maker's word; for another GPU the user says it.
+double peak_tflops(const bench::Flags& flags, Device device, DType dtype) {
   if (!flags.text("peak-tflops").empty()) return flags.real("peak-tflops", 1e6, "TFLOP/s");
-  return device.kind == DeviceKind::cuda ? 989 : 0;
+  const bool half = dtype == DType::bf16 || dtype == DType::f16;
+  return device.kind == DeviceKind::cuda && half ? 989 : 0;
 }
 
 }  // namespace
@@ -69,15 +70,16 @@ void bench_command(const std::vector<std::string>& args) {
   const bench::Workload work =
       bench::workload(flags.text("config"), flags.number("micro-batch", bench::kMostMicroBatch));
   const Device device = bench::device_from(flags.text("device"));
-  const double peak = peak_tflops(flags, device);
+  const DType dtype = bench::dtype_from(flags.text("dtype"));
+  const double peak = peak_tflops(flags, device, dtype);
   const std::string& deterministic = flags.text("deterministic");
   check_input(deterministic == "yes" || deterministic == "no",
               "--deterministic must be yes or no, got '{}'", deterministic);
-  bench::TrainBench bench(work, device, bench::dtype_from(flags.text("dtype")), flags.threads(),
-                          deterministic == "yes");
+  bench::TrainBench bench(work, device, dtype, flags.threads(), deterministic == "yes");
   fmt::print("{}, {} x {} tokens, {}, {}\n", work.name, work.micro_batch, work.seq,
              flags.text("dtype"), to_string(device));
   std::fflush(stdout);  // what follows takes a while
+  if (!trace.empty()) bench.check_can_trace();
   bench.run(flags.number("warm-up", kMostSteps));
   print_result(bench, bench::median(bench.run(flags.number("steps", kMostSteps))), peak);
   if (!trace.empty()) profile(bench, trace);

@@ -59,7 +59,11 @@ DType dtype_from(const std::string& name) {
 int run_program(int argc, char** argv, const std::map<std::string, std::string>& defaults,
                 const std::function<void(const Flags&)>& body) {
   try {
-    body(Flags(std::vector<std::string>(argv + 1, argv + argc), defaults));
+    const Flags flags(std::vector<std::string>(argv + 1, argv + argc), defaults);
+    if (flags.help())
+      fmt::print("the flags, with their defaults, are:{}\n", flags.list());
+    else
+      body(flags);
     return 0;
   } catch (const InputError& error) {
     fmt::print(stderr, "{}: {}\n", argv[0], error.what());

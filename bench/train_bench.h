@@ -17,6 +17,8 @@ class TrainBench {
   /// Runs steps and returns the milliseconds of each. On a GPU they follow each other without a
   /// gap, and each gets an equal share of the time.
   std::vector<double> run(std::int64_t steps);
+  /// Throws unless this machine can record traces.
+  void check_can_trace() { session_.context().trace->check_can_record(); }
   /// Runs steps and returns a trace of them.
   std::vector<TraceEvent> trace(std::int64_t steps);
   double loss() const { return loss_; }  ///< of the last step

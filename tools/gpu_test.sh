@@ -19,14 +19,16 @@ logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
 # Starts a command in the background; a line tells how it ended, and more if it failed.
+started=0
 step() {
+  started=$((started + 1))
   local name=$1 start=$SECONDS log="$logs/${1//[^a-z_0-9]/-}"
   shift
   {
     if "$@" >"$log" 2>&1 && grep -q '^\[  PASSED  \] [1-9]' "$log"; then
+      touch "$log.ok"
       printf '%-16s ok %5d s  %s\n' "$name" $((SECONDS - start)) "$(grep '^\[  PASSED' "$log")"
     else
-      touch "$log.failed"
       printf '%-16s FAILED after %d s\n' "$name" $((SECONDS - start))
       grep -E '^\[  FAILED|: Failure|SUMMARY|========= (Invalid|Uninit|Error|Internal)' "$log" |
         sort | uniq -c | head -n 40 || true
@@ -63,5 +65,5 @@ else
 fi
 
 wait
-failed=$(find "$logs" -name '*.failed' | wc -l)
+failed=$((started - $(find "$logs" -name '*.ok' | wc -l)))
 [ "$failed" -eq 0 ] || { echo "gpu_test: $failed failed" >&2; exit 1; }

@@ -115,13 +115,14 @@ std::string temporary_suffix() {
   return fmt::format(".tmp-{:08x}{:08x}", random(), random());
 }
 
-void write_file_atomically(const fs::path& name, std::string_view bytes) {
+void write_file_atomically(const fs::path& name, std::string_view bytes,
+                           const std::string& suffix) {
   const fs::path path = fs::is_symlink(name) ? fs::weakly_canonical(name) : name;
   check_input(!fs::exists(path) || fs::is_regular_file(path),
               "'{}' is a directory or a device, not a regular file: it is not replaced",
               name.string());
   fs::path temporary = path;
-  temporary += temporary_suffix();
+  temporary += suffix;
   FileWriter writer(temporary);
   try {
     writer.write(bytes.data(), bytes.size());

@@ -21,7 +21,9 @@ std::string temporary_suffix();
 
 /// Replaces `path` so that after a crash either the old or the new content is there, never a part:
 /// writes a temporary name in the same folder, fsyncs, renames, fsyncs the folder.
-void write_file_atomically(const fs::path& path, std::string_view bytes);
+/// Where several processes may write the same file, each needs a suffix of its own.
+void write_file_atomically(const fs::path& path, std::string_view bytes,
+                           const std::string& suffix = ".tmp");
 
 /// InputError unless the path is a folder that can be written, or could be made one.
 void check_folder_can_be(const fs::path& path);

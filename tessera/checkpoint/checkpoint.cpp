@@ -18,17 +18,20 @@ fs::path iteration_folder(const fs::path& folder, std::int64_t iteration) {
   return folder / fmt::format("iter_{:07}", iteration);
 }
 
-// The name of a checkpoint in the folder, finished by its name; empty if there is none.
-std::string some_iteration(const fs::path& folder) {
+// The iterations whose checkpoints lie in the folder, finished by their names.
+std::vector<std::int64_t> iterations_in(const fs::path& folder) {
   constexpr std::string_view kPrefix = "iter_";
-  if (!fs::is_directory(folder)) return "";
+  std::vector<std::int64_t> found;
+  if (!fs::is_directory(folder)) return found;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.size() > kPrefix.size() &&
-        name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos)
-      return name;
+    const std::string name = entry.path().filename().string();
+    std::int64_t iteration = 0;
+    const char* end = name.data() + name.size();
+    if (!name.starts_with(kPrefix)) continue;
+    const auto [stopped, error] = std::from_chars(name.data() + kPrefix.size(), end, iteration);
+    if (error == std::errc() && stopped == end) found.push_back(iteration);
   }
-  return "";
+  return found;
 }
 
 void rename_folder(const fs::path& from, const fs::path& to, unsigned flags = 0) {
@@ -93,27 +96,29 @@ void save_checkpoint(const fs::path& folder, const CheckpointContents& contents)
 }
 
 bool holds_checkpoints(const fs::path& folder) {
-  return fs::exists(folder / kLatest) || !some_iteration(folder).empty();
+  return fs::exists(folder / kLatest) || !iterations_in(folder).empty();
 }
 
 std::optional<Checkpoint> Checkpoint::latest(const fs::path& folder) {
   check_input(!fs::exists(folder / "state.json"),
               "'{}' is one checkpoint: give the folder that it lies in", folder.string());
-  if (!fs::exists(folder / kLatest)) {
-    const std::string lost = some_iteration(folder);
-    check_input(lost.empty(),
-                "'{}' holds checkpoints such as {}, but no file '{}': write the number of the one "
-                "to load into that file",
-                folder.string(), lost, kLatest);
-    return std::nullopt;
+  if (fs::exists(folder / kLatest)) {
+    const std::int64_t iteration = read_iteration(folder / kLatest);
+    check_input(
+        fs::is_directory(iteration_folder(folder, iteration)),
+        "'{}' names iteration {}, but there is no '{}': write the number of a checkpoint that "
+        "is there into the file",
+        (folder / kLatest).string(), iteration, iteration_folder(folder, iteration).string());
+    return Checkpoint(folder, iteration);
   }
-  const std::int64_t iteration = read_iteration(folder / kLatest);
-  check_input(
-      fs::is_directory(iteration_folder(folder, iteration)),
-      "'{}' names iteration {}, but there is no '{}': write the number of a checkpoint that "
-      "is there into the file",
-      (folder / kLatest).string(), iteration, iteration_folder(folder, iteration).string());
-  return Checkpoint(folder, iteration);
+  // A run that was killed right after its first save has one, whole by its name, and no file.
+  const std::vector<std::int64_t> found = iterations_in(folder);
+  check_input(found.size() <= 1,
+              "'{}' holds {} checkpoints, but no file '{}': write the number of the one to load "
+              "into that file",
+              folder.string(), found.size(), kLatest);
+  if (found.empty()) return std::nullopt;
+  return Checkpoint(folder, found.front());
 }
 
 Checkpoint::Checkpoint(const fs::path& folder, std::int64_t iteration)

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tessera/base/check.h"
+#include "tessera/checkpoint/checkpoint.h"
 #include "tessera/checkpoint/hf_rope.h"
 #include "tessera/checkpoint/json_fields.h"
 
@@ -223,7 +224,7 @@ HfModel read_hf_config(const fs::path& folder) {
   check_input(fs::is_directory(folder),
               "'{}' is not a folder (nothing is downloaded: a model's files must be there already)",
               folder.string());
-  check_input(!fs::exists(folder / "latest_checkpointed_iteration.txt"),
+  check_input(!holds_checkpoints(folder),
               "'{}' holds Tessera's own checkpoints, no Hugging Face model: use --load",
               folder.string());
   const fs::path path = folder / "config.json";

@@ -8,7 +8,9 @@
 // A group of one is an ordinary group.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 
 #include "tessera/tensor/stream.h"
 #include "tessera/tensor/view.h"
@@ -27,6 +29,9 @@ using WorkHandle = std::shared_ptr<Work>;
 
 class Communicator {
  public:
+  /// Rows for each rank of the group.
+  using Rows = std::span<const std::int64_t>;
+
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
@@ -41,6 +46,10 @@ class Communicator {
   virtual WorkHandle broadcast(View x, int root, Stream&) = 0;
   /// Part r of in [size, ...] goes to rank r; part r of out comes from it.
   virtual WorkHandle all_to_all(View out, ConstView in, Stream&) = 0;
+  /// The same with parts of unequal size: in holds in_rows[r] rows (of its first dimension) for
+  /// rank r, one rank's after the other's; out gets out_rows[r] rows from it.
+  virtual WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
+                                     Stream&) = 0;
   virtual WorkHandle send(ConstView x, int to, Stream&) = 0;
   virtual WorkHandle recv(View x, int from, Stream&) = 0;
   virtual void barrier() = 0;

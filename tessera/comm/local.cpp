@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 
 #include "tessera/base/check.h"
 #include "tessera/comm/reduce.h"
@@ -26,7 +27,14 @@ struct AbortFlag {
 struct Offer {
   std::string call;  // "all_reduce sum"
   View buffer;
+  Communicator::Rows in_rows, out_rows;  // for and from each rank, where they may differ
 };
+
+std::int64_t row_elements(const ConstView& x) {
+  std::int64_t elements = 1;
+  for (int d = 1; d < x.rank(); ++d) elements *= x.dim(d);
+  return elements;
+}
 
 // The state of one group. All waiting goes through the abort flag's mutex, so nobody can be missed.
 struct Group {
@@ -142,6 +150,28 @@ class LocalCommunicator final : public Communicator {
     });
   }
 
+  WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
+                             Stream&) override {
+    constexpr const char* call = "all_to_all_rows";
+    check_rows(call, out, out_rows);
+    check_rows(call, in, in_rows);
+    check(out.dtype() == in.dtype() && row_elements(out) == row_elements(in),
+          "{}: rows of {} cannot become rows of {}", call, in.to_string(), out.to_string());
+    return together({call, writable(in), in_rows, out_rows}, [&] {
+      std::int64_t to = 0;
+      for (int r = 0; r < size(); ++r) {
+        const Offer& other = group_->offers[static_cast<std::size_t>(r)];
+        const std::int64_t rows = out_rows[static_cast<std::size_t>(r)];
+        const std::int64_t from =
+            std::accumulate(other.in_rows.begin(), other.in_rows.begin() + rank_, std::int64_t{0});
+        const View part = out.slice(0, to, rows);
+        if (rows > 0)
+          std::memcpy(part.raw(), other.buffer.slice(0, from, rows).raw(), part.bytes());
+        to += rows;
+      }
+    });
+  }
+
   // A send copies and returns, so that two neighbours may send to each other at once.
   WorkHandle send(ConstView x, int to, Stream&) override {
     check_peer("send", to);
@@ -207,24 +237,53 @@ class LocalCommunicator final : public Communicator {
     check(peer >= 0 && peer < size(), "{}: rank {} of a group of {}", call, peer, size());
   }
 
-  // Shows this rank's call and buffer to the others, checks that they agree, works, and leaves when
-  // all are done.
   WorkHandle together(const std::string& call, const View& mine,
                       const std::function<void()>& body) {
-    check(mine.is_contiguous(), "a collective needs contiguous memory, got {}", mine.to_string());
-    group_->offers[static_cast<std::size_t>(rank_)] = {call, mine};
-    group_->buffers[static_cast<std::size_t>(rank_)] = mine;
+    return together(Offer{call, mine, {}, {}}, body);
+  }
+
+  // Shows this rank's call and buffer to the others, checks that they agree, works, and leaves when
+  // all are done.
+  WorkHandle together(const Offer& mine, const std::function<void()>& body) {
+    check(mine.buffer.is_contiguous(), "a collective needs contiguous memory, got {}",
+          mine.buffer.to_string());
+    group_->offers[static_cast<std::size_t>(rank_)] = mine;
+    group_->buffers[static_cast<std::size_t>(rank_)] = mine.buffer;
     group_->barrier();
     for (int r = 0; r < size(); ++r) {
       const Offer& other = group_->offers[static_cast<std::size_t>(r)];
-      check(other.call == call && other.buffer.dtype() == mine.dtype() &&
-                other.buffer.numel() == mine.numel(),
+      check(agree(mine, other),
             "ranks disagree in a collective: rank {} calls {} with {}, rank {} calls {} with {}",
-            rank_, call, mine.to_string(), r, other.call, other.buffer.to_string());
+            rank_, mine.call, mine.buffer.to_string(), r, other.call, other.buffer.to_string());
     }
+    if (!mine.in_rows.empty()) check_exchange();
     body();
     group_->leave();
     return done_;
+  }
+
+  static bool agree(const Offer& a, const Offer& b) {
+    if (a.call != b.call || a.buffer.dtype() != b.buffer.dtype()) return false;
+    return a.in_rows.empty() ? a.buffer.numel() == b.buffer.numel()
+                             : row_elements(a.buffer) == row_elements(b.buffer);
+  }
+
+  // Every rank looks at all pairs, so that all of them fail where one would.
+  void check_exchange() const {
+    for (std::size_t from = 0; from < group_->offers.size(); ++from)
+      for (std::size_t to = 0; to < group_->offers.size(); ++to)
+        check(group_->offers[from].in_rows[to] == group_->offers[to].out_rows[from],
+              "all_to_all_rows: rank {} sends {} rows to rank {}, which expects {}", from,
+              group_->offers[from].in_rows[to], to, group_->offers[to].out_rows[from]);
+  }
+
+  void check_rows(const char* call, const ConstView& x, Rows rows) const {
+    const bool good = rows.size() == static_cast<std::size_t>(size()) && x.rank() >= 1 &&
+                      std::all_of(rows.begin(), rows.end(), [](auto n) { return n >= 0; }) &&
+                      std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) == x.dim(0);
+    check(good && x.is_contiguous(),
+          "{} over {} ranks: the {} numbers of rows do not add up to those of {}", call, size(),
+          rows.size(), x.to_string());
   }
 
   void check_parts(const char* what, const ConstView& whole, const ConstView& part) const {

@@ -51,10 +51,10 @@ const Flag* flag_of(std::string_view name, Command command) {
   return flag != nullptr && flag->commands.has(command) ? flag : nullptr;
 }
 
-// A flag with a dash too few; negative numbers begin otherwise.
-bool has_one_dash(std::string_view argument) {
-  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  return argument.size() > 2 && argument[0] == '-' && is_letter(argument[1]);
+// The flag that an argument with one dash looks like, if any: " (did you mean --lr?)".
+std::string flag_with_one_dash(std::string_view argument, Command command) {
+  if (argument.size() < 3 || argument[0] != '-' || argument[1] == '-') return {};
+  return near_flag(argument.substr(1, argument.find('=') - 1), command);
 }
 
 // Walks over the arguments, one flag with its values at a time.
@@ -85,9 +85,9 @@ class ArgumentReader {
   }
 
   void refuse_loose(std::string_view argument) {
-    if (has_one_dash(argument))
+    if (const std::string meant = flag_with_one_dash(argument, command_); !meant.empty())
       problems_.add("unexpected argument {}: flags begin with two dashes{}", quote(argument),
-                    near_flag(argument.substr(1, argument.find('=') - 1), command_));
+                    meant);
     else if (last_.empty())
       problems_.add("unexpected argument {}: expected a flag such as --help", quote(argument));
     else
@@ -100,7 +100,8 @@ class ArgumentReader {
   void take_values(const Flag* flag, bool has_value, Values& values) {
     const bool takes_one = flag != nullptr && flag->arity == Arity::one;
     const bool takes_many = flag == nullptr || flag->arity == Arity::many;
-    while (next_ < args_.size() && !args_[next_].starts_with("--") && !has_one_dash(args_[next_])) {
+    while (next_ < args_.size() && !args_[next_].starts_with("--") &&
+           flag_with_one_dash(args_[next_], command_).empty()) {
       if (has_value || !(takes_many || (takes_one && values.empty()))) break;
       values.push_back(args_[next_++]);
     }

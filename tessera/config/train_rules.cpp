@@ -86,6 +86,11 @@ void profile_rules(const TrainOptions& train, Problems& problems) {
                    "--profile-step-start {} is never passed: the training has {} iterations; lower "
                    "it, or raise --train-iters",
                    train.profile_step_start, train.train_iters);
+  constexpr std::int64_t kMostSteps = 1000;  // some hundred thousand events, all kept in memory
+  problems.require(train.profile_step_end - train.profile_step_start <= kMostSteps,
+                   "--profile-step-end {} is more than {} steps after --profile-step-start {}: a "
+                   "trace of so many would not fit into memory",
+                   train.profile_step_end, kMostSteps, train.profile_step_start);
   problems.require(!train.profile_ranks.empty(), "--profile-ranks names no rank");
   std::set<int> ranks;
   for (const int rank : train.profile_ranks) {

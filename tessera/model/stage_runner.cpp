@@ -140,7 +140,7 @@ void StageRunner::copy(const View& to, const ConstView& from) {
 }
 
 void StageRunner::start_layers(const Microbatch& batch, Block::Saved& first, ConstView in) {
-  const TraceRange range(context_.trace, "embedding forward");
+  const TraceRange range(context_.trace, model_.embedding ? "embedding forward" : "stage input");
   if (model_.embedding)
     model_.embedding->forward(context_, batch, first.x);
   else
@@ -172,7 +172,7 @@ void StageRunner::forward(int microbatch, int slot_number, View out, ConstView i
   const Microbatch& batch = batch_of(microbatch);
   Slot& slot = slot_of(slot_number);
   run_layers(batch, slot, in);
-  const TraceRange range(context_.trace, "head");
+  const TraceRange range(context_.trace, model_.head ? "head" : "stage output");
   const Block::Saved& last = slot.layers.back();
   const DropoutSpec dropout = model_.blocks.back().mlp_dropout(batch);
   if (!model_.head) {
@@ -248,7 +248,8 @@ void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView 
                                       weights_too);
     }
   }
-  const TraceRange range(context_.trace, "embedding backward");
+  const TraceRange range(context_.trace,
+                         model_.embedding ? "embedding backward" : "stage input backward");
   if (model_.embedding)
     model_.embedding->backward(context_, batch, d_residual, scratch_.embedding);
   else

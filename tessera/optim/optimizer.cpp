@@ -14,8 +14,8 @@ struct StateKind {
   DType dtype;
 };
 
-// The blocks of state that an optimizer keeps. A bf16 weight is the upper half of its f32, so only
-// the lower half is kept beside it.
+// The blocks of state that an optimizer keeps. Of the f32 behind a bf16 weight only what rounding
+// took from it is kept (master_weight.h).
 std::vector<StateKind> state_kinds(const OptimizerOptions& options, DType dtype) {
   const DType acc = accumulator_of(dtype);
   std::vector<StateKind> kinds;

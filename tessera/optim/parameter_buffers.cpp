@@ -53,7 +53,7 @@ View ParameterBuffers::part(const View& block, std::size_t parameter) const {
 std::vector<View> ParameterBuffers::counted_grads() const {
   std::map<std::int64_t, std::int64_t> counted;  // begin -> end, in the block's order
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    if (parameters_[i]->tensors().front().counts_in_norm)
+    if (parameters_[i]->tensors().front().counts_in_norm && parameters_[i]->shape().numel() > 0)
       counted[offsets_[i]] = offsets_[i] + aligned(parameters_[i]->shape().numel());
   std::vector<View> pieces;
   for (auto first = counted.begin(); first != counted.end();) {

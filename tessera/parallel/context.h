@@ -13,7 +13,7 @@ struct Context {
   Stream& stream;
   const Mesh& mesh;
   Workspace workspace;     ///< of the stream; sized by what the layers asked for
-  Trace* trace = nullptr;  ///< where ranges go; null: nowhere
+  Trace* trace = nullptr;  ///< where ranges go; null: nowhere. A session always has one
 };
 
 }  // namespace tessera

@@ -62,7 +62,7 @@ void* Memory::allocate_or_explain(std::size_t bytes, MemoryUse use) {
         use == MemoryUse::parameters || use == MemoryUse::gradients || use == MemoryUse::optimizer;
     fail("{} ({:.1f} MiB for {}). Held already, in MiB: {}. {}", error.what(),
          mebibytes(static_cast<std::int64_t>(bytes)), name_of(use), held,
-         of_model ? "The model is too large for this device; try a smaller one, or --bf16"
+         of_model ? "The model is too large for this device: take a smaller one"
                   : "Try a smaller --micro-batch-size or --seq-length, or --recompute-granularity "
                     "full");
   }

@@ -30,8 +30,10 @@ Device device_of(const TrainOptions& options) {
 }
 
 CudaOptions cuda_of(const TrainOptions& options) {
-  // A run that goes on finds the choices that it began with, and so computes the same bits.
-  const bool beside = options.gemm_choices.empty() && !options.save.empty();
+  // A run that goes on finds the choices that it began with. A deterministic one makes none, and
+  // takes others' only when it is told to.
+  const bool beside =
+      options.gemm_choices.empty() && !options.save.empty() && !options.deterministic_mode;
   return {options.allow_tf32, options.deterministic_mode,
           beside ? options.save + "/gemm_choices.txt" : options.gemm_choices};
 }

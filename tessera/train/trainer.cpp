@@ -64,6 +64,8 @@ const Options& places_checked(const Options& options) {
   return options;
 }
 
+double without_sign_of_nan(double x) { return std::isnan(x) ? std::fabs(x) : x; }
+
 // A configuration's lines, by their names.
 std::map<std::string, std::string> lines_of(const Options& options) {
   std::map<std::string, std::string> values;
@@ -305,10 +307,10 @@ void Trainer::send_rates() {
 void Trainer::check_finite(const StepRecord& record, std::int64_t iteration) const {
   check(record.failed == 0,
         "iteration {} has loss {} and gradient norm {}: stopped before the weights were touched. "
-        "{}ower --lr, or look at the data near sample {}",
-        iteration, std::fabs(record.loss), std::fabs(record.grad_norm),
-        options_.train.save.empty() ? "L" : "Checkpoints saved before are good; l",
-        (iteration - 1) * options_.train.global_batch_size);
+        "Lower --lr, or look at the data near sample {}{}",
+        iteration, without_sign_of_nan(record.loss), without_sign_of_nan(record.grad_norm),
+        (iteration - 1) * options_.train.global_batch_size,
+        options_.train.save.empty() ? "" : ". Checkpoints saved before are good");
 }
 
 // The n-th evaluation reads the n-th stretch of the split, so that a resumed run reads what it

@@ -138,6 +138,7 @@ class BadInput : public testing::Test {
     write(temp_ / "ck_torn/iter_0000003/state.json", "{\"iteration\": 3");
     fs::create_directories(temp_ / "ck_empty");
     fs::create_directories(temp_ / "ck_lost/iter_0000012");
+    fs::create_directories(temp_ / "ck_lost/iter_0000024");
   }
 
   // A small run that is good as it stands; `more` makes it bad.
@@ -277,7 +278,7 @@ TEST_F(BadInput, WeightsAndCheckpoints) {
       {with_data({"--load", "ck_gone"}), {"iter_0000012"}},
       {with_data({"--load", "ck_torn"}), {"state.json"}},
       {with_data({"--load", "ck_torn/iter_0000003"}), {"one checkpoint", "lies in"}},
-      {with_data({"--load", "ck_lost"}), {"iter_0000012", "latest_checkpointed_iteration.txt"}},
+      {with_data({"--load", "ck_lost"}), {"2 checkpoints", "latest_checkpointed_iteration.txt"}},
       {with_data({"--save", "ck_lost", "--save-interval", "1"}), {"another run", "--load"}},
       {load_hf("ck_gone"), {"--load"}},
       {with_data({"--load", "ck_empty", "--exit-on-missing-checkpoint"}), {"ck_empty"}},

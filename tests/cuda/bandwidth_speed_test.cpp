@@ -119,8 +119,9 @@ void BandwidthSpeedTest::activations(std::int64_t n, std::int64_t f) {
   const std::int64_t bytes = n * f * element();
   report("swiglu_forward", 3 * bytes,
          [&](int i) { kernels().swiglu_forward(stream(), at(y, i), at(x, i)); });
-  report("swiglu_backward", 5 * bytes,
-         [&](int i) { kernels().swiglu_backward(stream(), at(dx, i), {}, at(dy, i), at(x, i)); });
+  report("swiglu_backward", 6 * bytes, [&](int i) {
+    kernels().swiglu_backward(stream(), at(dx, i), at(dy, i), at(dy, i), at(x, i));
+  });
   report("gelu_forward", 2 * bytes,
          [&](int i) { kernels().gelu_forward(stream(), at(y, i), at(dy, i)); });
   report("gelu_backward", 3 * bytes,

@@ -105,8 +105,9 @@ inline void run_activations(OpRun& t) {
   const Tensor dx = t.zeros(t.dtype, {50, 1000});
   t.lab->swiglu_forward(t.stream, y, x);
   t.keep(y);
-  t.lab->swiglu_backward(t.stream, dx, {}, y, x);
+  t.lab->swiglu_backward(t.stream, dx, y, y, x);
   t.keep(dx);
+  t.keep(y);
   t.lab->gelu_forward(t.stream, dx, x);
   t.keep(dx);
   t.lab->gelu_backward(t.stream, dx, x, x);

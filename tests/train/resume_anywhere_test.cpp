@@ -52,6 +52,7 @@ struct Kind {
   DType dtype;
   OptimizerKind optimizer = OptimizerKind::adam;
   double dropout = 0.1;
+  GradientType gradients = GradientType::accumulator;
 };
 
 class ResumeAnywhere : public testing::TestWithParam<std::tuple<Kind, Device>> {
@@ -62,6 +63,7 @@ class ResumeAnywhere : public testing::TestWithParam<std::tuple<Kind, Device>> {
     options.model.dtype = kind.dtype;
     options.model.attention_dropout = options.model.hidden_dropout = kind.dropout;
     options.optimizer.kind = kind.optimizer;
+    options.optimizer.gradients = kind.gradients;
     options.optimizer.sgd_momentum = 0.9;
     options.optimizer.initial_loss_scale = 0x1p30;  // f16 skips its first steps
     options.optimizer.loss_scale_window = 4;
@@ -104,7 +106,9 @@ INSTANTIATE_TEST_SUITE_P(
                                      Kind{"f16_adam", DType::f16},
                                      Kind{"f32_sgd", DType::f32, OptimizerKind::sgd},
                                      Kind{"bf16_sgd", DType::bf16, OptimizerKind::sgd},
-                                     Kind{"bf16_no_dropout", DType::bf16, OptimizerKind::adam, 0}),
+                                     Kind{"bf16_no_dropout", DType::bf16, OptimizerKind::adam, 0},
+                                     Kind{"bf16_gradients", DType::bf16, OptimizerKind::adam, 0.1,
+                                          GradientType::parameters}),
                      testing::ValuesIn(test::devices())),
     name_of_run);
 

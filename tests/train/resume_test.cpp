@@ -28,6 +28,21 @@ TEST(Resume, ACutOffSaveLeavesTheOldCheckpoint) {
   EXPECT_FALSE(fs::exists(temp / "run" / "iter_0000003.tmp"));
 }
 
+// Killed between the rename of the very first checkpoint and the file that names it.
+TEST(Resume, TheOnlyCheckpointNeedsNoName) {
+  const test::TempFolder temp;
+  Options options = run_options(temp / "run");
+  options.train.train_iters = 2;
+  options.train.save_interval = 2;
+  run(options);
+  fs::remove(temp / "run" / "latest_checkpointed_iteration.txt");
+  test::expect_input_error([&] { run(options); }, {"--save", "another run", "--load"});
+  options.train.load = options.train.save;
+  EXPECT_EQ(test::trainer_of(options).progress().iteration, 2);
+  fs::create_directories(temp / "run" / "iter_0000007");
+  test::expect_input_error([&] { test::trainer_of(options); }, {"2 checkpoints"});
+}
+
 TEST(Resume, ANewRunDoesNotGrowIntoAnOldOne) {
   const test::TempFolder temp;
   Options options = run_options(temp / "run");

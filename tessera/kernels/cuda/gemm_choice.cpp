@@ -116,7 +116,7 @@ void GemmChoices::write() const {
   std::string text(kHeading);
   for (const auto& [key, algorithm] : choices_) text += line_of(key, algorithm);
   if (file_.has_parent_path()) make_folders(file_.parent_path());
-  write_file_atomically(file_, text);
+  write_file_atomically(file_, text, temporary_suffix());
 }
 
 // Without the file products are timed again in the next run, which is no reason to stop this one.

@@ -5,9 +5,7 @@
 namespace tessera {
 
 std::unique_ptr<Kernels> make_cuda_kernels(Device, const CudaOptions&) {
-  fail_input(
-      "this build has no CUDA kernels: use --device cpu, or run `make cuda` and then "
-      "build/cuda/apps/tessera");
+  fail_input("{}", why_no_cuda());
 }
 
 }  // namespace tessera

@@ -256,7 +256,10 @@ __global__ void __launch_bounds__(kTotalThreads)
 }  // namespace
 
 std::size_t CudaKernels::sum_squares_workspace_bytes(int64_t elements) const {
-  return static_cast<std::size_t>(Pieces(elements).count) * sizeof(double);
+  // Not Pieces(elements).count: that is not monotone, and parts of a range are measured, too.
+  const int64_t most =
+      std::min((elements + Pieces::kShortest - 1) / Pieces::kShortest, Pieces::kMost);
+  return static_cast<std::size_t>(most) * sizeof(double);
 }
 
 void CudaKernels::do_sum_squares(Stream& stream, View out, ConstView x, bool accumulate,

@@ -176,6 +176,7 @@ class CudaTrace final : public DeviceTrace {
   // After an error: nothing more is recorded, and nobody waits for what was.
   void abandon() noexcept {
     for (const CUpti_ActivityKind kind : kKinds) cupti().disable(kind);
+    cupti().flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);  // or they would join the next recording
     recording_ = false;
     inbox().release();
   }
