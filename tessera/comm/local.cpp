@@ -98,6 +98,11 @@ struct Group {
   std::mutex joining;
 };
 
+// Memory of no bytes may have no address, which memcpy must not see.
+void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 View writable(const ConstView& x) {
   return {const_cast<void*>(x.raw()), x.dtype(), x.shape(), x.strides()};
 }
@@ -134,7 +139,7 @@ class LocalCommunicator final : public Communicator {
   WorkHandle broadcast(View x, int root, Stream&) override {
     check_peer("broadcast", root);
     return together(fmt::format("broadcast from {}", root), x, [&] {
-      if (rank_ != root) std::memcpy(x.raw(), buffer(root).raw(), x.bytes());
+      if (rank_ != root) copy_bytes(x.raw(), buffer(root).raw(), x.bytes());
     });
   }
 
@@ -165,8 +170,7 @@ class LocalCommunicator final : public Communicator {
         const std::int64_t from =
             std::accumulate(other.in_rows.begin(), other.in_rows.begin() + rank_, std::int64_t{0});
         const View part = out.slice(0, to, rows);
-        if (rows > 0)
-          std::memcpy(part.raw(), other.buffer.slice(0, from, rows).raw(), part.bytes());
+        copy_bytes(part.raw(), other.buffer.slice(0, from, rows).raw(), part.bytes());
         to += rows;
       }
     });
@@ -194,7 +198,7 @@ class LocalCommunicator final : public Communicator {
     lock.unlock();
     check(message.size() == x.bytes(), "rank {} sent {} bytes to rank {}, which expects {}", from,
           message.size(), rank_, x.to_string());
-    std::memcpy(x.raw(), message.data(), message.size());
+    copy_bytes(x.raw(), message.data(), message.size());
     return done_;
   }
 
@@ -295,8 +299,8 @@ class LocalCommunicator final : public Communicator {
 
   static void copy_part(const View& out, int part, const View& from, std::size_t offset,
                         std::size_t bytes) {
-    std::memcpy(static_cast<std::byte*>(out.raw()) + static_cast<std::size_t>(part) * bytes,
-                static_cast<const std::byte*>(from.raw()) + offset, bytes);
+    copy_bytes(static_cast<std::byte*>(out.raw()) + static_cast<std::size_t>(part) * bytes,
+               static_cast<const std::byte*>(from.raw()) + offset, bytes);
   }
 
   std::shared_ptr<Group> join_part(int colour) {
