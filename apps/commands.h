@@ -8,11 +8,15 @@
 
 namespace tessera {
 
-void train_command(ParsedCommand& parsed);
+/// `arguments` are all of the program's, for processes that it starts. Returns the exit code.
+int train_command(ParsedCommand& parsed, const std::vector<std::string>& arguments);
 void preprocess_command(const ParsedCommand& parsed);
 void generate_command(ParsedCommand& parsed);
 void evaluate_command(ParsedCommand& parsed);
 void inspect_command(ParsedCommand& parsed);
+/// `tessera verify ...`: whether the layout of a training computes what one rank does. Returns the
+/// exit code.
+int verify_command(const std::vector<std::string>& args);
 /// `tessera bench train ...`: how fast a model trains here.
 void bench_command(const std::vector<std::string>& args);
 

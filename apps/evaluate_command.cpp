@@ -15,7 +15,18 @@ namespace {
 
 void write_output(const std::string& path, const std::string& text) {
   if (path.empty()) return fmt::print("{}", text);
+  make_folders(fs::absolute(path).parent_path());
   write_file_atomically(path, text);
+}
+
+// Found now, and not after the work.
+void check_output(const EvaluateOptions& options) {
+  if (options.output.empty()) return;
+  check_folder_can_be(fs::absolute(options.output).parent_path());
+  std::error_code error;
+  check_input(!fs::equivalent(options.output, options.tokens, error),
+              "--output {}: this is the file of --tokens, which it would replace: give another name",
+              options.output);
 }
 
 SessionOptions inference(const Options& options, const BatchShape& shape) {
@@ -48,8 +59,7 @@ void evaluate_tokens(const ParsedCommand& parsed, const ModelSource& source) {
 void evaluate_command(ParsedCommand& parsed) {
   const ModelSource source(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
-  if (!parsed.evaluate.output.empty())  // found now, and not after the work
-    check_folder_can_be(fs::absolute(parsed.evaluate.output).parent_path());
+  check_output(parsed.evaluate);
   if (!parsed.evaluate.tokens.empty()) return evaluate_tokens(parsed, source);
   const Options& options = parsed.options;
   check_input(

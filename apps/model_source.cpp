@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-ModelSource::ModelSource(ParsedCommand& parsed) {
+ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
   Options& options = parsed.options;
   // train --load resumes a run that its own flags describe; the other commands take the run from
   // the checkpoint.
@@ -48,8 +48,8 @@ ModelSource::ModelSource(ParsedCommand& parsed) {
       model.attention_dropout = options.model.attention_dropout;
     options.model = model;
   }
-  resolve(options);
-  validate(parsed);
+  resolve(options, ranks);
+  validate(parsed, ranks);
   const bool has_model = parsed.command != Command::train;
   if (has_model) validate_model(options.model);
 }

@@ -14,7 +14,8 @@ class ModelSource {
  public:
   /// Opens what --load or --load-hf name, puts its model (and, for a checkpoint, its tokenizer)
   /// into the options, then resolves and validates them. Flags that contradict it are refused.
-  explicit ModelSource(ParsedCommand& parsed);
+  /// `ranks` is how many ranks a launcher started, if one did.
+  explicit ModelSource(ParsedCommand& parsed, std::optional<int> ranks = std::nullopt);
 
   /// Fills a session with the weights; leaves the initial ones when there is no source.
   void load(Session& session) const;

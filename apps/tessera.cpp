@@ -9,6 +9,7 @@
 #include "apps/commands.h"
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
+#include "tessera/launch/launch.h"
 
 namespace {
 
@@ -18,43 +19,52 @@ std::string usage() {
   std::string text = "usage: tessera <command> [flags]\n\ncommands:\n";
   for (const Command command : kCommands)
     text += fmt::format("  {:<12} {}\n", name_of(command), summary_of(command));
+  text += fmt::format("  {:<12} {}\n", "verify",
+                      "proves that a layout of ranks trains as one rank does");
   text +=
       fmt::format("  {:<12} {}\n", "bench", "times the training of a known model on random tokens");
   return text + "\n`tessera <command> --help` lists the flags of a command.\n";
 }
 
-void run(const std::vector<std::string>& args) {
+// The exit code.
+int run(const std::vector<std::string>& args) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     fmt::print("{}", usage());
-    return;
+    return 0;
   }
-  if (args[0] == "--version") return fmt::print("tessera {}\n", TESSERA_VERSION);
-  if (args[0] == "bench")
-    return bench_command(std::vector<std::string>(args.begin() + 1, args.end()));
-  ParsedCommand parsed =
-      parse_command(args[0], std::vector<std::string>(args.begin() + 1, args.end()));
-  if (parsed.help) return fmt::print("{}", help_text(parsed.command));
+  if (args[0] == "--version") {
+    fmt::print("tessera {}\n", TESSERA_VERSION);
+    return 0;
+  }
+  const std::vector<std::string> flags(args.begin() + 1, args.end());
+  if (args[0] == "verify") return verify_command(flags);
+  if (args[0] == "bench") {
+    bench_command(flags);
+    return 0;
+  }
+  ParsedCommand parsed = parse_command(args[0], flags);
+  if (parsed.help) {
+    fmt::print("{}", help_text(parsed.command));
+    return 0;
+  }
   switch (parsed.command) {
-    case Command::train: return train_command(parsed);
-    case Command::preprocess: return preprocess_command(parsed);
-    case Command::generate: return generate_command(parsed);
-    case Command::evaluate: return evaluate_command(parsed);
-    case Command::inspect: return inspect_command(parsed);
+    case Command::train: return train_command(parsed, args);
+    case Command::preprocess: preprocess_command(parsed); break;
+    case Command::generate: generate_command(parsed); break;
+    case Command::evaluate: evaluate_command(parsed); break;
+    case Command::inspect: inspect_command(parsed); break;
   }
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    run(std::vector<std::string>(argv + 1, argv + argc));
+    const int code = run(std::vector<std::string>(argv + 1, argv + argc));
     check(std::fflush(stdout) == 0, "standard output cannot be written: is the disk full?");
-    return 0;
-  } catch (const InputError& error) {
-    fmt::print(stderr, "tessera: {}\n", error.what());
-    return 2;
+    return code;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "tessera: {}\n", error.what());
-    return 1;
+    return report_failure(error);
   }
 }

@@ -4,21 +4,50 @@
 #include "apps/model_source.h"
 #include "tessera/base/log.h"
 #include "tessera/config/print.h"
+#include "tessera/launch/launch.h"
+#include "tessera/parallel/mesh_picture.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera {
+namespace {
 
-void train_command(ParsedCommand& parsed) {
-  const ModelSource source(parsed);
+LaunchOptions launch_options(const Options& options, const std::string& config) {
+  LaunchOptions launch;
+  launch.nproc = options.parallel.nproc;
+  launch.processes = options.parallel.launch == LaunchKind::processes;
+  launch.device = device_of(options.train).kind;
+  launch.threads = options.train.threads;
+  launch.timeout = std::chrono::minutes(options.parallel.timeout_minutes);
+  launch.configuration = config;
+  return launch;
+}
+
+void announce(const Options& options, const Rank& rank) {
+  if (rank.rank > 0) return;
+  log_info("tessera {}: {} parameters in {}, {} thread(s){}, global batch {} x {} tokens",
+           TESSERA_VERSION, parameter_count(options.model), name_of(options.model.dtype),
+           rank.threads, rank.size > 1 ? " per rank" : "", options.train.global_batch_size,
+           options.data.seq_length);
+  if (rank.size > 1) log_info("{}", mesh_banner(options.parallel, rank.size));
+}
+
+}  // namespace
+
+int train_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
+  const Environment environment = recognise_environment(process_variable);
+  const bool launched = environment.launcher != Launcher::none;
+  const ModelSource source(parsed, launched ? std::optional(environment.size) : std::nullopt);
   const Options& options = parsed.options;
   const std::string config = print_config(options);
-  if (parsed.print_config) return fmt::print("{}", print_config(parsed));
-  const Rank rank = only_rank(options.train);
-  log_info("tessera {}: {} parameters in {}, {} thread(s), global batch {} x {} tokens",
-           TESSERA_VERSION, parameter_count(options.model), name_of(options.model.dtype),
-           rank.threads, options.train.global_batch_size, options.data.seq_length);
-  Trainer trainer(options, config, rank);
-  trainer.run();
+  if (parsed.print_config) {
+    fmt::print("{}", print_config(parsed));
+    return 0;
+  }
+  return launch(launch_options(options, config), arguments, [&](Rank& rank) {
+    announce(options, rank);
+    Trainer trainer(options, config, rank);
+    trainer.run();
+  });
 }
 
 }  // namespace tessera

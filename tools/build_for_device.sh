@@ -2,7 +2,8 @@
 # Builds test programs with the CUDA backend and packs them with the libraries that they need, for a
 # machine with a GPU but without our packages or a compiler. The machine that builds needs nvcc, no
 # GPU; the one that runs needs an NVIDIA driver, cuBLAS and NVRTC of CUDA 13 (to profile, CUPTI too),
-# cuDNN 9, and a C++ run-time (libstdc++, libgomp) at least as new as the builder's.
+# cuDNN 9, NCCL 2 where several ranks run, and a C++ run-time (libstdc++, libgomp) at least as new as
+# the builder's.
 #
 # usage: tools/build_for_device.sh [ARCHIVE [TARGET...]]   (default: carry/device.tar.gz test_cuda)
 #
@@ -26,7 +27,7 @@ cmake --build "$build" -j "${JOBS:-1}" --target "${targets[@]}"
 
 # What stays behind: the C and C++ run-times belong to the system there, NVIDIA's libraries to its CUDA (they
 # are larger than all of ours together, and match the driver).
-left_behind='lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|cublas|cublasLt|cudnn|nvrtc)\.so'
+left_behind='lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|cublas|cublasLt|cudnn|nccl|nvrtc)\.so'
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT

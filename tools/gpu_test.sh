@@ -56,12 +56,20 @@ if $sanitize; then
 else
   step test_kernels "$folder/test_kernels" --gtest_filter='*cuda*' --gtest_brief=1
   step test_golden "$folder/test_golden" --gtest_filter='*cuda*' --gtest_brief=1
+  step test_comm "$folder/test_comm" --gtest_filter='*cuda*:*Gpu*' --gtest_brief=1
   step test_train "$folder/test_train" --gtest_filter='*cuda*:*Gpu*' --gtest_brief=1
   step test_cli "$folder/test_cli" --gtest_filter='*Gpu*' --gtest_brief=1
   for shard in 0 1 2 3; do
     step "test_cuda $shard/4" env GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$shard \
       "$folder/test_cuda" --gtest_brief=1
   done
+  # Ranks of NCCL that share the GPU take turns on it, so nobody else should.
+  for ranks in 2 4; do
+    wait
+    step "test_nccl $ranks" "$(dirname "$0")/nccl_test.sh" "$ranks" "$folder"
+  done
+  wait
+  step "test_nccl stall" "$(dirname "$0")/nccl_test.sh" 2 --stall "$folder"
 fi
 
 wait

@@ -30,6 +30,7 @@ class Descriptor {
   int fd_;
 };
 
+// Of the last call that failed. Arguments have no order: the call must be over before this is asked.
 std::string reason() { return std::strerror(errno); }
 
 // O_NONBLOCK matters for pipes alone: opening one returns, and it is refused, instead of waiting
@@ -40,7 +41,8 @@ int open_for_reading(const fs::path& path) {
 
 std::size_t regular_file_size(int fd, const fs::path& path) {
   struct stat info {};
-  check(::fstat(fd, &info) == 0, "cannot examine '{}': {}", path.string(), reason());
+  const bool known = ::fstat(fd, &info) == 0;
+  check(known, "cannot examine '{}': {}", path.string(), reason());
   check_input(S_ISREG(info.st_mode), "'{}' is not a regular file", path.string());
   return static_cast<std::size_t>(info.st_size);
 }
@@ -107,7 +109,8 @@ void make_folders(const fs::path& path) {
 
 void sync_path(const fs::path& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  check(fd.get() >= 0 && ::fsync(fd.get()) == 0, "cannot fsync '{}': {}", path.string(), reason());
+  const bool synced = fd.get() >= 0 && ::fsync(fd.get()) == 0;
+  check(synced, "cannot fsync '{}': {}", path.string(), reason());
 }
 
 std::string temporary_suffix() {
@@ -127,7 +130,8 @@ void write_file_atomically(const fs::path& name, std::string_view bytes,
   try {
     writer.write(bytes.data(), bytes.size());
     writer.close();
-    check(::rename(temporary.c_str(), path.c_str()) == 0, "cannot rename '{}' to '{}': {}",
+    const bool renamed = ::rename(temporary.c_str(), path.c_str()) == 0;
+    check(renamed, "cannot rename '{}' to '{}': {}",
           temporary.string(), path.string(), reason());
   } catch (...) {
     ::unlink(temporary.c_str());
@@ -157,8 +161,10 @@ void FileWriter::write(const void* data, std::size_t bytes) {
 }
 
 void FileWriter::close() {
-  check(::fsync(fd_) == 0, "cannot fsync '{}': {}", path_.string(), reason());
-  check(::close(std::exchange(fd_, -1)) == 0, "cannot close '{}': {}", path_.string(), reason());
+  const bool synced = ::fsync(fd_) == 0;
+  check(synced, "cannot fsync '{}': {}", path_.string(), reason());
+  const bool closed = ::close(std::exchange(fd_, -1)) == 0;
+  check(closed, "cannot close '{}': {}", path_.string(), reason());
 }
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {

@@ -5,10 +5,12 @@
 // it was given is not touched before the Work was waited on. (Ranks as threads work inside the
 // call: a collective and a recv block until the others have come, a send never blocks.) Sums are
 // carried in f32 (f64 for f64) in rank order, so every transport that promises it gives equal bits.
-// A group of one is an ordinary group.
+// Where sends are not buffered (NCCL), what a rank asks for after a send waits until the send is
+// received: ranks that send to each other do it in `grouped`. A group of one is an ordinary group.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -52,6 +54,9 @@ class Communicator {
                                      Stream&) = 0;
   virtual WorkHandle send(ConstView x, int to, Stream&) = 0;
   virtual WorkHandle recv(View x, int from, Stream&) = 0;
+  /// Runs `calls`, sends before recvs, which then go off together: none of them waits for another.
+  /// Their Works are waited on after this has returned.
+  virtual void grouped(const std::function<void()>& calls) { calls(); }
   virtual void barrier() = 0;
 
   /// New groups of the ranks that give the same colour, ordered by key. All ranks call it.

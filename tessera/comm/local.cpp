@@ -10,7 +10,9 @@
 #include <numeric>
 
 #include "tessera/base/check.h"
+#include "tessera/comm/call_checks.h"
 #include "tessera/comm/reduce.h"
+#include "tessera/comm/staged.h"
 
 namespace tessera {
 namespace {
@@ -29,12 +31,6 @@ struct Offer {
   View buffer;
   Communicator::Rows in_rows, out_rows;  // for and from each rank, where they may differ
 };
-
-std::int64_t row_elements(const ConstView& x) {
-  std::int64_t elements = 1;
-  for (int d = 1; d < x.rank(); ++d) elements *= x.dim(d);
-  return elements;
-}
 
 // The state of one group. All waiting goes through the abort flag's mutex, so nobody can be missed.
 struct Group {
@@ -124,30 +120,27 @@ class LocalCommunicator final : public Communicator {
   }
 
   WorkHandle all_gather(View out, ConstView in, Stream&) override {
-    check_parts("all_gather", out, in);
+    check_parts("all_gather", out, in, size());
     return together("all_gather", writable(in), [&] {
       for (int r = 0; r < size(); ++r) copy_part(out, r, buffer(r), 0, in.bytes());
     });
   }
 
   WorkHandle reduce_scatter(View out, ConstView in, ReduceOp op, Stream&) override {
-    check_parts("reduce_scatter", in, out);
+    check_parts("reduce_scatter", in, out, size());
     return together(name_of_call("reduce_scatter", op), writable(in),
                     [&] { reduce_into(out, group_->buffers, rank_ * out.numel(), op); });
   }
 
   WorkHandle broadcast(View x, int root, Stream&) override {
-    check_peer("broadcast", root);
+    check_peer("broadcast", root, size());
     return together(fmt::format("broadcast from {}", root), x, [&] {
       if (rank_ != root) copy_bytes(x.raw(), buffer(root).raw(), x.bytes());
     });
   }
 
   WorkHandle all_to_all(View out, ConstView in, Stream&) override {
-    check(in.numel() % size() == 0 && out.numel() == in.numel() && out.dtype() == in.dtype() &&
-              out.is_contiguous(),
-          "all_to_all over {} ranks: {} cannot be dealt into {}", size(), in.to_string(),
-          out.to_string());
+    check_all_to_all(out, in, size());
     const std::size_t part = in.bytes() / static_cast<std::size_t>(size());
     return together("all_to_all", writable(in), [&] {
       for (int r = 0; r < size(); ++r)
@@ -157,12 +150,8 @@ class LocalCommunicator final : public Communicator {
 
   WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
                              Stream&) override {
-    constexpr const char* call = "all_to_all_rows";
-    check_rows(call, out, out_rows);
-    check_rows(call, in, in_rows);
-    check(out.dtype() == in.dtype() && row_elements(out) == row_elements(in),
-          "{}: rows of {} cannot become rows of {}", call, in.to_string(), out.to_string());
-    return together({call, writable(in), in_rows, out_rows}, [&] {
+    check_all_to_all_rows(out, out_rows, in, in_rows, size());
+    return together({"all_to_all_rows", writable(in), in_rows, out_rows}, [&] {
       std::int64_t to = 0;
       for (int r = 0; r < size(); ++r) {
         const Offer& other = group_->offers[static_cast<std::size_t>(r)];
@@ -178,7 +167,7 @@ class LocalCommunicator final : public Communicator {
 
   // A send copies and returns, so that two neighbours may send to each other at once.
   WorkHandle send(ConstView x, int to, Stream&) override {
-    check_peer("send", to);
+    check_peer("send", to, size());
     check(x.is_contiguous(), "send needs contiguous memory, got {}", x.to_string());
     const auto* bytes = static_cast<const std::byte*>(x.raw());
     const std::lock_guard lock(group_->abort->mutex);
@@ -188,7 +177,7 @@ class LocalCommunicator final : public Communicator {
   }
 
   WorkHandle recv(View x, int from, Stream&) override {
-    check_peer("recv", from);
+    check_peer("recv", from, size());
     check(x.is_contiguous(), "recv needs contiguous memory, got {}", x.to_string());
     std::unique_lock lock(group_->abort->mutex);
     auto& queue = group_->mail[{from, rank_}];
@@ -230,17 +219,6 @@ class LocalCommunicator final : public Communicator {
 
   const View& buffer(int rank) const { return group_->buffers[static_cast<std::size_t>(rank)]; }
 
-  static std::string name_of_call(const char* call, ReduceOp op) {
-    return fmt::format("{} {}", call,
-                       op == ReduceOp::sum   ? "sum"
-                       : op == ReduceOp::max ? "max"
-                                             : "avg");
-  }
-
-  void check_peer(const char* call, int peer) const {
-    check(peer >= 0 && peer < size(), "{}: rank {} of a group of {}", call, peer, size());
-  }
-
   WorkHandle together(const std::string& call, const View& mine,
                       const std::function<void()>& body) {
     return together(Offer{call, mine, {}, {}}, body);
@@ -249,8 +227,7 @@ class LocalCommunicator final : public Communicator {
   // Shows this rank's call and buffer to the others, checks that they agree, works, and leaves when
   // all are done.
   WorkHandle together(const Offer& mine, const std::function<void()>& body) {
-    check(mine.buffer.is_contiguous(), "a collective needs contiguous memory, got {}",
-          mine.buffer.to_string());
+    check_contiguous(mine.buffer);
     group_->offers[static_cast<std::size_t>(rank_)] = mine;
     group_->buffers[static_cast<std::size_t>(rank_)] = mine.buffer;
     group_->barrier();
@@ -260,7 +237,7 @@ class LocalCommunicator final : public Communicator {
             "ranks disagree in a collective: rank {} calls {} with {}, rank {} calls {} with {}",
             rank_, mine.call, mine.buffer.to_string(), r, other.call, other.buffer.to_string());
     }
-    if (!mine.in_rows.empty()) check_exchange();
+    if (!mine.in_rows.empty()) check_rows_meet();
     body();
     group_->leave();
     return done_;
@@ -272,29 +249,13 @@ class LocalCommunicator final : public Communicator {
                              : row_elements(a.buffer) == row_elements(b.buffer);
   }
 
-  // Every rank looks at all pairs, so that all of them fail where one would.
-  void check_exchange() const {
-    for (std::size_t from = 0; from < group_->offers.size(); ++from)
-      for (std::size_t to = 0; to < group_->offers.size(); ++to)
-        check(group_->offers[from].in_rows[to] == group_->offers[to].out_rows[from],
-              "all_to_all_rows: rank {} sends {} rows to rank {}, which expects {}", from,
-              group_->offers[from].in_rows[to], to, group_->offers[to].out_rows[from]);
-  }
-
-  void check_rows(const char* call, const ConstView& x, Rows rows) const {
-    const bool good = rows.size() == static_cast<std::size_t>(size()) && x.rank() >= 1 &&
-                      std::all_of(rows.begin(), rows.end(), [](auto n) { return n >= 0; }) &&
-                      std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) == x.dim(0);
-    check(good && x.is_contiguous(),
-          "{} over {} ranks: the {} numbers of rows do not add up to those of {}", call, size(),
-          rows.size(), x.to_string());
-  }
-
-  void check_parts(const char* what, const ConstView& whole, const ConstView& part) const {
-    check(whole.dtype() == part.dtype() && whole.numel() == part.numel() * size() &&
-              whole.is_contiguous() && part.is_contiguous(),
-          "{} over {} ranks: {} is not {} times {}", what, size(), whole.to_string(), size(),
-          part.to_string());
+  void check_rows_meet() const {
+    std::vector<Rows> in_rows, out_rows;
+    for (const Offer& offer : group_->offers) {
+      in_rows.push_back(offer.in_rows);
+      out_rows.push_back(offer.out_rows);
+    }
+    check_exchange(in_rows, out_rows);
   }
 
   static void copy_part(const View& out, int part, const View& from, std::size_t offset,
@@ -330,7 +291,7 @@ LocalWorld::LocalWorld(int size) : shared_(std::make_shared<Shared>(size)) {
 LocalWorld::~LocalWorld() = default;
 
 std::shared_ptr<Communicator> LocalWorld::communicator(int rank) {
-  return std::make_shared<LocalCommunicator>(shared_->group, rank);
+  return make_staged_communicator(std::make_shared<LocalCommunicator>(shared_->group, rank));
 }
 
 void LocalWorld::abort(const std::string& reason) {

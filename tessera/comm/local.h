@@ -1,4 +1,5 @@
-// Ranks as threads of one process, over shared CPU memory.
+// Ranks as threads of one process, over shared CPU memory. They may share a GPU, too: each has a
+// stream of its own, and what they exchange goes through the host (staged.h).
 #pragma once
 
 #include <memory>

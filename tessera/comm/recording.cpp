@@ -47,12 +47,15 @@ class RecordingCommunicator final : public Communicator {
     count("recv", x.bytes());
     return inner_->recv(x, from, stream);
   }
+  void grouped(const std::function<void()>& calls) override { inner_->grouped(calls); }
   void barrier() override {
     count("barrier", 0);
     inner_->barrier();
   }
   std::shared_ptr<Communicator> split(int colour, int key) override {
-    return inner_->split(colour, key);
+    std::shared_ptr<Communicator> group = inner_->split(colour, key);
+    if (group->size() == 1) return group;
+    return std::make_shared<RecordingCommunicator>(std::move(group), counts_);
   }
 
  private:

@@ -24,6 +24,13 @@ void check_partners(const Assignments& given, const Options& options, Problems& 
   for (const std::string_view flag : {"recompute-method", "recompute-num-layers"})
     problems.require(!all_layers || was_given(given, flag),
                      "--recompute-granularity full needs --{}", flag);
+  const ParallelOptions& p = options.parallel;
+  problems.require(
+      p.grid == 0 || !was_given(given, "tensor-model-parallel-size") || p.tensor == p.grid * p.grid,
+      "--tensor-model-parallel-grid {0},{0} has {1} ranks, but --tensor-model-parallel-size is "
+      "{2}: "
+      "drop it, or set it to {1}",
+      p.grid, p.grid * p.grid, p.tensor);
 }
 
 }  // namespace

@@ -20,6 +20,10 @@ inline constexpr std::int64_t kMaxBatch = 1 << 24;
 inline constexpr std::int64_t kMaxIterations = std::int64_t{1} << 40;
 inline constexpr std::int64_t kMaxSamples = std::int64_t{1} << 48;
 inline constexpr std::int64_t kMaxRanks = 1 << 20;
+/// Ranks of a square grid.
+inline constexpr std::int64_t kMaxGridSide = 1 << 10;
+/// Ranks that one program starts itself, as threads or processes.
+inline constexpr std::int64_t kMaxStartedRanks = 1 << 10;
 /// NumPy's generator, which data order follows, takes a 32-bit seed.
 inline constexpr std::int64_t kMaxSeed = (std::int64_t{1} << 32) - 1;
 

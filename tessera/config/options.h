@@ -32,6 +32,7 @@ struct Settings {
   PreprocessOptions preprocess;
   bool help = false;
   bool print_config = false;
+  bool mesh = false;   ///< of inspect: draw the ranks
   std::string config;  ///< the YAML file of --config
 
   bool operator==(const Settings&) const = default;

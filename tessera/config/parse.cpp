@@ -38,6 +38,27 @@ ParsedCommand settle(Command command, const Assignments& file, Assignments all,
   return parsed;
 }
 
+ParsedCommand read_command(Command command, std::span<const std::string> args) {
+  Problems problems;
+  const Assignments arguments = config::read_arguments(command, args, problems);
+  const Assignments file = read_file(command, arguments, problems);
+  return settle(command, file, config::merge(file, arguments), problems);
+}
+
+bool is_mesh_switch(std::string_view argument) {
+  return argument == "--mesh" || argument == "--mesh=true";
+}
+
+// inspect --mesh draws the ranks of a training, and takes that training's flags.
+ParsedCommand read_mesh_command(std::span<const std::string> args) {
+  std::vector<std::string> of_training(args.begin(), args.end());
+  std::erase_if(of_training, is_mesh_switch);
+  ParsedCommand parsed = read_command(Command::train, of_training);
+  parsed.command = Command::inspect;
+  parsed.mesh = true;
+  return parsed;
+}
+
 }  // namespace
 
 Settings default_settings(Command command) {
@@ -57,10 +78,9 @@ ParsedCommand parse_command(std::string_view name, std::span<const std::string> 
     parsed.help = true;
     return parsed;
   }
-  Problems problems;
-  const Assignments arguments = config::read_arguments(command, args, problems);
-  const Assignments file = read_file(command, arguments, problems);
-  return settle(command, file, config::merge(file, arguments), problems);
+  if (command == Command::inspect && std::any_of(args.begin(), args.end(), is_mesh_switch))
+    return read_mesh_command(args);
+  return read_command(command, args);
 }
 
 Options options_from_yaml(std::string_view text, std::string_view what) {

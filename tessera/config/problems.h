@@ -22,6 +22,8 @@ class Problems {
     if (!ok) add(text, std::forward<Args>(args)...);
   }
 
+  const std::vector<std::string>& lines() const { return lines_; }
+
   /// One InputError with a line for each problem; nothing when there is none.
   void throw_if_any() const;
 

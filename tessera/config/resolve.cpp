@@ -16,6 +16,21 @@ void fill(std::int64_t& value, std::int64_t derived) {
   if (value == 0) value = derived;
 }
 
+// What one model takes: the ranks that are not copies of each other. 0 when a size is out of range.
+std::int64_t model_ranks(const ParallelOptions& p) {
+  for (const int size : {p.tensor, p.pipeline, p.context})
+    if (size < 1 || size > config::kMaxRanks) return 0;
+  return std::int64_t{p.tensor} * p.pipeline * p.context;
+}
+
+void resolve_layout(ParallelOptions& p, int ranks) {
+  if (p.grid > 1 && p.grid <= config::kMaxGridSide && p.tensor == 1) p.tensor = p.grid * p.grid;
+  if (p.expert_tensor == 0) p.expert_tensor = p.tensor;
+  const std::int64_t model = model_ranks(p);
+  const bool fits = model > 0 && ranks >= model && ranks % model == 0;
+  p.data = fits ? static_cast<int>(ranks / model) : 1;
+}
+
 void resolve_length(TrainOptions& train, const ParallelOptions& parallel) {
   if (train.micro_batch_size > 0 && train.micro_batch_size <= config::kMaxMicroBatch)
     fill(train.global_batch_size, train.micro_batch_size * parallel.data);
@@ -38,7 +53,8 @@ std::int64_t tokenizer_vocabulary(const DataOptions& data) {
   return data.vocab_size > 0 && data.vocab_size < config::kMaxVocabulary ? data.vocab_size + 1 : 0;
 }
 
-void resolve(Options& options) {
+void resolve(Options& options, std::optional<int> ranks) {
+  resolve_layout(options.parallel, ranks.value_or(options.parallel.nproc));
   DataOptions& data = options.data;
   const bool more_than_bytes = data.tokenizer == TokenizerKind::bytes && data.vocab_size > 0;
   fill(options.model.vocab_size, more_than_bytes ? data.vocab_size : tokenizer_vocabulary(data));

@@ -2,6 +2,8 @@
 // is refused here: what cannot be derived stays 0, and validate names it.
 #pragma once
 
+#include <optional>
+
 #include "tessera/config/options.h"
 
 namespace tessera {
@@ -9,9 +11,12 @@ namespace tessera {
 /// ffn_hidden_size, kv_channels, num_query_groups.
 void resolve_model(ModelOptions& model);
 
-/// The model, its vocabulary (from the tokenizer) and positions (from the sequence length), batch
-/// size, iterations, decay iterations, the data's seed and mock data's split.
-void resolve(Options& options);
+/// The model, its vocabulary (from the tokenizer) and positions (from the sequence length), the
+/// degrees of parallelism, batch size, iterations, decay iterations, the data's seed and mock
+/// data's split. `ranks` is how many ranks a launcher started; nothing means that there is no
+/// launcher, and
+/// --nproc counts.
+void resolve(Options& options, std::optional<int> ranks = std::nullopt);
 
 /// The vocabulary of the tokenizer that `data` names, end-of-document included; 0 when it is not
 /// known.

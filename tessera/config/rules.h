@@ -7,6 +7,12 @@
 
 namespace tessera::config {
 
+/// How many ranks there are: those of a launcher, or those that --nproc starts.
+struct Ranks {
+  int count = 1;
+  bool launched = false;
+};
+
 void model_rules(const ModelOptions& model, Problems& problems);
 
 /// Whether the data fits the model: vocabulary and positions.
@@ -16,7 +22,19 @@ void tokenizer_rules(const DataOptions& data, Problems& problems);
 void split_rules(const DataOptions& data, Problems& problems);
 void device_rules(const Options& options, Problems& problems);
 
-void train_rules(const Options& options, Problems& problems);
+/// Whether the ranks form whole models.
+void rank_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
+/// Whether they form whole sets of experts, too.
+void expert_rank_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
+/// Whether flags and launcher agree on who starts the ranks.
+void start_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
+/// Whether the model and its batches can be split as the degrees say. What is not known yet (0) is
+/// not held against them.
+void split_model_rules(const Options& options, Problems& problems);
+/// What this version cannot do yet.
+void version_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
+
+void train_rules(const Options& options, const Ranks& ranks, Problems& problems);
 void generate_rules(const Settings& settings, Problems& problems);
 void evaluate_rules(const Settings& settings, Problems& problems);
 void preprocess_rules(const Settings& settings, Problems& problems);

@@ -1,4 +1,4 @@
-// How a run goes: precision, recompute, batches, evaluation, logs, device, parallel sizes.
+// How a run goes: precision, recompute, batches, evaluation, logs, device.
 #include "tessera/config/flag_builders.h"
 #include "tessera/config/flag_groups.h"
 
@@ -66,6 +66,10 @@ std::vector<Flag> recompute_flags() {
           .only_if(recomputes_all, "--recompute-granularity full"),
       integer("recompute-num-layers", at(&RecomputeOptions::num_layers), {1, kMaxLayers},
               "layers of a group (uniform), or number of first layers (block)")
+          .only_if(recomputes_all, "--recompute-granularity full"),
+      toggle("distribute-saved-activations", at(&RecomputeOptions::distribute_saved_activations),
+             "split the kept layer inputs over the tensor-parallel ranks")
+          .only_for(kTrain)
           .only_if(recomputes_all, "--recompute-granularity full"),
   };
 }
@@ -156,24 +160,6 @@ std::vector<Flag> device_flags() {
   };
 }
 
-std::vector<Flag> parallel_flags() {
-  constexpr IntegerRange kDegree = {1, kMaxRanks};
-  return {
-      integer("tensor-model-parallel-size", at(&ParallelOptions::tensor), kDegree,
-              "ranks that share each layer's matrices"),
-      integer("pipeline-model-parallel-size", at(&ParallelOptions::pipeline), kDegree,
-              "ranks that share the layers"),
-      integer("context-parallel-size", at(&ParallelOptions::context), kDegree,
-              "ranks that share each sequence"),
-      integer("expert-model-parallel-size", at(&ParallelOptions::expert), kDegree,
-              "ranks that share the experts"),
-      toggle("sequence-parallel", at(&ParallelOptions::sequence_parallel),
-             "norms and dropout on a part of the sequence per tensor-parallel rank"),
-      integer("nproc", at(&ParallelOptions::nproc), kDegree,
-              "ranks to start as threads of this process"),
-  };
-}
-
 }  // namespace
 
 void append_run_flags(std::vector<Flag>& table) {
@@ -184,7 +170,6 @@ void append_run_flags(std::vector<Flag>& table) {
   append(table, Group::logging, kTrain, logging_flags());
   append(table, Group::profiling, kTrain, profile_flags());
   append(table, Group::device, kRunning, device_flags());
-  append(table, Group::parallel, kTrain, parallel_flags());
 }
 
 }  // namespace tessera::config

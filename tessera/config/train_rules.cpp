@@ -77,7 +77,7 @@ void data_rules(const DataOptions& data, Problems& problems) {
 }
 
 // As in Megatron, --profile-step-start 10 records from the 11th iteration on.
-void profile_rules(const TrainOptions& train, Problems& problems) {
+void profile_rules(const TrainOptions& train, const Ranks& ranks, Problems& problems) {
   if (!train.profile) return;
   problems.require(train.profile_step_end > train.profile_step_start,
                    "--profile-step-end {} must be above --profile-step-start {}",
@@ -92,26 +92,25 @@ void profile_rules(const TrainOptions& train, Problems& problems) {
                    "trace of so many would not fit into memory",
                    train.profile_step_end, kMostSteps, train.profile_step_start);
   problems.require(!train.profile_ranks.empty(), "--profile-ranks names no rank");
-  std::set<int> ranks;
+  std::set<int> seen;
   for (const int rank : train.profile_ranks) {
-    problems.require(rank == 0, "--profile-ranks {}: this version trains on one rank, 0", rank);
-    problems.require(ranks.insert(rank).second, "--profile-ranks has {} twice", rank);
+    problems.require(rank < ranks.count, "--profile-ranks {}: {}", rank,
+                     ranks.count == 1
+                         ? std::string("this run has one rank, 0")
+                         : fmt::format("the ranks of this run are 0 to {}", ranks.count - 1));
+    problems.require(seen.insert(rank).second, "--profile-ranks has {} twice", rank);
   }
 }
 
-void parallel_rules(const ParallelOptions& p, Problems& problems) {
-  const auto alone = [&](std::string_view flag, int size) {
-    problems.require(size == 1, "--{} {}: this version trains on one rank; set it to 1 or drop it",
-                     flag, size);
-  };
-  alone("tensor-model-parallel-size", p.tensor);
-  alone("pipeline-model-parallel-size", p.pipeline);
-  alone("context-parallel-size", p.context);
-  alone("expert-model-parallel-size", p.expert);
-  alone("nproc", p.nproc);
-  problems.require(!p.sequence_parallel,
-                   "--sequence-parallel: this version trains on one rank, and sequence parallelism "
-                   "needs --tensor-model-parallel-size above 1; drop it");
+void parallel_rules(const Options& options, const Ranks& ranks, Problems& problems) {
+  const ParallelOptions& p = options.parallel;
+  for (const int size : {p.tensor, p.pipeline, p.context, p.expert})
+    if (size < 1 || size > kMaxRanks) return;  // named already
+  version_rules(p, ranks, problems);
+  // The other sizes have to change first.
+  if (p.pipeline == 1 && p.context == 1) rank_rules(p, ranks, problems);
+  start_rules(p, ranks, problems);
+  split_model_rules(options, problems);
 }
 
 }  // namespace
@@ -122,7 +121,7 @@ void device_rules(const Options& options, Problems& problems) {
   problems.require(problem.empty(), "--device cuda: {}", problem);
 }
 
-void train_rules(const Options& options, Problems& problems) {
+void train_rules(const Options& options, const Ranks& ranks, Problems& problems) {
   batch_rules(options, problems);
   size_rules(options, problems);
   schedule_rules(options.schedule, problems);
@@ -133,9 +132,9 @@ void train_rules(const Options& options, Problems& problems) {
   fit_rules(options, problems);
   const TrainOptions& train = options.train;
   problems.require(train.save.empty() || train.save_interval > 0, "--save needs --save-interval");
-  profile_rules(train, problems);
+  profile_rules(train, ranks, problems);
   device_rules(options, problems);
-  parallel_rules(options.parallel, problems);
+  parallel_rules(options, ranks, problems);
 }
 
 }  // namespace tessera::config

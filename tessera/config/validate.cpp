@@ -49,9 +49,9 @@ void check_inspect(const ParsedCommand& parsed, Problems& problems) {
                    "(--num-layers ...)");
 }
 
-void check_command(const ParsedCommand& parsed, Problems& problems) {
+void check_command(const ParsedCommand& parsed, const config::Ranks& ranks, Problems& problems) {
   switch (parsed.command) {
-    case Command::train: config::train_rules(parsed.options, problems); break;
+    case Command::train: config::train_rules(parsed.options, ranks, problems); break;
     case Command::preprocess: config::preprocess_rules(parsed, problems); break;
     case Command::generate: config::generate_rules(parsed, problems); break;
     case Command::evaluate: config::evaluate_rules(parsed, problems); break;
@@ -61,13 +61,14 @@ void check_command(const ParsedCommand& parsed, Problems& problems) {
 
 }  // namespace
 
-void validate(const ParsedCommand& parsed) {
+void validate(const ParsedCommand& parsed, std::optional<int> ranks) {
   Problems problems;
   if (parsed.command == Command::train) check_model(parsed.options.model, problems);
   for (const Flag& flag : config::flag_table())
     if (flag.commands.has(parsed.command) && !is_model_flag(flag))
       check_value(flag, parsed, problems);
-  check_command(parsed, problems);
+  check_command(parsed, {ranks.value_or(parsed.options.parallel.nproc), ranks.has_value()},
+                problems);
   problems.throw_if_any();
 }
 

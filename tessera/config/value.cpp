@@ -17,6 +17,16 @@ bool read_number(std::string_view text, T& value) {
   return error == std::errc() && stop == end;
 }
 
+// Two numbers as "a,b" or "(a,b)"; false when it is anything else.
+bool read_pair(std::string_view text, std::int64_t& first, std::int64_t& second) {
+  if (text.size() >= 2 && text.front() == '(' && text.back() == ')')
+    text = text.substr(1, text.size() - 2);
+  const std::size_t comma = text.find(',');
+  std::string_view rest = comma < text.size() ? text.substr(comma + 1) : std::string_view();
+  if (rest.starts_with(' ')) rest.remove_prefix(1);
+  return read_number(text.substr(0, comma), first) && read_number(rest, second);
+}
+
 // The bytes of the UTF-8 sequence that starts with `first`; 0 when none does.
 std::size_t sequence_length(unsigned char first) {
   if (first < 0x80) return 1;
@@ -76,18 +86,26 @@ std::string parse_text(std::string_view text, std::size_t limit) {
 }
 
 std::int64_t parse_window(std::string_view text) {
-  if (text.size() >= 2 && text.front() == '(' && text.back() == ')')
-    text = text.substr(1, text.size() - 2);
-  const std::size_t comma = text.find(',');
   std::int64_t left = 0, right = 0;
-  std::string_view second = comma < text.size() ? text.substr(comma + 1) : std::string_view();
-  if (second.starts_with(' ')) second.remove_prefix(1);
-  const bool ok = read_number(text.substr(0, comma), left) && read_number(second, right);
-  check_input(ok && left >= -1 && left < kMaxPositions,
+  check_input(read_pair(text, left, right) && left >= -1 && left < kMaxPositions,
               "expected LEFT,RIGHT, such as 4095,0 for 4096 keys with the query's own, or -1,0 for "
               "all keys");
   check_input(right == 0, "the right side must be 0: attention is causal");
   return left + 1;
+}
+
+int parse_grid(std::string_view text) {
+  std::int64_t rows = 0, columns = 0;
+  const IntegerRange side{2, kMaxGridSide};
+  const bool ok = read_pair(text, rows, columns) && side.has(rows) && side.has(columns);
+  check_input(ok, "expected two equal numbers from {} to {}, such as 2,2 for a grid of 4 ranks",
+              side.min, side.max);
+  check_input(
+      rows == columns,
+      "the grid must be square, since its rows and columns exchange parts of the same size: "
+      "give {0},{0} or {1},{1}",
+      rows, columns);
+  return static_cast<int>(rows);
 }
 
 std::string to_text(double value) { return fmt::format("{}", value); }

@@ -39,6 +39,9 @@ std::string parse_text(std::string_view text, std::size_t limit);
 /// right. Returns how many it sees, itself included; 0 means all.
 std::int64_t parse_window(std::string_view text);
 
+/// A square grid of ranks "q,q" or "(q,q)": returns q, which is at least 2.
+int parse_grid(std::string_view text);
+
 /// The shortest text that reads back as the same number.
 std::string to_text(double value);
 

@@ -63,6 +63,25 @@ class Kernels {
   virtual std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels,
                                            DType) const = 0;
 
+  // Norms of rows whose channels are spread over ranks in equal parts (checks_norm_parts.cpp). What
+  // the first op of each direction gives, the ranks exchange; x, y and gradients are [N, C], with C
+  // channels of this rank
+  // ------------------------------------------------------------------------------------
+  /// part acc [N, 2] = the mean (0 for rms) of this rank's channels and the sum of squares about it.
+  void norm_part_stats(Stream&, View part, ConstView x, const NormSpec&);
+  /// As norm_forward of whole rows. parts acc [ranks, N, 2]: those of all ranks.
+  void norm_part_forward(Stream&, View y, View stats, ConstView x, ConstView parts, ConstView w,
+                         ConstView b, const NormSpec&);
+  /// sums acc [N, 2] = what this rank's channels add to the two sums over a row that dx needs; dw,
+  /// db (+)= the weight gradients. The workspace is norm_workspace_bytes.
+  void norm_part_sums(Stream&, View sums, View dw, View db, ConstView dy, ConstView x,
+                      ConstView stats, ConstView w, bool accumulate_dw, Workspace);
+  /// dx (+)= the input gradient. `sums` of all ranks, added up; `channels` of a whole row. dx may be
+  /// dy.
+  void norm_part_backward(Stream&, View dx, ConstView dy, ConstView x, ConstView stats,
+                          ConstView sums, ConstView w, std::int64_t channels, const NormSpec&,
+                          bool accumulate_dx);
+
   // Pointwise (checks_pointwise.cpp)
   // -----------------------------------------------------------------------
   /// y[N,F] = silu(gate) up, with x[N,2F] = [gate | up].
@@ -71,7 +90,7 @@ class Kernels {
   void swiglu_backward(Stream&, View dx, View y, ConstView dy, ConstView x);
   /// The tanh form.
   void gelu_forward(Stream&, View y, ConstView x);
-  void gelu_backward(Stream&, View dx, ConstView dy, ConstView x);
+  void gelu_backward(Stream&, View dx, ConstView dy, ConstView x);  ///< dx may be dy
   /// y = x + dropout(branch), or dropout(branch) when x is empty; [N, C]. Applied to a gradient it
   /// is its own backward.
   void add_dropout(Stream&, View y, ConstView x, ConstView branch, const DropoutSpec&);
@@ -142,6 +161,13 @@ class Kernels {
                                    ConstView, const NormSpec&, const DropoutSpec&) = 0;
   virtual void do_norm_backward(Stream&, View, View, View, ConstView, ConstView, ConstView,
                                 ConstView, const NormSpec&, bool, bool, Workspace) = 0;
+  virtual void do_norm_part_stats(Stream&, View, ConstView, const NormSpec&) = 0;
+  virtual void do_norm_part_forward(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
+                                    const NormSpec&) = 0;
+  virtual void do_norm_part_sums(Stream&, View, View, View, ConstView, ConstView, ConstView,
+                                 ConstView, bool, Workspace) = 0;
+  virtual void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView,
+                                     ConstView, std::int64_t, const NormSpec&, bool) = 0;
   virtual void do_swiglu_forward(Stream&, View, ConstView) = 0;
   virtual void do_swiglu_backward(Stream&, View, View, ConstView, ConstView) = 0;
   virtual void do_gelu_forward(Stream&, View, ConstView) = 0;

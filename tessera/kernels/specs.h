@@ -45,6 +45,7 @@ struct DropoutSpec {
   RngKey key = 0;
   ConstView samples{};              ///< i64 [B]: global sample numbers
   std::int64_t position_start = 0;  ///< global position of the first row
+  std::int64_t channel_start = 0;   ///< global number of the first channel (not for attention)
 };
 
 enum class NormKind { layer, rms };

@@ -71,7 +71,7 @@ StagePart stage_part(const ModelOptions& options, int stages, int stage) {
 GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recompute,
                    const StagePart& part, const LayerSite& site, Memory& memory, Stream& stream,
                    std::int64_t positions)
-    : options_(options), part_(part) {
+    : options_(options), part_(part), rows_(site) {
   if (options.position_embedding == PositionEmbedding::rope) {
     const RopeFrequencies rope = rope_frequencies(options.rope, options.kv_channels);
     rope_.emplace(memory, stream, options.dtype, rope.frequencies, rope.scale, positions);
@@ -80,7 +80,7 @@ GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recomput
   for (std::int64_t layer = part.layers.begin; layer < part.layers.end; ++layer)
     blocks.emplace_back(block_spec(options, recompute, layer), site, rope_ ? &*rope_ : nullptr);
   if (!part.head) return;
-  final_norm.emplace("final_norm", options.hidden_size, norm_spec(options), site);
+  final_norm = make_stream_norm("final_norm", options.hidden_size, norm_spec(options), site);
   Parameter* shared = options.tie_embeddings ? &embedding->table() : nullptr;
   head.emplace(options.vocab_size, options.hidden_size, options.init_std, site, shared);
 }
@@ -102,8 +102,7 @@ std::int64_t GptModel::rope_bytes(std::int64_t positions) const {
 
 std::size_t GptModel::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                       std::int64_t keys) const {
-  std::size_t bytes =
-      kernels.norm_workspace_bytes(shape.rows(), options_.hidden_size, options_.dtype);
+  std::size_t bytes = final_norm ? final_norm->workspace_bytes(kernels, shape.rows()) : 0;
   if (embedding) bytes = std::max(bytes, embedding->workspace_bytes(kernels, shape));
   for (const Block& block : blocks)
     bytes = std::max(bytes, block.workspace_bytes(kernels, shape, keys));

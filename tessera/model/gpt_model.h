@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 
 #include "tessera/model/model_options.h"
@@ -30,6 +31,8 @@ class GptModel {
 
   const ModelOptions& options() const { return options_; }
   const StagePart& part() const { return part_; }
+  /// How the rows of the residual stream lie on the tensor-parallel group.
+  const RowLayout& rows() const { return rows_; }
   /// In the order of the forward pass.
   ParameterList parameters();
   /// Of the rotary tables for that many positions.
@@ -39,12 +42,13 @@ class GptModel {
 
   std::optional<Embedding> embedding;
   std::deque<Block> blocks;
-  std::optional<Norm> final_norm;
+  std::unique_ptr<Norm> final_norm;
   std::optional<LmHead> head;
 
  private:
   ModelOptions options_;
   StagePart part_;
+  RowLayout rows_;
   std::optional<RopeTable> rope_;
 };
 

@@ -72,6 +72,8 @@ struct RecomputeOptions {
   RecomputeMethod method =
       RecomputeMethod::uniform;  ///< uniform: groups of layers; block: the first layers
   std::int64_t num_layers = 1;   ///< layers per group, or the number of first layers
+  bool distribute_saved_activations =
+      false;  ///< full: tensor-parallel ranks keep a part each of the layer inputs
 
   bool operator==(const RecomputeOptions&) const = default;
 };

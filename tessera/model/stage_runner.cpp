@@ -1,5 +1,7 @@
 #include "tessera/model/stage_runner.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "tessera/base/check.h"
@@ -32,6 +34,10 @@ void StageRunner::plan_segments() {
   }
 }
 
+Shape StageRunner::kept_rows() const {
+  return model_.rows().kept(options_.shape, model_.options().hidden_size);
+}
+
 // Everything is laid out twice by the same code: once to measure, once in memory.
 void StageRunner::allocate(Memory& memory) {
   Carvers measure;
@@ -52,13 +58,13 @@ void StageRunner::carve(Carvers& carvers) {
   const BatchShape& shape = options_.shape;
   Carver& scratch = carvers.scratch;
   if (options_.training)
-    scratch_.d_residual =
-        scratch.take(model_.options().dtype, {shape.rows(), model_.options().hidden_size});
+    scratch_.d_residual = scratch.take(model_.options().dtype, kept_rows());
   Carver head = scratch;
-  if (model_.head) scratch_.head = model_.head->carve_scratch(head, shape);
+  if (model_.head)
+    scratch_.head = model_.head->carve_scratch(head, shape, options_.training);
   Carver embedding = scratch;
-  if (model_.embedding && options_.training)
-    scratch_.embedding = model_.embedding->carve_scratch(embedding, shape);
+  if (model_.embedding)
+    scratch_.embedding = model_.embedding->carve_scratch(embedding, shape, options_.training);
   Carver gradients = scratch;
   scratch_.block = model_.blocks.front().carve_scratch(gradients, shape, options_.training);
   for (const Carver& branch : {head, embedding, gradients}) scratch.include(branch);
@@ -86,9 +92,12 @@ void StageRunner::carve_recomputed(Carvers& carvers, const Carver& gradients) {
 StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradients) {
   const BatchShape& shape = options_.shape;
   const DType dtype = model_.options().dtype;
-  const Shape rows{shape.rows(), model_.options().hidden_size};
+  const Shape rows = kept_rows();
   SlotCarver memory{carvers.slots, carvers.slots, options_.split_backward, options_.training};
+  const bool distributed = options_.recompute.distribute_saved_activations;
+  const std::int64_t ranks = model_.rows().ranks();
   Slot slot;
+  slot.shares.resize(model_.blocks.size());
   for (const Segment& segment : segments_)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
       // Forward only: a layer's memory is free again when the next has run.
@@ -98,7 +107,11 @@ StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradie
       }
       if (segment.recompute) {
         slot.layers.push_back(scratch_.recomputed[i - segment.begin]);
-        if (i == segment.begin) slot.layers.back().x = carvers.slots.take(dtype, rows);
+        if (i != segment.begin) continue;
+        if (distributed)
+          slot.shares[i] = carvers.slots.take(dtype, {rows[0] / ranks, rows[1]});
+        else
+          slot.layers.back().x = carvers.slots.take(dtype, rows);
         continue;
       }
       Carver branch = gradients;
@@ -107,7 +120,7 @@ StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradie
     }
   if (model_.head) {
     slot.final_x = carvers.slots.take(dtype, rows);
-    slot.final_stats = carvers.slots.take(accumulator_of(dtype), {shape.rows(), 2});
+    slot.final_stats = carvers.slots.take(accumulator_of(dtype), {rows[0], 2});
     slot.head = model_.head->carve(memory, shape);
   }
   return slot;
@@ -135,6 +148,25 @@ View StageRunner::token_losses(int slot) const {
   return slots_[static_cast<std::size_t>(slot)].head.loss;
 }
 
+std::vector<StageRunner::StreamPoint> StageRunner::stream(int slot_number) const {
+  const Slot& slot = slots_[static_cast<std::size_t>(slot_number)];
+  const int parts = model_.rows().parts();
+  std::vector<StreamPoint> points;
+  std::string before = model_.embedding ? "embedding" : "the stage before";
+  for (const Segment& segment : segments_)
+    for (std::size_t i = segment.begin; i < segment.end; ++i) {
+      const std::string name = fmt::format("layers.{}", number_of(i));
+      // Of layers that are computed again, only the first one's input is kept.
+      const bool input = !segment.recompute || (i == segment.begin && !slot.shares[i]);
+      if (input) points.push_back({before, slot.layers[i].x, parts});
+      if (!segment.recompute)
+        points.push_back({name + ".attention", slot.layers[i].x1, parts});
+      before = name + ".mlp";
+    }
+  if (model_.head) points.push_back({before, slot.final_x, parts});
+  return points;
+}
+
 void StageRunner::copy(const View& to, const ConstView& from) {
   context_.kernels.copy(context_.stream, to, from.reshape(to.shape()));
 }
@@ -142,7 +174,7 @@ void StageRunner::copy(const View& to, const ConstView& from) {
 void StageRunner::start_layers(const Microbatch& batch, Block::Saved& first, ConstView in) {
   const TraceRange range(context_.trace, model_.embedding ? "embedding forward" : "stage input");
   if (model_.embedding)
-    model_.embedding->forward(context_, batch, first.x);
+    model_.embedding->forward(context_, batch, first.x, scratch_.embedding);
   else
     copy(first.x, in);
   model_.blocks.front().norm1().forward(context_, first.y1, first.stats1, first.x);
@@ -153,6 +185,7 @@ void StageRunner::run_layers(const Microbatch& batch, Slot& slot, ConstView in) 
   start_layers(batch, slot.layers.front(), in);
   for (std::size_t i = 0; i < slot.layers.size(); ++i) {
     const TraceRange range(context_.trace, "block forward", number_of(i));
+    keep_share(slot, i);
     model_.blocks[i].forward(context_, batch, slot.layers[i], scratch_.block);
     if (i + 1 < slot.layers.size()) finish_layer(batch, slot, i);
   }
@@ -197,11 +230,28 @@ void StageRunner::trailing_logits(const Microbatch& batch, View logits) {
   model_.head->logits(context_, logits, slot.head.x.slice(0, batch.shape.rows() - rows, rows));
 }
 
+void StageRunner::keep_share(Slot& slot, std::size_t layer) {
+  const View& share = slot.shares[layer];
+  if (!share) return;
+  const std::int64_t rows = share.dim(0);
+  context_.kernels.copy(context_.stream, share,
+                        slot.layers[layer].x.slice(0, context_.mesh.tensor().rank() * rows, rows));
+}
+
+void StageRunner::restore_input(Slot& slot, std::size_t layer) {
+  const View& share = slot.shares[layer];
+  if (!share) return;
+  Communicator& group = context_.mesh.tensor();
+  const View all = slot.layers[layer].x.reshape({group.size(), share.dim(0), share.dim(1)});
+  group.all_gather(all, share, context_.stream)->wait(context_.stream);
+}
+
 // Forward once more from what the segment kept: its input. Random numbers are functions of global
 // coordinates, so dropout repeats itself.
 void StageRunner::recompute_segment(const Microbatch& batch, Slot& slot, const Segment& segment) {
   const TraceRange whole(context_.trace, "recompute");
   Block::Saved& first = slot.layers[segment.begin];
+  restore_input(slot, segment.begin);
   model_.blocks[segment.begin].norm1().forward(context_, first.y1, first.stats1, first.x);
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
     const TraceRange range(context_.trace, "block forward", number_of(i));
@@ -224,7 +274,7 @@ void StageRunner::backward_weight(int microbatch, int slot) {
   Slot& kept = slot_of(slot);
   for (std::size_t i = model_.blocks.size(); i-- > 0;) {
     const TraceRange range(context_.trace, "block backward weights", number_of(i));
-    model_.blocks[i].backward_weight(context_, kept.layers[i]);
+    model_.blocks[i].backward_weight(context_, kept.layers[i], scratch_.block);
   }
 }
 

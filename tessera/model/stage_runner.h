@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tessera/model/gpt_model.h"
@@ -36,6 +37,13 @@ class StageRunner final : public Stage {
   View loss_sums() const { return loss_sums_.view(); }
   /// acc [N]: the losses of the tokens in a slot, not masked.
   View token_losses(int slot) const;
+  /// What a slot still holds of the residual stream, in the order of the forward pass.
+  struct StreamPoint {
+    std::string name;  ///< what put it there: embedding, layers.0.attention, layers.0.mlp, ...
+    ConstView rows;    ///< this rank's part
+    int parts;         ///< of how many on the tensor-parallel group
+  };
+  std::vector<StreamPoint> stream(int slot) const;
   /// Logits of the last rows of a microbatch, as many as `logits` [rows, V] has; forward without a
   /// loss.
   void trailing_logits(const Microbatch& batch, View logits);
@@ -48,6 +56,9 @@ class StageRunner final : public Stage {
   };
   struct Slot {
     std::vector<Block::Saved> layers;
+    /// By layer: this rank's share of the input of a segment that is computed again, [., hidden],
+    /// where the tensor-parallel ranks keep a share each; else empty.
+    std::vector<View> shares;
     View final_x;  // the residual stream after the last layer
     View final_stats;
     LmHead::Saved head;
@@ -65,6 +76,8 @@ class StageRunner final : public Stage {
     Carver slots, recomputed, scratch;
   };
 
+  /// Of the residual stream on this rank.
+  Shape kept_rows() const;
   void plan_segments();
   void allocate(Memory& memory);
   void carve(Carvers& carvers);
@@ -76,6 +89,9 @@ class StageRunner final : public Stage {
   void run_layers(const Microbatch& batch, Slot& slot, ConstView in);
   void start_layers(const Microbatch& batch, Block::Saved& first, ConstView in);
   void finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer);
+  /// Keeps this rank's share of a layer's input, if that is how it is kept, and brings it back.
+  void keep_share(Slot& slot, std::size_t layer);
+  void restore_input(Slot& slot, std::size_t layer);
   void recompute_segment(const Microbatch& batch, Slot& slot, const Segment& segment);
   void run_backward(int microbatch, Slot& slot, View d_in, ConstView d_out, bool weights_too);
   void copy(const View& to, const ConstView& from);

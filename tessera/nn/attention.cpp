@@ -8,10 +8,16 @@
 namespace tessera {
 namespace {
 
-LinearSpec qkv_spec(const AttentionLayerSpec& spec) {
+// Over how many ranks the key/value heads are spread.
+int group_shares(const AttentionLayerSpec& spec, const LayerSite& site) {
+  return static_cast<int>(std::min<std::int64_t>(spec.groups, site.shares()));
+}
+
+LinearSpec qkv_spec(const AttentionLayerSpec& spec, const LayerSite& site) {
+  const int shares = group_shares(spec, site);
   return {{{spec.name + ".q", spec.heads * spec.head_size},
-           {spec.name + ".k", spec.groups * spec.head_size},
-           {spec.name + ".v", spec.groups * spec.head_size}},
+           {spec.name + ".k", spec.groups * spec.head_size, shares},
+           {spec.name + ".v", spec.groups * spec.head_size, shares}},
           spec.hidden,
           spec.qkv_bias,
           spec.init_std};
@@ -29,23 +35,28 @@ LinearSpec out_spec(const AttentionLayerSpec& spec) {
 Attention::Attention(const AttentionLayerSpec& spec, const LayerSite& site, const RopeTable* rope)
     : spec_(spec),
       dtype_(site.dtype),
-      heads_(spec.heads / site.tensor_size),
-      groups_(spec.groups / site.tensor_size),
-      first_head_(heads_ * site.tensor_rank),
+      rows_(site),
+      heads_(spec.heads / site.shares()),
+      groups_(spec.groups / group_shares(spec, site)),
+      first_head_(heads_ * site.share()),
       dropout_key_(rng_key(site.seed, RngPurpose::attention_dropout, spec.name)),
       rope_(rope),
-      qkv_(qkv_spec(spec), site),
-      out_(out_spec(spec), site) {
+      qkv_(make_first_linear(qkv_spec(spec, site), site)),
+      out_(make_last_linear(out_spec(spec), site)) {
   check(spec.heads % spec.groups == 0, "{} query heads cannot share {} key/value heads", spec.heads,
         spec.groups);
+  check(spec.heads % site.shares() == 0 && spec.groups % group_shares(spec, site) == 0,
+        "{} query heads and {} key/value heads cannot be shared evenly by {} ranks", spec.heads,
+        spec.groups, site.shares());
   if (!spec.qk_norm) return;
-  q_norm_.emplace(spec.name + ".q_norm", spec.head_size, *spec.qk_norm, site);
-  k_norm_.emplace(spec.name + ".k_norm", spec.head_size, *spec.qk_norm, site);
+  const bool partial = site.tensor_size > 1;  // each rank norms other heads
+  q_norm_.emplace(spec.name + ".q_norm", spec.head_size, *spec.qk_norm, site, partial);
+  k_norm_.emplace(spec.name + ".k_norm", spec.head_size, *spec.qk_norm, site, partial);
 }
 
 void Attention::collect(ParameterList& parameters) {
-  qkv_.collect(parameters);
-  out_.collect(parameters);
+  qkv_->collect(parameters);
+  out_->collect(parameters);
   if (!q_norm_) return;
   q_norm_->collect(parameters);
   k_norm_->collect(parameters);
@@ -70,7 +81,8 @@ Attention::Saved Attention::carve(SlotCarver& slot, Carver& scratch,
   saved.lse = (spec_.recompute_core ? scratch : slot.until_input)
                   .take(acc, {shape.batch, heads_, shape.seq});
   saved.d_qkv = slot.gradient(scratch, dtype_, {n, (heads_ + 2 * groups_) * d});
-  if (slot.split_backward) saved.dy = slot.until_weight.take(dtype_, {n, spec_.hidden});
+  if (slot.split_backward)
+    saved.dy = slot.until_weight.take(dtype_, rows_.kept(shape, spec_.hidden));
   return saved;
 }
 
@@ -78,13 +90,16 @@ Attention::Scratch Attention::carve_scratch(Carver& scratch, const BatchShape& s
   return {scratch.take(dtype_, {shape.rows(), heads_ * spec_.head_size})};
 }
 
+GridSizes Attention::grid_sizes(const BatchShape& shape) const {
+  return qkv_->grid_sizes(shape.rows()).or_else(out_->grid_sizes(shape.rows()));
+}
+
 std::size_t Attention::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                        std::int64_t keys) const {
   const std::int64_t d = spec_.head_size;
   const std::size_t core = kernels.attention_workspace_bytes(
       {shape.seq, shape.batch, heads_, d}, {keys, shape.batch, groups_, d}, dtype_);
-  return q_norm_ ? std::max(core, kernels.norm_workspace_bytes(shape.rows() * heads_, d, dtype_))
-                 : core;
+  return q_norm_ ? std::max(core, q_norm_->workspace_bytes(kernels, shape.rows() * heads_)) : core;
 }
 
 // Heads [first, first + count) of rows [N, heads D] as [S, B, count, D].
@@ -178,19 +193,22 @@ void Attention::core_forward(Context& context, const Microbatch& batch, Saved& s
 }
 
 void Attention::forward(Context& context, const Microbatch& batch, View y, ConstView x,
-                        Saved& saved) const {
+                        Saved& saved, const LinearScratch& linear) const {
   saved.x = x;
-  qkv_.forward(context, saved.qkv, x);
+  qkv_->forward(context, saved.qkv, x, linear);
   prepare_heads(context, batch, saved);
   core_forward(context, batch, saved);
-  out_.forward(context, y, saved.out);
+  out_->forward(context, y, saved.out, linear);
 }
 
-void Attention::backward_input(Context& context, const Microbatch& batch, View dx, ConstView dy,
-                               Saved& saved, const Scratch& scratch) {
+WorkHandle Attention::backward_input(Context& context, const Microbatch& batch, View dx,
+                                     ConstView dy, Saved& saved, const Scratch& scratch,
+                                     const LinearScratch& linear) {
   const BatchShape& shape = batch.shape;
+  if (saved.dy) context.kernels.copy(context.stream, saved.dy, dy);
+  saved.dy_seen = rows_.gather_now(context, linear.all.dy, dy);
   if (spec_.recompute_core) core_forward(context, batch, saved);
-  out_.backward_input(context, scratch.d_out, dy);
+  out_->backward_input(context, scratch.d_out, saved.dy_seen, linear)->wait(context.stream);
   context.kernels.attention_backward(
       context.stream, heads(saved.d_qkv, shape, 0, heads_),
       heads(saved.d_qkv, shape, heads_, groups_),
@@ -198,16 +216,20 @@ void Attention::backward_input(Context& context, const Microbatch& batch, View d
       queries(saved, shape), keys(saved, shape), values(saved, shape),
       heads(saved.out, shape, 0, heads_), saved.lse, core_spec(batch), context.workspace);
   undo_heads(context, batch, saved);
-  qkv_.backward_input(context, dx, saved.d_qkv);
-  saved.dy_seen = dy;
-  if (!saved.dy) return;
-  context.kernels.copy(context.stream, saved.dy, dy);
-  saved.dy_seen = saved.dy;
+  if (!saved.dy) saved.x_coming = rows_.gather(context, linear.all.x, saved.x);
+  return qkv_->backward_input(context, dx, saved.d_qkv, linear);
 }
 
-void Attention::backward_weight(Context& context, Saved& saved) {
-  out_.backward_weight(context, saved.dy_seen, saved.out);
-  qkv_.backward_weight(context, saved.d_qkv, saved.x);
+// Apart from the input gradient, what that gathered is no more there.
+void Attention::backward_weight(Context& context, Saved& saved, const LinearScratch& linear) {
+  const AllRows& all = linear.all;
+  if (saved.dy) {
+    saved.dy_seen = rows_.gather_now(context, all.dy, saved.dy);
+    saved.x_coming = rows_.gather(context, all.x, saved.x);
+  }
+  out_->backward_weight(context, saved.dy_seen, saved.out, linear);
+  saved.x_coming->wait(context.stream);
+  qkv_->backward_weight(context, saved.d_qkv, rows_.gathered(all.x, saved.x), linear);
 }
 
 }  // namespace tessera

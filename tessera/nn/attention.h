@@ -1,5 +1,6 @@
 // Self-attention as a sublayer: normed input -> branch. Heads are split over the tensor-parallel
-// group; nothing is communicated inside.
+// group; nothing is communicated between the two linear layers. With fewer key/value heads than
+// ranks, each is held by several, which sum its gradients.
 //
 // Shape legend: N = S B rows; H query heads, K key/value heads, D head size, all of this rank.
 #pragma once
@@ -37,15 +38,16 @@ class Attention {
   /// What one microbatch keeps. Views that backward fills lie in scratch unless the backward is
   /// split.
   struct Saved {
-    ConstView x;  ///< [N, hidden] the caller's memory
+    ConstView x;  ///< [., hidden] this rank's rows, the caller's memory
     View qkv;     ///< [N, (H + 2K) D]: q | k | v; rotated in place, unless qk_norm keeps them raw
     View normed;  ///< [N, (H + K) D] with qk_norm: normed and rotated q | k
     View q_stats, k_stats;
-    View out;           ///< [N, H D]
-    View lse;           ///< acc [B, H, S]
-    View d_qkv;         ///< as qkv
-    View dy;            ///< [N, hidden], split backward only
-    ConstView dy_seen;  ///< what backward_weight reads
+    View out;             ///< [N, H D]
+    View lse;             ///< acc [B, H, S]
+    View d_qkv;           ///< as qkv
+    View dy;              ///< [., hidden], split backward only
+    ConstView dy_seen;    ///< all rows: what backward_weight reads
+    WorkHandle x_coming;  ///< all rows of x
   };
   struct Scratch {
     View d_out;  ///< [N, H D]
@@ -57,12 +59,16 @@ class Attention {
   void collect(ParameterList& parameters);
   Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
   Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+  GridSizes grid_sizes(const BatchShape& shape) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
 
-  void forward(Context&, const Microbatch&, View y, ConstView x, Saved&) const;
-  void backward_input(Context&, const Microbatch&, View dx, ConstView dy, Saved&, const Scratch&);
-  void backward_weight(Context&, Saved&);
+  void forward(Context&, const Microbatch&, View y, ConstView x, Saved&,
+               const LinearScratch&) const;
+  /// dx is there once the work was waited for, which the weight gradients need not.
+  [[nodiscard]] WorkHandle backward_input(Context&, const Microbatch&, View dx, ConstView dy,
+                                          Saved&, const Scratch&, const LinearScratch&);
+  void backward_weight(Context&, Saved&, const LinearScratch&);
 
  private:
   AttentionSpec core_spec(const Microbatch&) const;
@@ -78,15 +84,16 @@ class Attention {
 
   AttentionLayerSpec spec_;
   DType dtype_;
+  RowLayout rows_;
   std::int64_t heads_;  ///< of this rank
   std::int64_t groups_;
   std::int64_t first_head_;
   RngKey dropout_key_;
   const RopeTable* rope_;
-  ColumnParallelLinear qkv_;
-  RowParallelLinear out_;
-  std::optional<Norm> q_norm_;
-  std::optional<Norm> k_norm_;
+  std::unique_ptr<ParallelLinear> qkv_;
+  std::unique_ptr<ParallelLinear> out_;
+  std::optional<WholeNorm> q_norm_;
+  std::optional<WholeNorm> k_norm_;
 };
 
 }  // namespace tessera

@@ -7,23 +7,25 @@ namespace tessera {
 Block::Block(const BlockSpec& spec, const LayerSite& site, const RopeTable* rope)
     : spec_(spec),
       dtype_(site.dtype),
+      rows_(site),
       attention_key_(rng_key(site.seed, RngPurpose::hidden_dropout, spec.attention.name)),
       mlp_key_(rng_key(site.seed, RngPurpose::hidden_dropout, spec.mlp.name)),
-      norm1_(spec.name + ".attention_norm", spec.attention.hidden, spec.norm, site),
+      norm1_(
+          make_stream_norm(spec.name + ".attention_norm", spec.attention.hidden, spec.norm, site)),
       attention_(spec.attention, site, rope),
-      norm2_(spec.name + ".mlp_norm", spec.attention.hidden, spec.norm, site),
+      norm2_(make_stream_norm(spec.name + ".mlp_norm", spec.attention.hidden, spec.norm, site)),
       mlp_(spec.mlp, site) {}
 
 void Block::collect(ParameterList& parameters) {
-  norm1_.collect(parameters);
+  norm1_->collect(parameters);
   attention_.collect(parameters);
-  norm2_.collect(parameters);
+  norm2_->collect(parameters);
   mlp_.collect(parameters);
 }
 
 Block::Saved Block::carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const {
-  const Shape rows{shape.rows(), spec_.attention.hidden};
-  const Shape stats{shape.rows(), 2};
+  const Shape rows = rows_.kept(shape, spec_.attention.hidden);
+  const Shape stats{rows_.kept(shape), 2};
   const DType acc = accumulator_of(dtype_);
   Saved saved;
   saved.x = slot.until_input.take(dtype_, rows);
@@ -39,9 +41,12 @@ Block::Saved Block::carve(SlotCarver& slot, Carver& scratch, const BatchShape& s
 
 Block::Scratch Block::carve_scratch(Carver& scratch, const BatchShape& shape,
                                     bool gradients) const {
-  const Shape rows{shape.rows(), spec_.attention.hidden};
+  const Shape rows = rows_.kept(shape, spec_.attention.hidden);
   Scratch views;
   views.branch = scratch.take(dtype_, rows);
+  views.linear.all = rows_.carve(scratch, dtype_, shape, spec_.attention.hidden, gradients);
+  views.linear.grid = carve_grid(
+      scratch, dtype_, attention_.grid_sizes(shape).or_else(mlp_.grid_sizes(shape)), gradients);
   views.mlp = mlp_.carve_scratch(scratch, shape);
   if (!gradients) return views;
   if (spec_.hidden_dropout > 0) views.d_branch = scratch.take(dtype_, rows);
@@ -53,28 +58,25 @@ Block::Scratch Block::carve_scratch(Carver& scratch, const BatchShape& shape,
 std::size_t Block::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                    std::int64_t keys) const {
   return std::max(attention_.workspace_bytes(kernels, shape, keys),
-                  kernels.norm_workspace_bytes(shape.rows(), spec_.attention.hidden, dtype_));
+                  norm1_->workspace_bytes(kernels, shape.rows()));
 }
 
-DropoutSpec Block::attention_dropout(const Microbatch& batch) const {
-  return {batch.training ? spec_.hidden_dropout : 0.0, attention_key_, batch.samples,
-          batch.position_start};
-}
-DropoutSpec Block::mlp_dropout(const Microbatch& batch) const {
-  return {batch.training ? spec_.hidden_dropout : 0.0, mlp_key_, batch.samples,
-          batch.position_start};
+DropoutSpec Block::dropout(const Microbatch& batch, RngKey key) const {
+  return {batch.training ? spec_.hidden_dropout : 0.0, key, batch.samples,
+          batch.position_start + rows_.first_position(batch.shape),
+          rows_.channels(spec_.attention.hidden).begin};
 }
 
 void Block::forward(Context& context, const Microbatch& batch, Saved& saved,
                     const Scratch& scratch) const {
   {
     const TraceRange range(context.trace, "attention forward");
-    attention_.forward(context, batch, scratch.branch, saved.y1, saved.attention);
+    attention_.forward(context, batch, scratch.branch, saved.y1, saved.attention, scratch.linear);
   }
-  norm2_.add_forward(context, saved.y2, saved.x1, saved.stats2, saved.x, scratch.branch,
-                     attention_dropout(batch));
+  norm2_->add_forward(context, saved.y2, saved.x1, saved.stats2, saved.x, scratch.branch,
+                      dropout(batch, attention_key_));
   const TraceRange range(context.trace, "mlp forward");
-  mlp_.forward(context, scratch.branch, saved.y2, saved.mlp, scratch.mlp);
+  mlp_.forward(context, scratch.branch, saved.y2, saved.mlp, scratch.mlp, scratch.linear);
 }
 
 // Without dropout the gradient of a branch is that of the stream it was added to.
@@ -90,24 +92,27 @@ void Block::backward_input(Context& context, const Microbatch& batch, View dres,
   ConstView d_branch = branch_gradient(context, dres, scratch, mlp_dropout(batch));
   {
     const TraceRange range(context.trace, "mlp backward");
-    mlp_.backward_input(context, scratch.dy, d_branch, saved.mlp, scratch.mlp);
-    if (weights_too) mlp_.backward_weight(context, saved.mlp);
+    const WorkHandle sum =
+        mlp_.backward_input(context, scratch.dy, d_branch, saved.mlp, scratch.mlp, scratch.linear);
+    if (weights_too) mlp_.backward_weight(context, saved.mlp, scratch.linear);
+    sum->wait(context.stream);
   }
-  norm2_.backward(context, dres, scratch.dy, saved.x1, saved.stats2, true);
+  norm2_->backward(context, dres, scratch.dy, saved.x1, saved.stats2, true);
 
-  d_branch = branch_gradient(context, dres, scratch, attention_dropout(batch));
+  d_branch = branch_gradient(context, dres, scratch, dropout(batch, attention_key_));
   {
     const TraceRange range(context.trace, "attention backward");
-    attention_.backward_input(context, batch, scratch.dy, d_branch, saved.attention,
-                              scratch.attention);
-    if (weights_too) attention_.backward_weight(context, saved.attention);
+    const WorkHandle sum = attention_.backward_input(
+        context, batch, scratch.dy, d_branch, saved.attention, scratch.attention, scratch.linear);
+    if (weights_too) attention_.backward_weight(context, saved.attention, scratch.linear);
+    sum->wait(context.stream);
   }
-  norm1_.backward(context, dres, scratch.dy, saved.x, saved.stats1, true);
+  norm1_->backward(context, dres, scratch.dy, saved.x, saved.stats1, true);
 }
 
-void Block::backward_weight(Context& context, Saved& saved) {
-  mlp_.backward_weight(context, saved.mlp);
-  attention_.backward_weight(context, saved.attention);
+void Block::backward_weight(Context& context, Saved& saved, const Scratch& scratch) {
+  mlp_.backward_weight(context, saved.mlp, scratch.linear);
+  attention_.backward_weight(context, saved.attention, scratch.linear);
 }
 
 }  // namespace tessera

@@ -22,7 +22,7 @@ struct BlockSpec {
 class Block {
  public:
   struct Saved {
-    View x;           ///< [N, hidden]: the residual stream at the block's start
+    View x;           ///< [., hidden]: the residual stream at the block's start, this rank's rows
     View y1, stats1;  ///< norm1(x)
     View x1;          ///< the residual stream after attention
     View y2, stats2;  ///< norm2(x1)
@@ -30,9 +30,10 @@ class Block {
     Mlp::Saved mlp;
   };
   struct Scratch {
-    View branch;    ///< [N, hidden]: what a sublayer adds
+    View branch;    ///< [., hidden]: what a sublayer adds
     View d_branch;  ///< its gradient behind the dropout
     View dy;        ///< the gradient of a norm's output
+    LinearScratch linear;
     Attention::Scratch attention;
     Mlp::Scratch mlp;
   };
@@ -45,28 +46,29 @@ class Block {
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
 
-  const Norm& norm1() const { return norm1_; }
+  const Norm& norm1() const { return *norm1_; }
   /// Of the branch that the block leaves.
-  DropoutSpec mlp_dropout(const Microbatch&) const;
+  DropoutSpec mlp_dropout(const Microbatch& batch) const { return dropout(batch, mlp_key_); }
 
   /// From saved.x and saved.y1; leaves scratch.branch and saved.x1.
   void forward(Context&, const Microbatch&, Saved&, const Scratch&) const;
   /// `dres` is the gradient of the residual stream: after the block on entry, before it on return.
   void backward_input(Context&, const Microbatch&, View dres, Saved&, const Scratch&,
                       bool weights_too);
-  void backward_weight(Context&, Saved&);
+  void backward_weight(Context&, Saved&, const Scratch&);
 
  private:
-  DropoutSpec attention_dropout(const Microbatch&) const;
+  DropoutSpec dropout(const Microbatch&, RngKey key) const;
   ConstView branch_gradient(Context&, View dres, const Scratch&, const DropoutSpec&) const;
 
   BlockSpec spec_;
   DType dtype_;
+  RowLayout rows_;
   RngKey attention_key_;
   RngKey mlp_key_;
-  Norm norm1_;
+  std::unique_ptr<Norm> norm1_;
   Attention attention_;
-  Norm norm2_;
+  std::unique_ptr<Norm> norm2_;
   Mlp mlp_;
 };
 

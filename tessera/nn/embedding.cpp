@@ -1,55 +1,69 @@
 #include "tessera/nn/embedding.h"
 
-namespace tessera {
+#include <algorithm>
 
-Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
-                               double init_std, const LayerSite& site) {
-  const Range rows = share_of(vocab, site.tensor_size, site.tensor_rank);
-  const ShardPiece piece{{rows.begin, 0}, {rows.length(), hidden}, 0, {hidden, 1}};
-  return {site.dtype,
-          {rows.length(), hidden},
-          {{name, {vocab, hidden}, {piece}}},
-          {InitKind::normal, init_std}};
+namespace tessera {
+namespace {
+
+std::optional<Parameter> position_table(const EmbeddingSpec& spec, const LayerSite& site) {
+  if (spec.positions == 0) return std::nullopt;
+  const std::string name = "embedding.position.weight";
+  const Shape shape{spec.positions, spec.hidden};
+  const InitSpec init{InitKind::normal, spec.init_std};
+  if (site.grid > 0)
+    return column_parameter(site.dtype, name, shape,
+                            share_of(spec.hidden, site.channel_shares(), site.channel_share()),
+                            init, site.grid_row());
+  return replicated_parameter(
+      site.dtype, name, shape, init, site.tensor_rank,
+      site.sequence_parallel ? GradientSum::tensor_group : GradientSum::none);
 }
+
+}  // namespace
 
 Embedding::Embedding(const EmbeddingSpec& spec, const LayerSite& site)
     : spec_(spec),
       dtype_(site.dtype),
-      first_row_(share_of(spec.vocab, site.tensor_size, site.tensor_rank).begin),
+      rows_(site),
       dropout_key_(rng_key(site.seed, RngPurpose::hidden_dropout, "embedding")),
-      table_(vocab_parallel_table("embedding.word.weight", spec.vocab, spec.hidden, spec.init_std,
-                                  site)) {
-  if (spec.positions > 0)
-    positions_ =
-        replicated_parameter(site.dtype, "embedding.position.weight", {spec.positions, spec.hidden},
-                             {InitKind::normal, spec.init_std}, site.tensor_rank);
-}
+      tokens_(make_token_table(spec.vocab, spec.hidden, spec.init_std, site)),
+      positions_(position_table(spec, site)) {}
 
 void Embedding::collect(ParameterList& parameters) {
-  parameters.push_back(&table_);
+  parameters.push_back(&tokens_->parameter());
   if (positions_) parameters.push_back(&*positions_);
 }
 
-Embedding::Scratch Embedding::carve_scratch(Carver& scratch, const BatchShape& shape) const {
-  if (spec_.dropout <= 0) return {};
-  return {scratch.take(dtype_, {shape.rows(), spec_.hidden})};
+Embedding::Scratch Embedding::carve_scratch(Carver& scratch, const BatchShape& shape,
+                                            bool gradients) const {
+  Scratch views;
+  views.tokens = tokens_->carve_scratch(scratch, shape);
+  if (gradients && spec_.dropout > 0)
+    views.dropped = scratch.take(dtype_, rows_.kept(shape, spec_.hidden));
+  return views;
 }
 
 std::size_t Embedding::workspace_bytes(const Kernels& kernels, const BatchShape& shape) const {
-  return kernels.embedding_workspace_bytes(shape.rows());
+  return std::max(tokens_->workspace_bytes(kernels, shape),
+                  kernels.embedding_workspace_bytes(rows_.kept(shape)));
 }
 
 DropoutSpec Embedding::dropout(const Microbatch& batch) const {
-  return {batch.training ? spec_.dropout : 0.0, dropout_key_, batch.samples, batch.position_start};
+  return {batch.training ? spec_.dropout : 0.0, dropout_key_, batch.samples,
+          batch.position_start + rows_.first_position(batch.shape),
+          rows_.channels(spec_.hidden).begin};
 }
 
-void Embedding::forward(Context& context, const Microbatch& batch, View y) const {
+ConstView Embedding::positions_of(const Microbatch& batch) const {
+  return rows_.kept_of(batch.positions.reshape({batch.shape.rows()}));
+}
+
+void Embedding::forward(Context& context, const Microbatch& batch, View y,
+                        const Scratch& scratch) const {
   Kernels& kernels = context.kernels;
-  kernels.embedding_forward(context.stream, y, batch.tokens, table_.value(), first_row_, false);
-  context.mesh.tensor().all_reduce(y, ReduceOp::sum, context.stream)->wait(context.stream);
+  tokens_->forward(context, batch, y, scratch.tokens);
   if (positions_)
-    kernels.embedding_forward(context.stream, y, batch.positions.reshape({batch.shape.rows()}),
-                              positions_->value(), 0, true);
+    kernels.embedding_forward(context.stream, y, positions_of(batch), positions_->value(), 0, true);
   const DropoutSpec spec = dropout(batch);
   if (spec.p > 0) kernels.add_dropout(context.stream, y, {}, y, spec);
 }
@@ -62,14 +76,14 @@ void Embedding::backward(Context& context, const Microbatch& batch, ConstView dy
     kernels.add_dropout(context.stream, scratch.dropped, {}, dy, spec);
     dy = scratch.dropped;
   }
-  const Gradient table = table_.grad();
-  kernels.embedding_backward(context.stream, table.view, dy, batch.tokens, first_row_,
-                             table.accumulate, context.workspace);
-  if (!positions_) return;
-  const Gradient positions = positions_->grad();
-  kernels.embedding_backward(context.stream, positions.view, dy,
-                             batch.positions.reshape({batch.shape.rows()}), 0, positions.accumulate,
-                             context.workspace);
+  const WorkHandle gather = tokens_->gather(context, dy, scratch.tokens);
+  if (positions_) {
+    const Gradient positions = positions_->grad();
+    kernels.embedding_backward(context.stream, positions.view, dy, positions_of(batch), 0,
+                               positions.accumulate, context.workspace);
+  }
+  gather->wait(context.stream);
+  tokens_->backward(context, batch, dy, scratch.tokens);
 }
 
 }  // namespace tessera

@@ -1,11 +1,10 @@
-// Token embeddings (rows of the vocabulary split over the tensor-parallel group), learned
-// positions, dropout.
+// Token embeddings (the vocabulary split over the tensor-parallel group), learned positions,
+// dropout.
 #pragma once
 
 #include <optional>
 
-#include "tessera/nn/linear.h"
-#include "tessera/nn/microbatch.h"
+#include "tessera/nn/token_table.h"
 
 namespace tessera {
 
@@ -17,36 +16,36 @@ struct EmbeddingSpec {
   double init_std = 0.02;
 };
 
-/// This rank's rows of a [vocab, hidden] table; used by the embedding and by the output layer.
-Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
-                               double init_std, const LayerSite& site);
-
 class Embedding {
  public:
   struct Scratch {
-    View dropped;  ///< [N, hidden]: the gradient behind the dropout
+    TokenTable::Scratch tokens;
+    View dropped;  ///< the gradient behind the dropout
   };
 
   Embedding(const EmbeddingSpec& spec, const LayerSite& site);
 
   void collect(ParameterList& parameters);
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+  Scratch carve_scratch(Carver& scratch, const BatchShape& shape, bool gradients) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape) const;
 
-  void forward(Context&, const Microbatch&, View y) const;
+  /// y: this rank's part of the residual stream.
+  void forward(Context&, const Microbatch&, View y, const Scratch&) const;
   void backward(Context&, const Microbatch&, ConstView dy, const Scratch&);
 
   /// The table, for an output layer that shares it.
-  Parameter& table() { return table_; }
+  Parameter& table() { return tokens_->parameter(); }
 
  private:
   DropoutSpec dropout(const Microbatch&) const;
+  /// Of this rank's rows: i32.
+  ConstView positions_of(const Microbatch&) const;
 
   EmbeddingSpec spec_;
   DType dtype_;
-  std::int64_t first_row_;
+  RowLayout rows_;
   RngKey dropout_key_;
-  Parameter table_;
+  std::unique_ptr<TokenTable> tokens_;
   std::optional<Parameter> positions_;
 };
 

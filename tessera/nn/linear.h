@@ -1,19 +1,16 @@
-// Linear layers split over the tensor-parallel group. Weights are [out, in], y = x W^T.
-//
-//   column-parallel: each rank holds some outputs. Forward needs no communication, the input
-//   gradient is summed. row-parallel:    each rank holds some inputs. The output is summed, the
-//   input gradient needs nothing.
-//
-// One after the other they cost one all-reduce in each direction. A group of one sums with itself.
+// Linear layers split over the tensor-parallel group. Weights are [out, in], y = x W^T. How they
+// are split is behind one interface: line_linear.h splits outputs or inputs over all ranks,
+// grid_linear.h both over the rows and columns of a grid.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tessera/nn/grid_panels.h"
 #include "tessera/nn/parameter.h"
-#include "tessera/nn/slot.h"
-#include "tessera/parallel/context.h"
+#include "tessera/nn/row_layout.h"
 
 namespace tessera {
 
@@ -21,6 +18,9 @@ namespace tessera {
 struct LinearPart {
   std::string name;      ///< its tensors are name.weight and name.bias
   std::int64_t out = 0;  ///< global number of outputs
+  /// Over how many ranks they are spread; 0: over all. Consecutive ranks hold the same share when
+  /// that is less than all of them, and the gradients of its copies must be summed.
+  int shares = 0;
 };
 
 struct LinearSpec {
@@ -30,51 +30,50 @@ struct LinearSpec {
   double init_std = 0.02;
 };
 
-/// Weight, optional bias and the products with them, for any split.
-class Linear {
+/// Memory for what linear layers get from other ranks.
+struct LinearScratch {
+  AllRows all;
+  GridScratch grid;
+};
+
+class ParallelLinear {
  public:
+  virtual ~ParallelLinear() = default;
+
   void collect(ParameterList& parameters);
+  /// What it takes of LinearScratch::grid for that many rows.
+  virtual GridSizes grid_sizes(std::int64_t /*rows*/) const { return {}; }
+
+  /// This rank's part of y from its part of x.
+  virtual void forward(Context&, View y, ConstView x, const LinearScratch&) const = 0;
+  /// pre = x W^T + b; y = gelu(pre).
+  virtual void forward_gelu(Context&, View y, View pre, ConstView x, const LinearScratch&) const;
+  /// dx is there once the work was waited for. dy here and below, and x below, have all rows
+  /// (row_layout.h).
+  [[nodiscard]] virtual WorkHandle backward_input(Context&, View dx, ConstView dy,
+                                                  const LinearScratch&) const = 0;
+  /// Through the gelu before this layer too: dx = (dy W) gelu'(pre).
+  virtual void backward_input_gelu(Context&, View dx, ConstView dy, View pre,
+                                   const LinearScratch&) const;
+  virtual void backward_weight(Context&, ConstView dy, ConstView x, const LinearScratch&) = 0;
 
  protected:
-  Linear(Parameter weight, std::optional<Parameter> bias);
+  ParallelLinear(Parameter weight, std::optional<Parameter> bias);
 
-  /// y = op(x W^T) with the epilogue that `spec` names.
-  void product(Context&, View y, ConstView x, GemmSpec spec) const;
-  /// dx = dy W.
-  void input_gradient(Context&, View dx, ConstView dy, GemmSpec spec) const;
-  /// dW (+)= dy^T x, db (+)= the column sums of dy.
-  void weight_gradient(Context&, ConstView dy, ConstView x);
+  /// db (+)= the column sums of dy.
+  void bias_gradient(Context&, ConstView dy);
 
   Parameter weight_;
   std::optional<Parameter> bias_;
 };
 
-class ColumnParallelLinear : public Linear {
- public:
-  ColumnParallelLinear(const LinearSpec& spec, const LayerSite& site);
+/// The layer that a sublayer begins with: a line of ranks splits its outputs.
+std::unique_ptr<ParallelLinear> make_first_linear(const LinearSpec& spec, const LayerSite& site);
+/// The one that it ends with: a line of ranks splits its inputs.
+std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec, const LayerSite& site);
 
-  /// y [N, out / TP] from x [N, in].
-  void forward(Context&, View y, ConstView x) const;
-  /// pre = x W^T + b; y = gelu(pre).
-  void forward_gelu(Context&, View y, View pre, ConstView x) const;
-  void backward_input(Context&, View dx, ConstView dy) const;
-  void backward_weight(Context& context, ConstView dy, ConstView x) {
-    weight_gradient(context, dy, x);
-  }
-};
-
-class RowParallelLinear : public Linear {
- public:
-  RowParallelLinear(const LinearSpec& spec, const LayerSite& site);
-
-  /// y [N, out] from x [N, in / TP].
-  void forward(Context&, View y, ConstView x) const;
-  void backward_input(Context&, View dx, ConstView dy) const;
-  /// Through the gelu before this layer too: dx = (dy W) gelu'(pre).
-  void backward_input_gelu(Context&, View dx, ConstView dy, View pre) const;
-  void backward_weight(Context& context, ConstView dy, ConstView x) {
-    weight_gradient(context, dy, x);
-  }
-};
+/// This rank's part of `size` features, which have `shares` equal shares on as many ranks, or on
+/// several ranks each.
+Range even_share(const std::string& what, std::int64_t size, int shares, const LayerSite& site);
 
 }  // namespace tessera

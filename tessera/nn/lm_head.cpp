@@ -2,16 +2,30 @@
 
 #include <algorithm>
 
-#include "tessera/nn/embedding.h"
+#include "tessera/base/check.h"
+#include "tessera/nn/token_table.h"
 
 namespace tessera {
+namespace {
+
+// Rows of one part of something that has parts [parts, rows, C].
+template <class V, class Chunk>
+V rows_of(const V& parts, int part, const Chunk& chunk) {
+  return panel_of(parts, part).slice(0, chunk.begin, chunk.rows);
+}
+
+int count_of(const ConstView& parts) { return static_cast<int>(parts.dim(0)); }
+
+}  // namespace
 
 LmHead::LmHead(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerSite& site,
                Parameter* shared)
     : hidden_(hidden),
       dtype_(site.dtype),
+      rows_(site),
+      layout_(make_head_layout(site)),
       most_logits_(site.most_logits),
-      rows_(share_of(vocab, site.tensor_size, site.tensor_rank)),
+      vocab_(share_of(vocab, site.shares(), site.share())),
       shared_(shared) {
   if (!shared) own_ = vocab_parallel_table("output.weight", vocab, hidden, init_std, site);
 }
@@ -23,74 +37,96 @@ void LmHead::collect(ParameterList& parameters) {
 // Enough rows for a fast product, few enough to stay small beside the model.
 std::int64_t LmHead::chunk_rows(const BatchShape& shape) const {
   const std::int64_t rows = std::max<std::int64_t>(
-      64, most_logits_ / std::max<std::int64_t>(1, rows_.length()) / 64 * 64);
+      64, most_logits_ / std::max<std::int64_t>(1, vocab_.length()) / 64 * 64);
   return std::min(shape.rows(), rows);
 }
 
 LmHead::Saved LmHead::carve(SlotCarver& slot, const BatchShape& shape) const {
-  return {slot.until_input.take(dtype_, {shape.rows(), hidden_}),
+  return {slot.until_input.take(dtype_, rows_.kept(shape, hidden_)),
           slot.until_input.take(accumulator_of(dtype_), {shape.rows()})};
 }
 
-LmHead::Scratch LmHead::carve_scratch(Carver& scratch, const BatchShape& shape) const {
+LmHead::Scratch LmHead::carve_scratch(Carver& scratch, const BatchShape& shape,
+                                      bool gradients) const {
   const std::int64_t rows = chunk_rows(shape);
   const DType acc = accumulator_of(dtype_);
-  return {scratch.take(dtype_, {rows, rows_.length()}), scratch.take(acc, {3, rows}),
+  return {layout_->carve_scratch(scratch, shape, weight().shape(), gradients),
+          scratch.take(dtype_, {rows, vocab_.length()}), scratch.take(acc, {3, rows}),
           scratch.take(acc, {rows})};
 }
 
 void LmHead::logits(Context& context, View out, ConstView x) const {
-  GemmSpec spec;
-  spec.transpose_b = true;
-  context.kernels.gemm(context.stream, out, ConstView(x), ConstView(weight().value()), spec,
-                       context.workspace);
+  check(weight().shape()[1] == hidden_, "logits of single rows are not computed on a grid");
+  const View value = weight().value();
+  chunk_logits(context, out, x.reshape({1, x.dim(0), x.dim(1)}),
+               value.reshape({1, value.dim(0), value.dim(1)}), {0, x.dim(0)});
 }
 
 void LmHead::forward(Context& context, const Microbatch& batch, Saved& saved,
                      const Scratch& scratch) {
-  const std::int64_t rows = saved.x.dim(0);
+  Products products;
+  products.x = layout_->gather_input(context, saved.x, scratch.layout);
+  products.weight = layout_->gather_weight(context, weight(), scratch.layout);
+  if (batch.training)
+    products.d_weight = layout_->start_gradient(context, weight(), scratch.layout);
+  const std::int64_t rows = products.x.dim(1);
   const std::int64_t step = scratch.maximum.dim(0);
   for (std::int64_t begin = 0; begin < rows; begin += step) {
     const Chunk chunk{begin, std::min(step, rows - begin)};
-    chunk_loss(context, batch, saved, scratch, chunk);
-    if (batch.training) chunk_gradients(context, saved, scratch, chunk);
+    chunk_loss(context, batch, products, saved.loss, scratch, chunk);
+    if (batch.training) chunk_gradients(context, products, scratch, chunk);
+  }
+  if (!batch.training) return;
+  layout_->sum_input_gradient(context, saved.x, products.x);
+  layout_->sum_weight_gradient(context, weight(), products.d_weight);
+}
+
+void LmHead::chunk_logits(Context& context, View out, ConstView x, ConstView weight,
+                          const Chunk& chunk) const {
+  for (int part = 0; part < count_of(x); ++part) {
+    GemmSpec spec;
+    spec.transpose_b = true;
+    spec.accumulate = part > 0;
+    context.kernels.gemm(context.stream, out, rows_of(x, part, chunk), panel_of(weight, part), spec,
+                         context.workspace);
   }
 }
 
 // Two small reductions over the ranks that share the vocabulary: the maximum, then both sums at
 // once.
-void LmHead::chunk_loss(Context& context, const Microbatch& batch, Saved& saved,
-                        const Scratch& scratch, const Chunk& chunk) {
+void LmHead::chunk_loss(Context& context, const Microbatch& batch, const Products& products,
+                        View loss, const Scratch& scratch, const Chunk& chunk) const {
   const auto part = [&](const auto& view) { return view.slice(0, chunk.begin, chunk.rows); };
   Kernels& kernels = context.kernels;
-  Communicator& group = context.mesh.tensor();
+  Communicator& group = layout_->vocabulary_group(context.mesh);
   const View out = scratch.logits.slice(0, 0, chunk.rows);
   const View stats(scratch.stats.raw(), scratch.stats.dtype(), {3, chunk.rows});
   const View maximum = scratch.maximum.slice(0, 0, chunk.rows);
-  logits(context, out, part(saved.x));
-  kernels.softmax_stats(context.stream, stats, out, part(batch.labels), rows_.begin);
+  chunk_logits(context, out, products.x, products.weight, chunk);
+  kernels.softmax_stats(context.stream, stats, out, part(batch.labels), vocab_.begin);
   kernels.copy(context.stream, maximum, stats.slice(0, 0, 1).reshape({chunk.rows}));
   group.all_reduce(maximum, ReduceOp::max, context.stream)->wait(context.stream);
   kernels.softmax_rescale(context.stream, stats, maximum);
   group.all_reduce(stats.slice(0, 1, 2), ReduceOp::sum, context.stream)->wait(context.stream);
-  kernels.cross_entropy(context.stream, part(saved.loss), batch.training ? out : View(), out, stats,
-                        part(batch.labels), part(batch.mask), batch.grad_scale, rows_.begin);
+  kernels.cross_entropy(context.stream, part(loss), batch.training ? out : View(), out, stats,
+                        part(batch.labels), part(batch.mask), batch.grad_scale, vocab_.begin);
 }
 
-void LmHead::chunk_gradients(Context& context, Saved& saved, const Scratch& scratch,
-                             const Chunk& chunk) {
+void LmHead::chunk_gradients(Context& context, const Products& products, const Scratch& scratch,
+                             const Chunk& chunk) const {
   const View d_logits = scratch.logits.slice(0, 0, chunk.rows);
-  const View x = saved.x.slice(0, chunk.begin, chunk.rows);
-  const Gradient grad = weight().grad();
-  GemmSpec weight_spec;
-  weight_spec.transpose_a = true;
-  weight_spec.accumulate = grad.accumulate;
-  context.kernels.gemm(context.stream, grad.view, ConstView(d_logits), ConstView(x), weight_spec,
-                       context.workspace);
-  // The input is not needed any more: its gradient takes its place.
-  context.kernels.gemm(context.stream, x, ConstView(d_logits), ConstView(weight().value()), {},
-                       context.workspace);
-  context.mesh.tensor().all_reduce(x, ReduceOp::sum, context.stream)->wait(context.stream);
+  const WeightAddends& d_weight = products.d_weight;
+  for (int part = 0; part < count_of(products.x); ++part) {
+    const View x = rows_of(products.x, part, chunk);
+    GemmSpec spec;
+    spec.transpose_a = true;
+    spec.accumulate = chunk.begin > 0 || part == d_weight.begun;
+    context.kernels.gemm(context.stream, panel_of(d_weight.panels, part), ConstView(d_logits),
+                         ConstView(x), spec, context.workspace);
+    // The input is not needed any more: its gradient takes its place.
+    context.kernels.gemm(context.stream, x, ConstView(d_logits), panel_of(products.weight, part),
+                         {}, context.workspace);
+  }
 }
 
 }  // namespace tessera

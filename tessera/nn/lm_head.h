@@ -6,19 +6,19 @@
 
 #include <optional>
 
-#include "tessera/nn/linear.h"
-#include "tessera/nn/microbatch.h"
+#include "tessera/nn/head_layout.h"
 
 namespace tessera {
 
 class LmHead {
  public:
   struct Saved {
-    View x;     ///< [N, hidden]: the input, and after a training forward its gradient
+    View x;     ///< this rank's part of the input, and after a training forward its gradient
     View loss;  ///< acc [N], not masked
   };
   struct Scratch {
-    View logits;   ///< [chunk, V / TP]
+    HeadLayout::Scratch layout;
+    View logits;   ///< [chunk, V of this rank]
     View stats;    ///< acc [3, chunk]
     View maximum;  ///< acc [chunk]
   };
@@ -30,28 +30,38 @@ class LmHead {
 
   void collect(ParameterList& parameters);
   Saved carve(SlotCarver& slot, const BatchShape& shape) const;
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+  Scratch carve_scratch(Carver& scratch, const BatchShape& shape, bool gradients = true) const;
 
   /// Fills saved.loss; when training, also adds the weight gradient and turns saved.x into its
   /// gradient.
   void forward(Context&, const Microbatch&, Saved&, const Scratch&);
-  /// logits [rows, V / TP] of some rows, for generation.
+  /// logits [rows, V of this rank] of some rows, for generation; not on a grid.
   void logits(Context&, View out, ConstView x) const;
 
  private:
   struct Chunk {
     std::int64_t begin, rows;
   };
+  // What the products of all chunks share, in parts of the channels.
+  struct Products {
+    View x;  ///< [parts, N, C]; the gradient replaces it chunk by chunk
+    ConstView weight;
+    WeightAddends d_weight;
+  };
   const Parameter& weight() const { return shared_ ? *shared_ : *own_; }
   Parameter& weight() { return shared_ ? *shared_ : *own_; }
   std::int64_t chunk_rows(const BatchShape& shape) const;
-  void chunk_loss(Context&, const Microbatch&, Saved&, const Scratch&, const Chunk&);
-  void chunk_gradients(Context&, Saved&, const Scratch&, const Chunk&);
+  void chunk_logits(Context&, View out, ConstView x, ConstView weight, const Chunk&) const;
+  void chunk_loss(Context&, const Microbatch&, const Products&, View loss, const Scratch&,
+                  const Chunk&) const;
+  void chunk_gradients(Context&, const Products&, const Scratch&, const Chunk&) const;
 
   std::int64_t hidden_;
   DType dtype_;
+  RowLayout rows_;
+  std::unique_ptr<HeadLayout> layout_;
   std::int64_t most_logits_;
-  Range rows_;  ///< of the vocabulary, on this rank
+  Range vocab_;  ///< of this rank
   std::optional<Parameter> own_;
   Parameter* shared_;
 };

@@ -18,13 +18,14 @@ LinearSpec down_spec(const MlpSpec& spec) {
 Mlp::Mlp(const MlpSpec& spec, const LayerSite& site)
     : spec_(spec),
       dtype_(site.dtype),
-      ffn_(spec.ffn / site.tensor_size),
-      up_(up_spec(spec), site),
-      down_(down_spec(spec), site) {}
+      rows_(site),
+      ffn_(spec.ffn / site.shares()),
+      up_(make_first_linear(up_spec(spec), site)),
+      down_(make_last_linear(down_spec(spec), site)) {}
 
 void Mlp::collect(ParameterList& parameters) {
-  up_.collect(parameters);
-  down_.collect(parameters);
+  up_->collect(parameters);
+  down_->collect(parameters);
 }
 
 Mlp::Saved Mlp::carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const {
@@ -36,7 +37,8 @@ Mlp::Saved Mlp::carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape
   // SwiGLU's gradient takes the place of its input, unless the two gradients are computed apart.
   const bool in_place = spec_.kind == MlpKind::swiglu && !slot.split_backward && slot.gradients;
   saved.d_pre = in_place ? saved.pre : slot.gradient(scratch, dtype_, {n, pre_width()});
-  if (slot.split_backward) saved.dy = slot.until_weight.take(dtype_, {n, spec_.hidden});
+  if (slot.split_backward)
+    saved.dy = slot.until_weight.take(dtype_, rows_.kept(shape, spec_.hidden));
   return saved;
 }
 
@@ -45,39 +47,49 @@ Mlp::Scratch Mlp::carve_scratch(Carver& scratch, const BatchShape& shape) const 
   return {scratch.take(dtype_, {shape.rows(), ffn_})};
 }
 
-void Mlp::forward(Context& context, View y, ConstView x, Saved& saved,
-                  const Scratch& scratch) const {
+GridSizes Mlp::grid_sizes(const BatchShape& shape) const {
+  return up_->grid_sizes(shape.rows()).or_else(down_->grid_sizes(shape.rows()));
+}
+
+void Mlp::forward(Context& context, View y, ConstView x, Saved& saved, const Scratch& scratch,
+                  const LinearScratch& linear) const {
   const View act = saved.act ? saved.act : scratch.act;
   saved.x = x;
   if (spec_.kind == MlpKind::gelu) {
-    up_.forward_gelu(context, act, saved.pre, x);
+    up_->forward_gelu(context, act, saved.pre, x, linear);
   } else {
-    up_.forward(context, saved.pre, x);
+    up_->forward(context, saved.pre, x, linear);
     context.kernels.swiglu_forward(context.stream, act, saved.pre);
   }
-  down_.forward(context, y, act);
+  down_->forward(context, y, act, linear);
 }
 
-void Mlp::backward_input(Context& context, View dx, ConstView dy, Saved& saved,
-                         const Scratch& scratch) {
+WorkHandle Mlp::backward_input(Context& context, View dx, ConstView dy, Saved& saved,
+                               const Scratch& scratch, const LinearScratch& linear) {
+  if (saved.dy) context.kernels.copy(context.stream, saved.dy, dy);
+  saved.dy_seen = rows_.gather_now(context, linear.all.dy, dy);
   if (spec_.kind == MlpKind::gelu) {
-    down_.backward_input_gelu(context, saved.d_pre, dy, saved.pre);
+    down_->backward_input_gelu(context, saved.d_pre, saved.dy_seen, saved.pre, linear);
   } else {
-    down_.backward_input(context, scratch.act, dy);
+    down_->backward_input(context, scratch.act, saved.dy_seen, linear)->wait(context.stream);
     context.kernels.swiglu_backward(context.stream, saved.d_pre, saved.act ? View() : scratch.act,
                                     scratch.act, saved.pre);
   }
   saved.act_seen = saved.act ? saved.act : scratch.act;
-  up_.backward_input(context, dx, saved.d_pre);
-  saved.dy_seen = dy;
-  if (!saved.dy) return;
-  context.kernels.copy(context.stream, saved.dy, dy);
-  saved.dy_seen = saved.dy;
+  if (!saved.dy) saved.x_coming = rows_.gather(context, linear.all.x, saved.x);
+  return up_->backward_input(context, dx, saved.d_pre, linear);
 }
 
-void Mlp::backward_weight(Context& context, Saved& saved) {
-  down_.backward_weight(context, saved.dy_seen, saved.act_seen);
-  up_.backward_weight(context, saved.d_pre, saved.x);
+// Apart from the input gradient, what that gathered is no more there.
+void Mlp::backward_weight(Context& context, Saved& saved, const LinearScratch& linear) {
+  const AllRows& all = linear.all;
+  if (saved.dy) {
+    saved.dy_seen = rows_.gather_now(context, all.dy, saved.dy);
+    saved.x_coming = rows_.gather(context, all.x, saved.x);
+  }
+  down_->backward_weight(context, saved.dy_seen, saved.act_seen, linear);
+  saved.x_coming->wait(context.stream);
+  up_->backward_weight(context, saved.d_pre, rows_.gathered(all.x, saved.x), linear);
 }
 
 }  // namespace tessera

@@ -24,13 +24,14 @@ struct MlpSpec {
 class Mlp {
  public:
   struct Saved {
-    ConstView x;        ///< [N, hidden] the caller's memory
+    ConstView x;        ///< [., hidden] this rank's rows, the caller's memory
     View pre;           ///< [N, F], or [N, 2F] = gate | up: before the activation
     View act;           ///< [N, F]: after it; swiglu: split backward only
     View d_pre;         ///< as pre; swiglu: in its place where that can be
-    View dy;            ///< [N, hidden], split backward only
-    ConstView dy_seen;  ///< what backward_weight reads
+    View dy;            ///< [., hidden], split backward only
+    ConstView dy_seen;  ///< all rows: what backward_weight reads
     ConstView act_seen;
+    WorkHandle x_coming;  ///< all rows of x
   };
   struct Scratch {
     /// [N, F], swiglu only. Its output in forward; in backward that output's gradient, then the
@@ -43,19 +44,23 @@ class Mlp {
   void collect(ParameterList& parameters);
   Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
   Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+  GridSizes grid_sizes(const BatchShape& shape) const;
 
-  void forward(Context&, View y, ConstView x, Saved&, const Scratch&) const;
-  void backward_input(Context&, View dx, ConstView dy, Saved&, const Scratch&);
-  void backward_weight(Context&, Saved&);
+  void forward(Context&, View y, ConstView x, Saved&, const Scratch&, const LinearScratch&) const;
+  /// dx is there once the work was waited for, which the weight gradients need not.
+  [[nodiscard]] WorkHandle backward_input(Context&, View dx, ConstView dy, Saved&, const Scratch&,
+                                          const LinearScratch&);
+  void backward_weight(Context&, Saved&, const LinearScratch&);
 
  private:
   std::int64_t pre_width() const { return spec_.kind == MlpKind::swiglu ? 2 * ffn_ : ffn_; }
 
   MlpSpec spec_;
   DType dtype_;
+  RowLayout rows_;
   std::int64_t ffn_;  ///< of this rank
-  ColumnParallelLinear up_;
-  RowParallelLinear down_;
+  std::unique_ptr<ParallelLinear> up_;
+  std::unique_ptr<ParallelLinear> down_;
 };
 
 }  // namespace tessera

@@ -1,39 +1,66 @@
 #include "tessera/nn/norm.h"
 
-namespace tessera {
+#include <utility>
 
-Norm::Norm(const std::string& name, std::int64_t channels, const NormSpec& spec,
-           const LayerSite& site)
-    : spec_(spec),
-      weight_(replicated_parameter(site.dtype, name + ".weight", {channels}, {InitKind::ones},
-                                   site.tensor_rank)) {
-  if (spec.kind == NormKind::layer)
-    bias_ = replicated_parameter(site.dtype, name + ".bias", {channels}, {}, site.tensor_rank);
+#include "tessera/nn/grid_norm.h"
+
+namespace tessera {
+namespace {
+
+Parameter whole_weight(const std::string& name, std::int64_t channels, InitKind init,
+                       const LayerSite& site, bool partial) {
+  return replicated_parameter(site.dtype, name, {channels}, {init}, site.tensor_rank,
+                              partial ? GradientSum::tensor_group : GradientSum::none);
 }
+
+std::optional<Parameter> whole_bias(const std::string& name, std::int64_t channels,
+                                    const NormSpec& spec, const LayerSite& site, bool partial) {
+  if (spec.kind == NormKind::rms) return std::nullopt;
+  return whole_weight(name, channels, InitKind::zeros, site, partial);
+}
+
+}  // namespace
+
+Norm::Norm(const NormSpec& spec, Parameter weight, std::optional<Parameter> bias)
+    : spec_(spec), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
 void Norm::collect(ParameterList& parameters) {
   parameters.push_back(&weight_);
   if (bias_) parameters.push_back(&*bias_);
 }
 
-void Norm::forward(Context& context, View y, View stats, ConstView x) const {
-  context.kernels.norm_forward(context.stream, y, stats, x, weight_.value(),
-                               bias_ ? bias_->value() : View(), spec_);
+WholeNorm::WholeNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
+                     const LayerSite& site, bool partial)
+    : Norm(spec, whole_weight(name + ".weight", channels, InitKind::ones, site, partial),
+           whole_bias(name + ".bias", channels, spec, site, partial)) {}
+
+std::size_t WholeNorm::workspace_bytes(const Kernels& kernels, std::int64_t rows) const {
+  return kernels.norm_workspace_bytes(rows, weight_.shape()[0], weight_.dtype());
 }
 
-void Norm::add_forward(Context& context, View y, View r, View stats, ConstView x, ConstView branch,
-                       const DropoutSpec& dropout) const {
+void WholeNorm::forward(Context& context, View y, View stats, ConstView x) const {
+  context.kernels.norm_forward(context.stream, y, stats, x, weight_.value(), bias_value(), spec_);
+}
+
+void WholeNorm::add_forward(Context& context, View y, View r, View stats, ConstView x,
+                            ConstView branch, const DropoutSpec& dropout) const {
   context.kernels.add_norm_forward(context.stream, y, r, stats, x, branch, weight_.value(),
-                                   bias_ ? bias_->value() : View(), spec_, dropout);
+                                   bias_value(), spec_, dropout);
 }
 
-void Norm::backward(Context& context, View dx, ConstView dy, ConstView x, ConstView stats,
-                    bool accumulate) {
+void WholeNorm::backward(Context& context, View dx, ConstView dy, ConstView x, ConstView stats,
+                         bool accumulate) {
   const Gradient weight = weight_.grad();
   const View bias = bias_ ? bias_->grad().view : View();
   context.kernels.norm_backward(context.stream, dx, weight.view, bias, dy, x, stats,
                                 weight_.value(), spec_, accumulate, weight.accumulate,
                                 context.workspace);
+}
+
+std::unique_ptr<Norm> make_stream_norm(const std::string& name, std::int64_t channels,
+                                       const NormSpec& spec, const LayerSite& site) {
+  if (site.grid > 0) return std::make_unique<GridNorm>(name, channels, spec, site);
+  return std::make_unique<WholeNorm>(name, channels, spec, site, site.sequence_parallel);
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
-// LayerNorm or RMSNorm with its weights, replicated on every tensor-parallel rank.
+// LayerNorm or RMSNorm with its weights.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -10,24 +11,51 @@
 
 namespace tessera {
 
+/// LayerNorm has a bias, RMSNorm has none.
 class Norm {
  public:
-  /// LayerNorm has a bias, RMSNorm has none.
-  Norm(const std::string& name, std::int64_t channels, const NormSpec& spec, const LayerSite& site);
+  virtual ~Norm() = default;
 
   void collect(ParameterList& parameters);
+  virtual std::size_t workspace_bytes(const Kernels& kernels, std::int64_t rows) const = 0;
 
-  void forward(Context&, View y, View stats, ConstView x) const;
+  virtual void forward(Context&, View y, View stats, ConstView x) const = 0;
   /// r = x + dropout(branch); y = norm(r).
-  void add_forward(Context&, View y, View r, View stats, ConstView x, ConstView branch,
-                   const DropoutSpec&) const;
+  virtual void add_forward(Context&, View y, View r, View stats, ConstView x, ConstView branch,
+                           const DropoutSpec&) const = 0;
   /// dx (+)= the input gradient. The weight gradients are cheap and done along with it.
-  void backward(Context&, View dx, ConstView dy, ConstView x, ConstView stats, bool accumulate);
+  virtual void backward(Context&, View dx, ConstView dy, ConstView x, ConstView stats,
+                        bool accumulate) = 0;
 
- private:
+ protected:
+  Norm(const NormSpec& spec, Parameter weight, std::optional<Parameter> bias);
+
+  /// Empty without a bias.
+  View bias_value() const { return bias_ ? bias_->value() : View(); }
+
   NormSpec spec_;
   Parameter weight_;
   std::optional<Parameter> bias_;
 };
+
+/// With all channels on every rank that norms a row.
+class WholeNorm final : public Norm {
+ public:
+  /// `partial`: the tensor-parallel ranks norm different rows, so that each has a part of the
+  /// weights' gradients.
+  WholeNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
+            const LayerSite& site, bool partial);
+
+  std::size_t workspace_bytes(const Kernels& kernels, std::int64_t rows) const override;
+  void forward(Context&, View y, View stats, ConstView x) const override;
+  void add_forward(Context&, View y, View r, View stats, ConstView x, ConstView branch,
+                   const DropoutSpec&) const override;
+  void backward(Context&, View dx, ConstView dy, ConstView x, ConstView stats,
+                bool accumulate) override;
+};
+
+/// The norm of the residual stream, however that is split.
+std::unique_ptr<Norm> make_stream_norm(const std::string& name, std::int64_t channels,
+                                       const NormSpec& spec, const LayerSite& site);
 
 }  // namespace tessera

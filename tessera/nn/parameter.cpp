@@ -25,12 +25,29 @@ void Parameter::bind(const View& value, const View& grad) {
 }
 
 Parameter replicated_parameter(DType dtype, const std::string& name, const Shape& shape,
-                               InitSpec init, int group_rank) {
+                               InitSpec init, int group_rank, GradientSum gradient_sum) {
   Shape origin = shape;
   for (int i = 0; i < shape.rank(); ++i) origin[i] = 0;
   const bool first = group_rank == 0;
   const ShardPiece whole{origin, shape, 0, contiguous_strides(shape)};
-  return {dtype, shape, {{name, shape, {whole}, first, first}}, init};
+  return {dtype, shape, {{name, shape, {whole}, first, first, gradient_sum}}, init};
+}
+
+ShardedTensor column_copy(const std::string& name, const Shape& global, const ShardPiece& piece,
+                          int grid_row) {
+  const bool first = grid_row == 0;
+  return {name, global, {piece}, first, first, GradientSum::grid_column};
+}
+
+Parameter column_parameter(DType dtype, const std::string& name, const Shape& global,
+                           const Range& channels, InitSpec init, int grid_row) {
+  Shape origin = global;
+  for (int i = 0; i < global.rank(); ++i) origin[i] = 0;
+  origin[-1] = channels.begin;
+  Shape local = global;
+  local[-1] = channels.length();
+  const ShardPiece piece{origin, local, 0, contiguous_strides(local)};
+  return {dtype, local, {column_copy(name, global, piece, grid_row)}, init};
 }
 
 }  // namespace tessera

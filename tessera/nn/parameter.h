@@ -61,6 +61,16 @@ using ParameterList = std::vector<Parameter*>;
 
 /// A parameter that every rank of a group holds whole; the group's first rank saves and counts it.
 Parameter replicated_parameter(DType dtype, const std::string& name, const Shape& shape,
-                               InitSpec init, int group_rank);
+                               InitSpec init, int group_rank,
+                               GradientSum gradient_sum = GradientSum::none);
+
+/// A tensor of which a rank of a grid has a box that all ranks of its column have; the column's
+/// first rank saves and counts it. Each works on other samples, so that gradients are summed.
+ShardedTensor column_copy(const std::string& name, const Shape& global, const ShardPiece& piece,
+                          int grid_row);
+
+/// Such a parameter: some of the channels of a tensor [..., channels].
+Parameter column_parameter(DType dtype, const std::string& name, const Shape& global,
+                           const Range& channels, InitSpec init, int grid_row);
 
 }  // namespace tessera

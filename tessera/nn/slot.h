@@ -31,8 +31,22 @@ struct LayerSite {
   std::uint64_t seed = 0;
   int tensor_rank = 0;
   int tensor_size = 1;
+  bool sequence_parallel = false;  ///< each rank keeps its part of the residual stream's rows
   /// How many logits the output layer may hold at once: its rows are taken in chunks.
   std::int64_t most_logits = std::int64_t{1} << 24;
+  /// The ranks form a grid of this side, row by row, and layers are split in two dimensions
+  /// (grid_linear.h); 0: they form a line.
+  int grid = 0;
+
+  /// Over how many ranks heads, the MLP's width and the vocabulary are spread, and which of the
+  /// shares this rank has.
+  int shares() const { return grid > 0 ? grid : tensor_size; }
+  int share() const { return grid > 0 ? tensor_rank % grid : tensor_rank; }
+  /// The same for the channels of the residual stream.
+  int channel_shares() const { return grid > 0 ? grid : 1; }
+  int channel_share() const { return grid > 0 ? tensor_rank % grid : 0; }
+  /// Of the grid.
+  int grid_row() const { return grid > 0 ? tensor_rank / grid : 0; }
 };
 
 }  // namespace tessera

@@ -44,13 +44,21 @@ class ParameterBuffers {
   static std::int64_t elements_for(const ParameterList& parameters);
 
   void begin_step();
-  /// Parameters that got no gradient in this step get zeros.
+  /// Parameters that got no gradient in this step get zeros, and gradients of which ranks have
+  /// parts are summed.
   void finish_gradients(Context& context);
 
  private:
+  /// Gradients of which each rank has a part.
+  struct Partial {
+    GradientSum over;
+    Range range;
+  };
+
   ParameterList parameters_;
   std::vector<std::int64_t> offsets_;
   std::array<Range, 2> ranges_;
+  std::vector<Partial> partials_;
   Tensor values_;
   Tensor grads_;
 };

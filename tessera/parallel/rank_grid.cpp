@@ -1,5 +1,7 @@
 #include "tessera/parallel/rank_grid.h"
 
+#include <cstdint>
+
 #include "tessera/base/check.h"
 
 namespace tessera {
@@ -57,6 +59,32 @@ int RankGrid::colour(int rank, Axis axis) const {
     case Axis::pipeline: at.pipeline = 0; break;
   }
   return this->rank(at);
+}
+
+ExpertGrid::ExpertGrid(const ParallelOptions& options, int ranks)
+    : tensor_(options.expert_tensor > 0 ? options.expert_tensor : options.tensor),
+      expert_(options.expert),
+      data_(1),
+      pipeline_(options.pipeline) {
+  check_input(tensor_ >= 1 && expert_ >= 1 && pipeline_ >= 1,
+              "every degree of parallelism must be at least 1: expert tensor {}, expert {}, "
+              "pipeline {}",
+              tensor_, expert_, pipeline_);
+  const std::int64_t needed = std::int64_t{tensor_} * expert_ * pipeline_;
+  check_input(
+      ranks >= needed && ranks % needed == 0,
+      "expert tensor {} x expert {} x pipeline {} = {} ranks, of which {} is not a multiple",
+      tensor_, expert_, pipeline_, needed, ranks);
+  data_ = static_cast<int>(ranks / needed);
+}
+
+ExpertCoordinates ExpertGrid::coordinates(int rank) const {
+  return {rank % tensor_, rank / tensor_ % expert_, rank / (tensor_ * expert_) % data_,
+          rank / (tensor_ * expert_ * data_)};
+}
+
+int ExpertGrid::rank(const ExpertCoordinates& at) const {
+  return at.tensor + tensor_ * (at.expert + expert_ * (at.data + data_ * at.pipeline));
 }
 
 }  // namespace tessera

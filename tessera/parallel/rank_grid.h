@@ -32,4 +32,30 @@ class RankGrid {
   int tensor_, context_, data_, pipeline_;
 };
 
+struct ExpertCoordinates {
+  int tensor = 0;
+  int expert = 0;
+  int data = 0;
+  int pipeline = 0;
+};
+
+/// Experts lie on the same ranks, in a grid of their own that shares the pipeline axis with the
+/// other: rank = etp + ETP (ep + EP (edp + EDP pp)), as in Megatron. EDP, the copies of an expert,
+/// is what is left of the ranks; it need not be the data-parallel size.
+class ExpertGrid {
+ public:
+  /// InputError unless `ranks` is a multiple of ETP x EP x PP.
+  ExpertGrid(const ParallelOptions& options, int ranks);
+
+  int tensor() const { return tensor_; }
+  int expert() const { return expert_; }
+  int data() const { return data_; }
+  int pipeline() const { return pipeline_; }
+  ExpertCoordinates coordinates(int rank) const;
+  int rank(const ExpertCoordinates& at) const;
+
+ private:
+  int tensor_, expert_, data_, pipeline_;
+};
+
 }  // namespace tessera

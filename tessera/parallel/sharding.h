@@ -23,12 +23,22 @@ struct ShardPiece {
   View in(const View& storage) const;
 };
 
+/// Ranks may hold copies of a tensor and each compute only a part of its gradient. Over which ranks
+/// the parts are to be summed, once per step.
+enum class GradientSum {
+  none,
+  tensor_group,  ///< over all tensor-parallel ranks
+  head_copies,   ///< over those that hold the same key/value heads
+  grid_column,   ///< over a column of the grid that they form
+};
+
 struct ShardedTensor {
   std::string name;  ///< global and unfused: layers.3.attention.q.weight
   Shape global;
   std::vector<ShardPiece> pieces;
   bool writer = true;          ///< of the ranks that hold a copy, this one saves it
   bool counts_in_norm = true;  ///< and this one counts it in global norms
+  GradientSum gradient_sum = GradientSum::none;
 };
 
 /// The contiguous share of `size` that part `index` of `parts` holds: equal shares, the first ones

@@ -1,9 +1,10 @@
 #include "tessera/train/checkpointing.h"
 
+#include <deque>
 #include <functional>
 
 #include "tessera/base/check.h"
-#include "tessera/train/host_block.h"
+#include "tessera/train/whole_tensors.h"
 
 namespace tessera {
 namespace {
@@ -19,12 +20,8 @@ void visit_block(const ParameterBuffers& buffers, const View& block, const std::
       visit(prefix + tensor.name, tensor, buffers.part(block, i));
 }
 
-void add_block(std::vector<NamedView>& to, const ParameterBuffers& buffers, const View& block,
-               const std::string& prefix) {
-  visit_block(buffers, block, prefix,
-              [&](const std::string& name, const ShardedTensor& tensor, const View& part) {
-                to.push_back({name, tensor.pieces.front().in(part)});
-              });
+void add_block(std::vector<NamedView>& to, const WholeTensors& tensors, const std::string& prefix) {
+  for (const auto& [name, view] : tensors.by_name()) to.push_back({prefix + name, view});
 }
 
 // Reads a block's tensors and returns how many there were. A run that goes on must go on in the
@@ -81,9 +78,7 @@ void load_step_state(Session& session, const Checkpoint& checkpoint) {
 
 void save_session(const fs::path& folder, Session& session, const Progress& progress,
                   const std::string& config, bool with_optimizer) {
-  check(session.context().mesh.world().size() == 1, "this checkpoint is written by one rank");
   Context& context = session.context();
-  const ParameterBuffers& buffers = session.parameters();
   const StepState state = session.optimizer().step_state(context);
   CheckpointContents contents;
   contents.iteration = progress.iteration;
@@ -95,15 +90,13 @@ void save_session(const fs::path& folder, Session& session, const Progress& prog
                     {"good_steps", state.good_steps},
                     {"overflows_left", state.overflows_left}};
   contents.config = config;
-  std::vector<HostBlock> blocks;  // the views point into them
-  blocks.push_back(downloaded(context, buffers.values()));
-  add_block(contents.model, buffers, blocks.back().view(), "");
+  std::deque<WholeTensors> blocks;  // the views point into them
+  add_block(contents.model, blocks.emplace_back(session, session.parameters().values()), "");
   if (with_optimizer)
-    for (const Optimizer::State& each : session.optimizer().states()) {
-      blocks.push_back(downloaded(context, each.block));
-      add_block(contents.optimizer, buffers, blocks.back().view(), each.name + ".");
-    }
-  save_checkpoint(folder, contents);
+    for (const Optimizer::State& each : session.optimizer().states())
+      add_block(contents.optimizer, blocks.emplace_back(session, each.block), each.name + ".");
+  if (context.mesh.world().rank() == 0) save_checkpoint(folder, contents);
+  context.mesh.world().barrier();  // nobody goes on with what is not saved
 }
 
 void load_weights(Session& session, const Checkpoint& checkpoint) {

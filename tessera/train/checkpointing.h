@@ -15,7 +15,7 @@ struct Progress {
   std::int64_t schedule_samples = 0;  ///< of the steps that were not skipped
 };
 
-/// One rank only, for now. `config` is the run's configuration as YAML.
+/// All ranks call it together, and rank 0 writes. `config` is the run's configuration as YAML.
 void save_session(const fs::path& folder, Session& session, const Progress& progress,
                   const std::string& config, bool with_optimizer);
 

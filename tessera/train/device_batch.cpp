@@ -13,14 +13,18 @@ DeviceBatches::Staging::Staging(Memory& memory, const Shape& bytes)
       free(memory.device()) {}
 
 DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches,
-                             const Limits& limits)
+                             const Limits& limits, const SampleShare& share)
     : shape_(shape),
       count_(microbatches),
       limits_(limits),
+      kept_{shape.seq, shape.batch / share.count},
+      first_sample_(kept_.batch * share.index),
       uploads_(memory.device()),
       uploaded_(memory.device()),
       tokens_(static_cast<std::size_t>(microbatches)),
       sent_weights_(static_cast<std::size_t>(microbatches)) {
+  check(kept_.batch * share.count == shape.batch, "{} samples cannot be shared evenly by {} ranks",
+        shape.batch, share.count);
   Carver measure;
   carve(measure);
   const Shape bytes{static_cast<std::int64_t>(measure.bytes())};
@@ -37,7 +41,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
   fields_ = carve(carver);
   for (int i = 0; i < microbatches; ++i) {
     const Microfields& m = fields_.microbatches[static_cast<std::size_t>(i)];
-    microbatches_.push_back({shape, m.tokens, m.labels, m.mask, m.positions, m.samples,
+    microbatches_.push_back({kept_, m.tokens, m.labels, m.mask, m.positions, m.samples,
                              grad_scales_.view().slice(0, i, 1)});
   }
 }
@@ -46,11 +50,10 @@ DeviceBatches::Fields DeviceBatches::carve(Carver& carver) const {
   Fields fields;
   fields.weights = carver.take(DType::f64, {count_});
   for (int i = 0; i < count_; ++i)
-    fields.microbatches.push_back({carver.take(DType::i32, {shape_.rows()}),
-                                   carver.take(DType::i32, {shape_.rows()}),
-                                   carver.take(DType::f32, {shape_.rows()}),
-                                   carver.take(DType::i32, {shape_.seq, shape_.batch}),
-                                   carver.take(DType::i64, {shape_.batch})});
+    fields.microbatches.push_back(
+        {carver.take(DType::i32, {kept_.rows()}), carver.take(DType::i32, {kept_.rows()}),
+         carver.take(DType::f32, {kept_.rows()}), carver.take(DType::i32, {kept_.seq, kept_.batch}),
+         carver.take(DType::i64, {kept_.batch})});
   return fields;
 }
 
@@ -84,19 +87,21 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
   if (!open_) staging().free.synchronize();
   open_ = true;
   const Microfields& to = staging().fields.microbatches[static_cast<std::size_t>(i)];
-  // [B, S] in the batch becomes [S, B].
+  // [B, S] in the batch becomes [S, B], for the samples that are kept.
   const auto transpose = [&]<class T>(const std::vector<T>& from, const View& view) {
     T* out = view.data<T>();
-    for (std::int64_t b = 0; b < shape_.batch; ++b)
-      for (std::int64_t s = 0; s < shape_.seq; ++s)
-        out[s * shape_.batch + b] = from[static_cast<std::size_t>(b * shape_.seq + s)];
+    for (std::int64_t b = 0; b < kept_.batch; ++b)
+      for (std::int64_t s = 0; s < kept_.seq; ++s)
+        out[s * kept_.batch + b] =
+            from[static_cast<std::size_t>((first_sample_ + b) * kept_.seq + s)];
   };
   transpose(batch.tokens, to.tokens);
   transpose(batch.labels, to.labels);
   transpose(batch.loss_mask, to.mask);
   transpose(batch.positions, to.positions);
-  std::copy(batch.sample_numbers.begin(), batch.sample_numbers.end(),
-            to.samples.data<std::int64_t>());
+  std::copy_n(batch.sample_numbers.begin() + first_sample_, kept_.batch,
+              to.samples.data<std::int64_t>());
+  // Of all of the batch, since losses are averaged over it.
   tokens_[static_cast<std::size_t>(i)] =
       std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
 }

@@ -20,6 +20,12 @@ enum class LossAverage {
   per_token,       ///< the mean over all tokens
 };
 
+/// Of a batch's samples, those that a rank works on: equal share `index` of `count`.
+struct SampleShare {
+  int count = 1;
+  int index = 0;
+};
+
 class DeviceBatches {
  public:
   /// What the tables of the model have rows for; a batch that points beyond is refused.
@@ -27,7 +33,9 @@ class DeviceBatches {
     std::int64_t vocab;
     std::int64_t positions;
   };
-  DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits);
+  /// `shape` is that of the batches which come; microbatches hold the share of them.
+  DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits,
+                const SampleShare& share = {});
 
   /// Prepares microbatch `i` of the next step on the host.
   void set(int i, const HostBatch& batch);
@@ -68,9 +76,11 @@ class DeviceBatches {
   Staging& staging() { return *stagings_[next_]; }
   void weigh(Staging& to, LossAverage average);
 
-  BatchShape shape_;
+  BatchShape shape_;  ///< of batches
   int count_;
   Limits limits_;
+  BatchShape kept_;            ///< of microbatches
+  std::int64_t first_sample_;  ///< of a batch, that is kept
   Stream uploads_;
   Event uploaded_;
   std::array<std::unique_ptr<Staging>, 2> stagings_;

@@ -18,9 +18,10 @@ StepDump::StepDump(const fs::path& folder, const ModelOptions& model)
     : folder_(folder), family_(hf_family_for(model)) {}
 
 void StepDump::initial_weights(Session& session) {
-  make_folders(folder_ / "initial");
+  const bool writes = session.context().mesh.world().rank() == 0;
+  if (writes) make_folders(folder_ / "initial");
   const ModelOptions& model = session.options().model;
-  if (!family_.empty())
+  if (writes && !family_.empty())
     write_file_atomically(folder_ / "initial/config.json",
                           hf_config_for(model, family_).dump(2) + "\n");
   write_hf_block(folder_ / "initial/model.safetensors", session, session.parameters().values(),
@@ -37,6 +38,7 @@ void StepDump::gradients(Session& session) {
 void StepDump::finish(Session& session, const StepRecord& record, LossAverage average) {
   write_hf_block(folder_ / "updated.safetensors", session, session.parameters().values(), family_,
                  "");
+  if (session.context().mesh.world().rank() > 0) return;
   write_batch();
   const OptimizerOptions& o = session.options().optimizer;
   const bool adam = o.kind == OptimizerKind::adam;

@@ -15,6 +15,7 @@
 
 namespace tessera {
 
+/// All ranks call it together; rank 0 writes.
 class StepDump {
  public:
   /// InputError unless the folder can be made, or is there and empty.

@@ -2,7 +2,7 @@
 
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/hf_write.h"
-#include "tessera/train/host_block.h"
+#include "tessera/train/whole_tensors.h"
 
 namespace tessera {
 
@@ -20,17 +20,12 @@ void load_hf_weights(Session& session, const HfFolder& folder) {
 
 void write_hf_block(const fs::path& path, Session& session, const View& block,
                     std::string_view family, const std::string& prefix) {
-  check(session.context().mesh.world().size() == 1, "Hugging Face files are written by one rank");
-  const HostBlock host = downloaded(session.context(), block);
-  std::map<std::string, ConstView> tensors;
-  const ParameterBuffers& buffers = session.parameters();
-  for (std::size_t i = 0; i < buffers.parameters().size(); ++i)
-    for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
-      tensors[tensor.name] = tensor.pieces.front().in(buffers.part(host.view(), i));
+  const WholeTensors tensors(session, block);
+  if (session.context().mesh.world().rank() > 0) return;
   const HfWriteOptions options{block.dtype(), prefix};
   write_hf_tensors(
       path, session.options().model, family,
-      [&](const std::string& name) { return tensors.at(name); }, options);
+      [&](const std::string& name) { return tensors.by_name().at(name); }, options);
 }
 
 }  // namespace tessera

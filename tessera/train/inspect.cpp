@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tessera/model/flops.h"
+#include "tessera/model/layer_activations.h"
 #include "tessera/pipeline/schedules.h"
 
 namespace tessera {
@@ -27,7 +28,8 @@ GptModel describe(const SessionOptions& options, Memory& memory, Stream& stream)
   return {options.model,
           options.recompute,
           stage_part(options.model, 1, 0),
-          {options.model.dtype, options.seed, 0, 1, most_logits(options.device)},
+          {options.model.dtype, options.seed, 0, options.parallel.tensor,
+           options.parallel.sequence_parallel, most_logits(options.device)},
           memory,
           stream,
           1};
@@ -37,6 +39,18 @@ void add(MemoryCounters& counters, MemoryUse use, std::int64_t bytes) {
   counters.bytes[static_cast<std::size_t>(use)] += bytes;
 }
 
+// Of the activations, what each layer keeps per microbatch in flight.
+std::string layer_text(const SessionOptions& options) {
+  const std::vector<ActivationTerm> terms = layer_activations(
+      options.model, options.recompute, options.parallel, options.shape);
+  std::string text = "\nkept by a layer for one microbatch, on one rank\n";
+  for (const ActivationTerm& term : terms)
+    text += fmt::format("  {:<32} {:<16} {:>16}\n", term.name, term.formula,
+                        with_commas(term.bytes));
+  return text + fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "",
+                            with_commas(bytes_of(terms)));
+}
+
 }  // namespace
 
 MemoryCounters plan_memory(const SessionOptions& options, int threads) {
@@ -44,7 +58,7 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
   Memory small(options.device);
   Stream stream(options.device);
   const std::unique_ptr<Kernels> kernels = make_kernels(options.device, threads);
-  const Mesh mesh(RankGrid(options.parallel, 1), make_self_communicator());
+  const Mesh mesh(RankGrid({}, 1), make_self_communicator());  // nobody talks
   Context context{*kernels, stream, mesh, {}};
   GptModel model = describe(options, small, stream);
 
@@ -89,7 +103,8 @@ std::string inspect_text(const SessionOptions& options, int threads) {
   for (int i = 0; i < kMemoryUses; ++i)
     text += fmt::format("  {:<14} {:>12}\n", name_of(static_cast<MemoryUse>(i)),
                         human_bytes(counters.bytes[static_cast<std::size_t>(i)]));
-  return text + fmt::format("  {:<14} {:>12}\n", "total", human_bytes(counters.total()));
+  text += fmt::format("  {:<14} {:>12}\n", "total", human_bytes(counters.total()));
+  return options.training ? text + layer_text(options) : text;
 }
 
 }  // namespace tessera

@@ -128,10 +128,11 @@ void MetricsFile::write_evaluation(std::int64_t iteration, const std::string& sp
                  .dump());
 }
 
-ProgressDisplay::ProgressDisplay(std::int64_t log_interval, bool throughput)
+ProgressDisplay::ProgressDisplay(std::int64_t log_interval, bool throughput, bool shown)
     : log_interval_(log_interval),
       throughput_(throughput),
-      terminal_(::isatty(STDERR_FILENO) == 1) {}
+      shown_(shown),
+      terminal_(shown && ::isatty(STDERR_FILENO) == 1) {}
 
 ProgressDisplay::~ProgressDisplay() { clear_live_line(); }
 
@@ -151,6 +152,7 @@ void ProgressDisplay::average_in(const StepMetrics& m) {
 }
 
 void ProgressDisplay::step(const StepMetrics& metrics) {
+  if (!shown_) return;
   average_in(metrics);
   if (terminal_) {
     const std::string line = "\r\x1b[K" + progress_line_of(metrics, terminal_width());
@@ -171,6 +173,7 @@ void ProgressDisplay::step(const StepMetrics& metrics) {
 }
 
 void ProgressDisplay::message(const std::string& text) {
+  if (!shown_) return;
   clear_live_line();
   log_info("{}", text);
 }

@@ -50,11 +50,11 @@ class MetricsFile {
   std::ofstream file_;
 };
 
-/// Shows progress as it fits: a line that is rewritten when standard error is a terminal, log lines
+/// Shows progress as it fits, or not at all: a line that is rewritten when standard error is a terminal, log lines
 /// otherwise.
 class ProgressDisplay {
  public:
-  ProgressDisplay(std::int64_t log_interval, bool throughput);
+  ProgressDisplay(std::int64_t log_interval, bool throughput, bool shown = true);
   ~ProgressDisplay();
   ProgressDisplay(const ProgressDisplay&) = delete;
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
@@ -71,6 +71,7 @@ class ProgressDisplay {
 
   std::int64_t log_interval_;
   bool throughput_;
+  bool shown_;
   bool terminal_;
   bool live_ = false;  ///< a live line is on the screen
   StepMetrics sums_;   ///< since the last log line

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "tessera/base/files.h"
 #include "tessera/train/trace_file.h"
 #include "tessera/train/trace_tables.h"
 
@@ -13,9 +14,18 @@ std::string profile_file(const TrainOptions& options) {
   return options.save.empty() ? "profile.json" : options.save + "/profile.json";
 }
 
+std::string profile_file(const TrainOptions& options, int rank) {
+  const std::string file = profile_file(options);
+  if (rank == 0) return file;
+  const fs::path path(file);
+  return (path.parent_path() /
+          fmt::format("{}.rank{}{}", path.stem().string(), rank, path.extension().string()))
+      .string();
+}
+
 StepProfile::StepProfile(Trace& trace, const TrainOptions& options, int rank)
     : trace_(trace),
-      file_(profile_file(options)),
+      file_(profile_file(options, rank)),
       rank_(rank),
       start_(options.profile_step_start),
       end_(options.profile_step_end) {

@@ -11,6 +11,8 @@ namespace tessera {
 
 /// Where a run of these options writes its trace; empty: nowhere.
 std::string profile_file(const TrainOptions& options);
+/// The same for a rank: profile.json, profile.rank1.json, ...
+std::string profile_file(const TrainOptions& options, int rank);
 
 /// Records the steps after --profile-step-start up to --profile-step-end, as far as the run has
 /// them.

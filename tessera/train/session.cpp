@@ -17,6 +17,13 @@ std::int64_t positions_of(const SessionOptions& options) {
   return std::max(options.shape.seq, options.model.max_position_embeddings);
 }
 
+// How many tensor-parallel ranks hold the same key/value heads.
+int head_copies(const SessionOptions& options) {
+  if (options.parallel.grid > 0) return 1;
+  const std::int64_t groups = options.model.num_query_groups;
+  return groups < options.parallel.tensor ? options.parallel.tensor / static_cast<int>(groups) : 1;
+}
+
 }  // namespace
 
 // Each chunk of logits reads and writes the whole gradient of the output layer, which a GPU feels
@@ -38,6 +45,10 @@ CudaOptions cuda_of(const TrainOptions& options) {
           beside ? options.save + "/gemm_choices.txt" : options.gemm_choices};
 }
 
+BatchShape rank_shape(const SessionOptions& options) {
+  return {options.shape.seq, options.shape.batch / std::max(1, options.parallel.grid)};
+}
+
 DeviceBatches::Limits batch_limits(const SessionOptions& options) {
   const bool learned = options.model.position_embedding == PositionEmbedding::learned_absolute;
   return {options.model.vocab_size,
@@ -48,12 +59,12 @@ Session::Plan Session::plan(const SessionOptions& options, GptModel& model,
                             const Kernels& kernels) {
   Plan plan;
   plan.positions = positions_of(options);
-  plan.workspace_bytes = model.workspace_bytes(kernels, options.shape, plan.positions);
+  plan.workspace_bytes = model.workspace_bytes(kernels, rank_shape(options), plan.positions);
   plan.workspace_bytes = std::max(
       plan.workspace_bytes,
       kernels.sum_squares_workspace_bytes(ParameterBuffers::elements_for(model.parameters())));
   RunnerOptions& run = plan.runner;
-  run.shape = options.shape;
+  run.shape = rank_shape(options);
   // Earlier stages hold more microbatches; the first stage of all bounds them.
   const Schedule schedule = options.training
                                 ? schedule_of(options, 0)
@@ -72,11 +83,13 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       stream_(options.device),
       trace_(options.device),
       kernels_(make_kernels(options.device, rank.threads, options.cuda)),
-      mesh_(RankGrid(options.parallel, rank.size), rank.world),
+      mesh_(RankGrid(options.parallel, rank.size), rank.world, head_copies(options),
+            options.parallel.grid),
       schedule_(schedule_of(options, mesh_.pipeline().rank())),
       evaluation_(forward_only({options.parallel.pipeline, options.microbatches})) {
   const LayerSite site{options.model.dtype, options.seed, mesh_.tensor().rank(),
-                       mesh_.tensor().size(), most_logits(options.device)};
+                       mesh_.tensor().size(), options.parallel.sequence_parallel,
+                       most_logits(options.device), options.parallel.grid};
   const StagePart part =
       stage_part(options.model, mesh_.pipeline().size(), mesh_.pipeline().rank());
   model_.emplace(options.model, options.recompute, part, site, memory_, stream_,
@@ -93,7 +106,9 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   initialize_parameters(*context_, parameters_->parameters(), options.seed);
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
   runner_.emplace(*model_, *context_, memory_, sizes.runner);
-  batches_.emplace(memory_, options.shape, options.microbatches, batch_limits(options));
+  batches_.emplace(
+      memory_, options.shape, options.microbatches, batch_limits(options),
+      SampleShare{mesh_.grid_column().size(), mesh_.grid_column().rank()});
   make_borders();
   executor_.emplace(*runner_, mesh_.pipeline(), stream_, borders_);
 }
@@ -102,7 +117,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
 void Session::make_borders() {
   const bool first = mesh_.pipeline().rank() == 0;
   const bool last = mesh_.pipeline().rank() == mesh_.pipeline().size() - 1;
-  const Shape rows{options_.shape.rows(), options_.model.hidden_size};
+  const Shape rows = model_->rows().kept(rank_shape(options_), options_.model.hidden_size);
   const auto carve = [&](Carver& carver) {
     const auto take = [&](bool wanted) {
       return wanted ? carver.take(options_.model.dtype, rows) : View();
@@ -121,6 +136,7 @@ void Session::share_losses() {
   const View losses = runner_->loss_sums();
   if (!model_->head) kernels_->fill(stream_, losses, 0);
   mesh_.pipeline().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
+  mesh_.grid_column().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
 }
 
 void Session::run_microbatches(bool training) {

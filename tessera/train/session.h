@@ -20,7 +20,7 @@ struct SessionOptions {
   RecomputeOptions recompute;
   OptimizerOptions optimizer;
   ParallelOptions parallel;
-  BatchShape shape;      ///< of a microbatch on this rank
+  BatchShape shape;      ///< of a microbatch, whose samples a grid's rows share
   int microbatches = 1;  ///< per step
   std::uint64_t seed = 1234;
   bool training = true;
@@ -33,6 +33,9 @@ Device device_of(const TrainOptions& options);
 CudaOptions cuda_of(const TrainOptions& options);
 /// How many logits the output layer holds at once on a device.
 std::int64_t most_logits(Device device);
+
+/// Of the part of a microbatch that a rank works on.
+BatchShape rank_shape(const SessionOptions& options);
 
 /// How far tokens and positions may go.
 DeviceBatches::Limits batch_limits(const SessionOptions& options);
@@ -61,7 +64,7 @@ class Session {
   DeviceBatches& batches() { return *batches_; }
   /// Forward, and when training backward, of the batches that were set.
   void run_microbatches(bool training);
-  /// The last stage knows the losses; afterwards all stages do.
+  /// The last stage knows the losses, a grid's rows those of their samples; afterwards all know all.
   void share_losses();
 
  private:

@@ -1,5 +1,6 @@
 #include "tessera/train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <sstream>
@@ -59,12 +60,26 @@ void check_places(const TrainOptions& options) {
               [&] { check_trace_place(profile_file(options)); });
 }
 
-const Options& places_checked(const Options& options) {
-  check_places(options.train);
+const Options& places_checked(const Options& options, const Rank& rank) {
+  if (rank.rank == 0) check_places(options.train);
   return options;
 }
 
+// Rank 0 comes first: it makes the index files that the others then find.
+Datasets datasets_of(const Options& options, const Rank& rank) {
+  if (rank.rank > 0) rank.world->barrier();
+  Datasets datasets(options);
+  if (rank.rank == 0) rank.world->barrier();
+  return datasets;
+}
+
 double without_sign_of_nan(double x) { return std::isnan(x) ? std::fabs(x) : x; }
+
+// Which of the machine's GPUs a rank has is known when it was started.
+SessionOptions on_device_of(const Rank& rank, SessionOptions session) {
+  session.device.index = rank.device.index;
+  return session;
+}
 
 // A configuration's lines, by their names.
 std::map<std::string, std::string> lines_of(const Options& options) {
@@ -138,14 +153,15 @@ SessionOptions session_options(const Options& options, bool training) {
 }
 
 Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
-    : options_(places_checked(options)),
+    : options_(places_checked(options, rank)),
       config_(std::move(config)),
-      datasets_(options),
-      session_(session_options(options, true), rank),
-      display_(options.train.log_interval, options.train.log_throughput) {
+      writes_(rank.rank == 0),
+      datasets_(datasets_of(options, rank)),
+      session_(on_device_of(rank, session_options(options, true)), rank),
+      display_(options.train.log_interval, options.train.log_throughput, writes_) {
   const TrainOptions& o = options.train;
   start();
-  if (o.profile) {
+  if (o.profile && std::ranges::count(o.profile_ranks, rank.rank) > 0) {
     profile_.emplace(*session_.context().trace, o, rank.rank);
     if (const std::string why = profile_->why_never(o, progress_.iteration); !why.empty())
       log_warning("--profile will record nothing: {}", why);
@@ -156,12 +172,15 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
                 "another start");
     dump_.emplace(o.dump_step, options.model);
   }
-  if (!o.save.empty()) make_folders(o.save);
+  if (writes_ && !o.save.empty()) {
+    make_folders(o.save);
+    lock_.emplace(o.save);
+  }
   loader_.emplace(datasets_.get(Split::train),
                   LoaderShape{o.micro_batch_size, 0, options.parallel.data},
                   progress_.consumed_samples);
   steps_.emplace(session_, average_of(o));
-  if (const std::string file = metrics_file(o); !file.empty())
+  if (const std::string file = metrics_file(o); writes_ && !file.empty())
     metrics_.emplace(file, progress_.iteration);
 }
 
@@ -262,7 +281,8 @@ void Trainer::report() {
   const double seconds =
       std::chrono::duration<double>(Clock::now() - reported_).count() / static_cast<double>(count);
   const double tokens = static_cast<double>(o.global_batch_size * options_.data.seq_length);
-  const double flops = flops_per_token(options_.model, options_.data.seq_length);
+  const double flops = flops_per_token(options_.model, options_.data.seq_length) /
+                       session_.context().mesh.world().size();  // of one rank
   for (std::int64_t i = 0; i < count; ++i) {
     const StepRecord& record = records[static_cast<std::size_t>(i)];
     const std::int64_t iteration = progress_.iteration - count + i + 1;
@@ -351,7 +371,11 @@ void Trainer::save() {
 void Trainer::finish_profile(bool last) {
   if (!profile_) return;
   const std::string text = profile_->stop_if_due(progress_.iteration, last);
-  if (!text.empty()) display_.message(text);
+  if (text.empty()) return;
+  if (writes_)
+    display_.message(text);
+  else
+    log_info("{}", text);
 }
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "tessera/base/folder_lock.h"
 #include "tessera/config/options.h"
 #include "tessera/train/checkpointing.h"
 #include "tessera/train/datasets.h"
@@ -21,6 +22,7 @@ SessionOptions session_options(const Options& options, bool training);
 class Trainer {
  public:
   /// `config` is the resolved configuration as YAML; checkpoints keep it. Options must be valid.
+  /// All ranks do the same; rank 0 also logs and writes files.
   Trainer(const Options& options, std::string config, const Rank& rank);
 
   void run();
@@ -50,12 +52,14 @@ class Trainer {
 
   Options options_;
   std::string config_;
+  bool writes_;  ///< logs and files: rank 0
   Datasets datasets_;
   Session session_;
   Progress progress_;
   std::optional<Steps> steps_;
   std::int64_t rates_left_ = 0;  ///< of those the device knows
   std::chrono::steady_clock::time_point reported_;
+  std::optional<FolderLock> lock_;  ///< of --save
   std::int64_t saved_iteration_ = -1;
   std::optional<Loader> loader_;
   std::optional<StepDump> dump_;

@@ -14,18 +14,30 @@
 
 namespace tessera::test {
 
+/// What a communicator is allowed to leave out.
+struct Leeway {
+  bool no_sums_of_i16 = false;     ///< moves 16-bit integers, but does not reduce them
+  bool sends_need_groups = false;  ///< does not buffer what is sent
+};
+
 class Conformance {
  public:
-  Conformance(Communicator& group, Device device, DType dtype)
-      : group_(group), n_(group.size()), me_(group.rank()), dtype_(dtype), lab_(device) {}
+  Conformance(Communicator& group, Device device, DType dtype, Leeway leeway = {})
+      : group_(group),
+        n_(group.size()),
+        me_(group.rank()),
+        dtype_(dtype),
+        leeway_(leeway),
+        lab_(device) {}
 
   void expect_everything() {
     for (const std::int64_t count : {0, 1, 5, 1000}) {
       SCOPED_TRACE("elements " + std::to_string(count));
-      expect_reductions(count);
+      if (reduces()) expect_reductions(count);
       expect_gathers(count);
       expect_exchanges(count);
-      expect_neighbours(count);
+      expect_group(count);
+      if (!leeway_.sends_need_groups) expect_neighbours(count);
     }
     expect_rows();
     expect_parts();
@@ -57,6 +69,7 @@ class Conformance {
             std::max(all[static_cast<std::size_t>(i)], value(r, first + i));
     return all;
   }
+  bool reduces() const { return dtype_ != DType::i16 || !leeway_.no_sums_of_i16; }
   Tensor mine(std::int64_t count) { return lab_.tensor(dtype_, {count}, values(me_, count)); }
   void wait(const WorkHandle& work) { work->wait(lab_.stream); }
 
@@ -122,6 +135,25 @@ class Conformance {
     EXPECT_EQ(lab_.read(out), expected);
   }
 
+  // Two messages each way between neighbours, which go off together and arrive in order.
+  void expect_group(std::int64_t count) {
+    if (n_ == 1) return;
+    const int next = (me_ + 1) % n_, before = (me_ + n_ - 1) % n_;
+    const Tensor first = mine(count), second = lab_.full(dtype_, {count}, 5 + me_);
+    const Tensor got_first = lab_.full(dtype_, {count}, 99);
+    const Tensor got_second = lab_.full(dtype_, {count}, 99);
+    std::vector<WorkHandle> works;
+    group_.grouped([&] {
+      works.push_back(group_.send(first.view(), next, lab_.stream));
+      works.push_back(group_.send(second.view(), next, lab_.stream));
+      works.push_back(group_.recv(got_first, before, lab_.stream));
+      works.push_back(group_.recv(got_second, before, lab_.stream));
+    });
+    for (const WorkHandle& work : works) wait(work);
+    EXPECT_EQ(lab_.read(got_first), values(before, count));
+    EXPECT_EQ(lab_.read(got_second), Values(static_cast<std::size_t>(count), 5 + before));
+  }
+
   // All send before anybody receives, twice, so order counts.
   void expect_neighbours(std::int64_t count) {
     if (n_ == 1) return;
@@ -144,6 +176,7 @@ class Conformance {
       const std::shared_ptr<Communicator> part = group_.split(me_ % 2, -me_);
       ASSERT_EQ(part->size(), (n_ + 1 - me_ % 2) / 2);
       EXPECT_EQ(part->rank(), (n_ - 1 - me_) / 2);
+      if (!reduces()) continue;
       const Tensor x = mine(5);
       wait(part->all_reduce(x, ReduceOp::sum, lab_.stream));
       Values expected(5, 0);
@@ -160,6 +193,7 @@ class Conformance {
   Communicator& group_;
   int n_, me_;
   DType dtype_;
+  Leeway leeway_;
   Lab lab_;
 };
 

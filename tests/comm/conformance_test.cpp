@@ -3,6 +3,7 @@
 
 #include "tessera/comm/recording.h"
 #include "tessera/launch/launch.h"
+#include "tests/support/devices.h"
 
 namespace tessera {
 namespace {
@@ -10,13 +11,18 @@ namespace {
 constexpr DType kTypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16,
                             DType::i64, DType::i32, DType::i16,  DType::u8};
 
-TEST(Conformance, Self) {
+class SelfConformance : public testing::TestWithParam<Device> {};
+
+TEST_P(SelfConformance, EveryType) {
   for (const DType dtype : kTypes) {
     SCOPED_TRACE(name_of(dtype));
     const auto self = make_self_communicator();
-    test::Conformance(*self, {}, dtype).expect_everything();
+    test::Conformance(*self, GetParam(), dtype).expect_everything();
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, SelfConformance, testing::ValuesIn(test::devices()),
+                         [](const auto& each) { return test::name_of(each.param); });
 
 class LocalConformance : public testing::TestWithParam<int> {};
 

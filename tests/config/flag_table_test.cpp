@@ -83,6 +83,9 @@ TEST(FlagTable, DefaultsAreMegatrons) {
   EXPECT_EQ(default_of("split"), "969,30,1");
   EXPECT_EQ(default_of("num-layers"), "unset");
   EXPECT_EQ(default_of("save-interval"), "unset");
+  EXPECT_EQ(default_of("tensor-model-parallel-size"), "1");
+  EXPECT_EQ(default_of("sequence-parallel"), "false");
+  EXPECT_EQ(default_of("distributed-timeout-minutes"), "10");
 }
 
 TEST(MegatronFlags, AreKnownByNameOrFamily) {

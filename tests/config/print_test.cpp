@@ -100,7 +100,13 @@ TEST(PrintConfig, RoundTripsTrainings) {
         "--seed 4294967295 --exit-interval 5 --metrics-file m --dump-step d --threads 3",
         "--profile --profile-step-start 3 --profile-step-end 4 --profile-file p --profile-ranks 0",
         "--calculate-per-token-loss --log-throughput --eod-mask-loss --reset-position-ids",
-        "--tensor-model-parallel-size 2 --sequence-parallel --nproc 4 --device cuda"})
+        "--tensor-model-parallel-size 2 --sequence-parallel --nproc 4 --device cuda",
+        "--tensor-model-parallel-grid 2,2 --nproc 8 --launch processes",
+        "--tensor-model-parallel-size 9 --tensor-model-parallel-grid (3,3) --nproc 9",
+        "--expert-model-parallel-size 4 --expert-tensor-parallel-size 2 --nproc 8",
+        "--expert-model-parallel-size 4 --distributed-timeout-minutes 3 --nproc 4",
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+        "--distribute-saved-activations --tensor-model-parallel-size 2"})
     expect_round_trip("train", test::words(std::string(kTraining) + " " + line));
 }
 

@@ -38,6 +38,8 @@ constexpr Refusal kForms[] = {
     {"--num-experts 8", "--num-experts: known Megatron flag, not supported yet by Tessera"},
     {"--lr-decay-samples 8", "not supported yet by Tessera: use --lr-decay-iters"},
     {"--override-opt_param-scheduler", "known Megatron flag"},
+    {"--model-parallel-size 2", "not supported yet by Tessera: use --tensor-model-parallel-size"},
+    {"--mesh", "--mesh: a flag of tessera inspect, not of tessera train"},
     {"--prompt hello", "--prompt: a flag of tessera generate, not of tessera train"},
     {"--save=", "--save '': expected text, got nothing"},
     {"--save \xff", "expected UTF-8 text"},
@@ -72,6 +74,9 @@ constexpr Refusal kValues[] = {
     {"--window-size 128,128", "the right side must be 0"},
     {"--recompute-granularity partial", "expected one of none, selective, full"},
     {"--threads 100000", "--threads '100000'"},
+    {"--nproc 0", "--nproc '0': expected an integer from 1"},
+    {"--launch ssh", "--launch 'ssh': expected one of threads, processes"},
+    {"--distributed-timeout-minutes 0", "'0': expected an integer from 1 to 10080"},
     {"--profile --profile-step-start -1", "--profile-step-start '-1': expected an integer from 0"},
     {"--profile --profile-step-end 0", "--profile-step-end '0': expected an integer from 1"},
     {"--profile --profile-ranks first", "--profile-ranks 'first': expected an integer from 0"},
@@ -106,6 +111,8 @@ constexpr Refusal kTogether[] = {
     {"--recompute-granularity full", "--recompute-granularity full needs --recompute-method"},
     {"--recompute-granularity full --recompute-method block", "needs --recompute-num-layers"},
     {"--recompute-granularity selective --recompute-num-layers 2", "has no effect"},
+    {"--distribute-saved-activations", "belongs to --recompute-granularity full"},
+    {"--expert-tensor-parallel-size 2", "belongs to --expert-model-parallel-size above 1"},
 };
 
 constexpr Refusal kRules[] = {
@@ -139,15 +146,11 @@ constexpr Refusal kRules[] = {
     {"--profile --profile-step-start 5 --profile-step-end 5", "must be above --profile-step-start"},
     {"--profile --profile-step-start 100 --profile-step-end 102",
      "--profile-step-start 100 is never passed: the training has 100 iterations"},
-    {"--profile --profile-ranks 0 1", "--profile-ranks 1: this version trains on one rank"},
+    {"--profile --profile-ranks 0 1", "--profile-ranks 1: this run has one rank, 0"},
     {"--profile --profile-ranks 0 --profile-ranks 0", "--profile-ranks has 0 twice"},
     {"--device cuda", "CUDA"},
-    {"--tensor-model-parallel-size 2", "this version trains on one rank"},
-    {"--pipeline-model-parallel-size 2", "this version trains on one rank"},
-    {"--context-parallel-size 2", "this version trains on one rank"},
-    {"--expert-model-parallel-size 2", "this version trains on one rank"},
-    {"--nproc 2", "--nproc 2: this version trains on one rank"},
-    {"--sequence-parallel", "this version trains on one rank"},
+    {"--tensor-model-parallel-size 2", "add --nproc 2"},
+    {"--nproc 2", "--nproc 2 makes 2 data-parallel copies"},
 };
 
 TEST(Refusals, OfForms) {
@@ -227,7 +230,7 @@ TEST(Refusals, ListEveryBrokenRule) {
       [] {
         test::accept("train", std::string(test::kTraining) + " --min-lr 1 --save x --nproc 4");
       },
-      {"3 problems", "--min-lr 1 is above", "--save needs", "--nproc 4"});
+      {"3 problems", "--min-lr 1 is above", "--save needs", "--nproc 4 makes"});
 }
 
 }  // namespace

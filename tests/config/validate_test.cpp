@@ -65,6 +65,30 @@ TEST(Resolve, ChangesNothingTheSecondTime) {
   EXPECT_EQ(once, twice);
 }
 
+TEST(Resolve, DerivesTheLayoutFromTheRanks) {
+  const auto layout = [](const char* line, std::optional<int> ranks = std::nullopt) {
+    Options o = parse("train", line).options;
+    resolve(o, ranks);
+    return o.parallel;
+  };
+  EXPECT_EQ(layout("").data, 1);
+  EXPECT_EQ(layout("--nproc 4").data, 4);
+  EXPECT_EQ(layout("--nproc 4 --tensor-model-parallel-size 2").data, 2);
+  EXPECT_EQ(layout("--tensor-model-parallel-size 2", 16).data, 8);
+  EXPECT_EQ(layout("--nproc 1 --pipeline-model-parallel-size 2 --context-parallel-size 2", 16).data,
+            4);
+  EXPECT_EQ(layout("--nproc 6 --tensor-model-parallel-size 4").data, 1) << "validate refuses it";
+  EXPECT_EQ(layout("--tensor-model-parallel-grid 3,3 --nproc 9").tensor, 9);
+  EXPECT_EQ(layout("--tensor-model-parallel-grid 2,2 --nproc 8").data, 2);
+  EXPECT_EQ(layout("--tensor-model-parallel-size 2").expert_tensor, 2);
+}
+
+TEST(Resolve, CountsEveryCopyInTheGlobalBatch) {
+  Options o = parse("train", "--micro-batch-size 4 --tensor-model-parallel-size 2").options;
+  resolve(o, 6);
+  EXPECT_EQ(o.train.global_batch_size, 12);
+}
+
 TEST(Resolve, SurvivesAnyValue) {
   for (const std::int64_t value : {std::numeric_limits<std::int64_t>::min(), std::int64_t{-1},
                                    std::int64_t{0}, std::numeric_limits<std::int64_t>::max()}) {

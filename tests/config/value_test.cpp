@@ -56,6 +56,14 @@ TEST(Value, WindowsCountTheQueryItself) {
   expect_input_error([] { parse_window("128,128"); }, {"the right side must be 0"});
 }
 
+TEST(Value, GridsAreSquare) {
+  EXPECT_EQ(parse_grid("2,2"), 2);
+  EXPECT_EQ(parse_grid("(3, 3)"), 3);
+  for (const char* text : {"", "2", "2x2", "1,1", "0,0", "-2,-2", "2,", "2,2,2", "1025,1025"})
+    expect_input_error([&] { parse_grid(text); }, {"expected two equal numbers from 2 to 1024"});
+  expect_input_error([] { parse_grid("2,4"); }, {"must be square", "give 2,2 or 4,4"});
+}
+
 TEST(Value, RealsReadBackAsTheSame) {
   for (const double value : {0.1, 1e-8, 3e-4, 1.0 / 3.0, 5e-324, 1.7976931348623157e308})
     EXPECT_EQ(parse_real(to_text(value), {0, std::numeric_limits<double>::max()}), value);

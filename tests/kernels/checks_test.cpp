@@ -89,6 +89,9 @@ class ChecksTest : public ::testing::TestWithParam<Device> {
 TEST_P(ChecksTest, MatricesAttentionAndNorms) {
   for (const OpCall& call : matrix_calls()) expect_all_refusals(call);
 }
+TEST_P(ChecksTest, NormsOfParts) {
+  for (const OpCall& call : norm_part_calls()) expect_all_refusals(call);
+}
 TEST_P(ChecksTest, PointwiseOps) {
   for (const OpCall& call : pointwise_calls()) expect_all_refusals(call);
 }

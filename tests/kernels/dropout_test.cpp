@@ -13,12 +13,13 @@ class DropoutTest : public KernelTest {
  protected:
   // dropout(ones): 0 or 1 / (1 - p) for each element of [positions, samples, channels].
   Values mask(std::int64_t positions, const Values& samples, std::int64_t channels,
-              std::int64_t position_start = 0, RngKey key = 5, double p = 0.5) {
+              std::int64_t position_start = 0, RngKey key = 5, double p = 0.5,
+              std::int64_t channel_start = 0) {
     const auto batch = static_cast<std::int64_t>(samples.size());
     const Tensor ones = lab.full(dtype(), {positions * batch, channels}, 1);
     const Tensor y = empty({positions * batch, channels});
     const Input numbers = input(DType::i64, {batch}, samples);
-    lab->add_dropout(stream, y, {}, ones, {p, key, View(numbers), position_start});
+    lab->add_dropout(stream, y, {}, ones, {p, key, View(numbers), position_start, channel_start});
     return lab.read(y);
   }
   // The mask of the probabilities [S, B, H, T], seen through keys and values that make it the
@@ -76,6 +77,19 @@ TEST_P(DropoutTest, ASliceOfThePositionsDrawsTheSame) {
   constexpr std::ptrdiff_t kPosition = 20;  // two samples of ten channels
   EXPECT_EQ(mask(5, {7, 8}, 10, 4),
             Values(whole.begin() + 4 * kPosition, whole.begin() + 9 * kPosition));
+}
+
+TEST_P(DropoutTest, ASliceOfTheChannelsDrawsTheSame) {
+  const Values whole = mask(3, {7, 8}, 40);
+  for (const std::int64_t first : {8, 6, 5, 3})
+    for (const std::int64_t channels : {1, 2, 7, 16}) {
+      const Values part = mask(3, {7, 8}, channels, 0, 5, 0.5, first);
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        const auto width = static_cast<std::size_t>(channels);
+        const std::size_t channel = static_cast<std::size_t>(first) + i % width;
+        ASSERT_EQ(part[i], whole[i / width * 40 + channel]) << first << " " << channels;
+      }
+    }
 }
 
 TEST_P(DropoutTest, AnotherOrderOfSamplesDrawsTheSame) {

@@ -40,15 +40,7 @@ SessionOptions tiny_session(int tensor, int pipeline) {
 }
 
 void expect_same(const LayoutResult& got, const LayoutResult& want, double tolerance) {
-  ASSERT_EQ(got.losses.size(), want.losses.size());
-  for (std::size_t i = 0; i < want.losses.size(); ++i) {
-    EXPECT_NEAR(got.losses[i], want.losses[i], tolerance * want.losses[i]) << "step " << i;
-    EXPECT_NEAR(got.grad_norms[i], want.grad_norms[i], tolerance * want.grad_norms[i])
-        << "step " << i;
-  }
-  test::expect_tensors_near(got.first_weights, want.first_weights, 0.0);
-  test::expect_tensors_near(got.first_gradients, want.first_gradients, tolerance);
-  test::expect_tensors_near(got.weights, want.weights, tolerance);
+  test::expect_same_layouts(got, want, {tolerance, tolerance, tolerance});
 }
 
 class Layouts : public testing::TestWithParam<std::pair<int, int>> {};

@@ -81,6 +81,12 @@ class Gatherer {
   GlobalTensors tensors_;
 };
 
+/// A key bias adds the same to all scores of a query, so without rotary positions its gradient is
+/// zero in mathematics, and rounding noise of larger numbers is all there is to compare.
+inline double noise_of(const std::string& name) {
+  return name.ends_with(".attention.k.bias") ? 100 : 1;
+}
+
 /// Expects the same names and shapes, and every tensor within `tolerance`; returns the largest
 /// error.
 inline double expect_tensors_near(const GlobalTensors& got, const GlobalTensors& want,
@@ -96,7 +102,7 @@ inline double expect_tensors_near(const GlobalTensors& got, const GlobalTensors&
     }
     EXPECT_EQ(found->second.shape, expected.shape) << name;
     const double error = relative_error(found->second.values, expected.values, whole);
-    EXPECT_LE(error, tolerance) << name;
+    EXPECT_LE(error, tolerance * noise_of(name)) << name;
     worst = std::max(worst, std::isnan(error) ? INFINITY : error);
   }
   return worst;

@@ -18,6 +18,26 @@ struct LayoutResult {
   GlobalTensors weights;          ///< after the last step
 };
 
+/// How far two layouts may be apart, relatively.
+struct LayoutTolerance {
+  double gradients = 1e-11;  ///< of the first step
+  double losses = 1e-9;      ///< and gradient norms, of all steps
+  double weights = 1e-8;     ///< after the last
+};
+
+inline void expect_same_layouts(const LayoutResult& got, const LayoutResult& want,
+                                const LayoutTolerance& tolerance) {
+  ASSERT_EQ(got.losses.size(), want.losses.size());
+  for (std::size_t i = 0; i < want.losses.size(); ++i) {
+    EXPECT_NEAR(got.losses[i], want.losses[i], tolerance.losses * want.losses[i]) << "step " << i;
+    EXPECT_NEAR(got.grad_norms[i], want.grad_norms[i], tolerance.losses * want.grad_norms[i])
+        << "step " << i;
+  }
+  expect_tensors_near(got.first_weights, want.first_weights, 0.0);
+  expect_tensors_near(got.first_gradients, want.first_gradients, tolerance.gradients);
+  expect_tensors_near(got.weights, want.weights, tolerance.weights);
+}
+
 /// Random tokens for one microbatch, with some labels masked.
 inline HostBatch random_batch(const BatchShape& shape, std::int64_t vocab,
                               std::int64_t first_sample) {

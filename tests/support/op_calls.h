@@ -135,6 +135,46 @@ inline std::vector<OpCall> matrix_calls() {
   };
 }
 
+inline std::vector<OpCall> norm_part_calls() {
+  return {
+      {"norm_part_stats",
+       {{"part", kF32, {3, 2}}, {"x", kF32, {3, 4}, kLeads | kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->norm_part_stats(lab.stream, v[0], v[1], {}); }},
+      {"norm_part_forward",
+       {{"y", kF32, {3, 4}},
+        {"stats", kF32, {3, 2}},
+        {"x", kF32, {3, 4}, kLeads},
+        {"parts", kF32, {5, 3, 2}, kAnyRows},
+        {"w", kF32, {4}},
+        {"b", kF32, {4}, kOptional}},
+       [](Lab& lab, const Views& v) {
+         lab->norm_part_forward(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], {});
+       }},
+      {"norm_part_sums",
+       {{"sums", kF32, {3, 2}},
+        {"dw", kF32, {4}, kAnyFloat},
+        {"db", kF32, {4}, kOptional},
+        {"dy", kF32, {3, 4}},
+        {"x", kF32, {3, 4}, kLeads},
+        {"stats", kF32, {3, 2}},
+        {"w", kF32, {4}},
+        {"workspace", kU8, {kAmple}, kAnyShape}},
+       [](Lab& lab, const Views& v) {
+         lab->norm_part_sums(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], false, v[7]);
+       }},
+      {"norm_part_backward",
+       {{"dx", kF32, {3, 4}},
+        {"dy", kF32, {3, 4}},
+        {"x", kF32, {3, 4}, kLeads},
+        {"stats", kF32, {3, 2}},
+        {"sums", kF32, {3, 2}},
+        {"w", kF32, {4}}},
+       [](Lab& lab, const Views& v) {
+         lab->norm_part_backward(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], 12, {}, false);
+       }},
+  };
+}
+
 inline std::vector<OpCall> pointwise_calls() {
   return {
       {"swiglu_forward",

@@ -100,6 +100,21 @@ inline void run_norms(OpRun& t) {
   for (const Tensor& each : {y, r, stats, dx, dw, db}) t.keep(each);
 }
 
+inline void run_norm_parts(OpRun& t) {
+  const Shape shape{300, 101};
+  const Tensor x = t.random(shape), w = t.random({101}), y = t.zeros(t.dtype, shape);
+  const Tensor parts = t.zeros(t.acc(), {2, 300, 2}), stats = t.zeros(t.acc(), {300, 2});
+  for (const std::int64_t r : {0, 1})
+    t.lab->norm_part_stats(t.stream, parts.view().slice(0, r, 1).reshape({300, 2}), x, {});
+  t.lab->norm_part_forward(t.stream, y, stats, x, parts, w, w, {});
+  const Tensor sums = t.zeros(t.acc(), {300, 2}), dx = t.zeros(t.dtype, shape);
+  const Tensor dw = t.zeros(t.acc(), {101}), db = t.zeros(t.acc(), {101});
+  t.lab->norm_part_sums(t.stream, sums, dw, db, y, x, stats, w, false,
+                        t.lab.workspace(t.lab->norm_workspace_bytes(300, 101, t.dtype)));
+  t.lab->norm_part_backward(t.stream, dx, y, x, stats, sums, w, 202, {}, false);
+  for (const Tensor& each : {parts, y, stats, sums, dw, db, dx}) t.keep(each);
+}
+
 inline void run_activations(OpRun& t) {
   const Tensor x = t.random({50, 1000}), y = t.zeros(t.dtype, {50, 500});
   const Tensor dx = t.zeros(t.dtype, {50, 1000});
@@ -173,8 +188,9 @@ inline void run_optimizers(OpRun& t) {
 inline constexpr NamedOp kEveryOp[] = {
     {"gemm", run_gemm},           {"column_sum", run_column_sum},
     {"attention", run_attention}, {"rope", run_rope},
-    {"norms", run_norms},         {"activations", run_activations},
-    {"copies", run_copies},       {"embedding", run_embedding},
-    {"loss", run_loss},           {"optimizers", run_optimizers}};
+    {"norms", run_norms},         {"norm_parts", run_norm_parts},
+    {"copies", run_copies},       {"activations", run_activations},
+    {"loss", run_loss},           {"embedding", run_embedding},
+    {"optimizers", run_optimizers}};
 
 }  // namespace tessera::test

@@ -50,7 +50,14 @@ inline Trainer trainer_of(const Options& options) {
   return {options, print_config(options), {0, 1, 2, make_self_communicator()}};
 }
 
-inline void run(const Options& options) { trainer_of(options).run(); }
+/// On as many ranks as the options say.
+inline void run(const Options& options) {
+  if (options.parallel.tensor == 1) return trainer_of(options).run();
+  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+    Trainer trainer(options, print_config(options), rank);
+    trainer.run();
+  });
+}
 
 /// The entries of a run's metrics.jsonl.
 inline std::vector<Json> metrics_of(const fs::path& folder) {

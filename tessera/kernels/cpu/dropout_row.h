@@ -1,6 +1,7 @@
 // y = x + dropout(branch) for one row; x may be null.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "tessera/kernels/cpu/math.h"
@@ -27,10 +28,13 @@ void add_dropout_row(T* y, const T* x, const T* branch, std::int64_t row, std::i
   const std::int64_t position = spec.position_start + row / batch;
   const std::uint32_t bound = dropout_bound(spec.p);
   const A scale = static_cast<A>(1.0 / (1.0 - spec.p));
-  for (std::int64_t block = 0; 4 * block < n; ++block) {
+  const std::int64_t first = spec.channel_start;
+  for (std::int64_t block = first / 4; 4 * block < first + n; ++block) {
     const Philox4 words = hidden_dropout_words(spec.key, sample, position, block);
-    for (std::int64_t j = 4 * block; j < n && j < 4 * block + 4; ++j) {
-      const A kept = words.v[j - 4 * block] >= bound ? load(branch[j]) * scale : A(0);
+    const std::int64_t end = std::min(first + n, 4 * block + 4);
+    for (std::int64_t channel = std::max(first, 4 * block); channel < end; ++channel) {
+      const std::int64_t j = channel - first;
+      const A kept = words.v[channel - 4 * block] >= bound ? load(branch[j]) * scale : A(0);
       store<T>(y[j], x ? load(x[j]) + kept : kept);
     }
   }

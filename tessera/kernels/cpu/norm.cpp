@@ -1,19 +1,15 @@
 // Layer norm and RMS norm, alone and fused with the residual addition and dropout before them.
 #include <algorithm>
-#include <cmath>
 
 #include "tessera/kernels/cpu/cpu_kernels.h"
 #include "tessera/kernels/cpu/dropout_row.h"
-#include "tessera/kernels/cpu/math.h"
+#include "tessera/kernels/cpu/norm_row.h"
 #include "tessera/kernels/cpu/parallel.h"
 
 namespace tessera::cpu {
 namespace {
 
 using std::int64_t;
-
-// Rows that one partial sum of weight gradients covers: fixed, so sums do not depend on threads.
-constexpr int64_t kRowsPerPartial = 64;
 
 // [N, C] or [N, G, C] as numbered rows.
 struct Rows {
@@ -29,78 +25,16 @@ struct Rows {
 };
 
 template <class T, class A = Accumulator<T>>
-void row_stats(A* stats, const T* x, int64_t n, const NormSpec& spec) {
-  A mean = 0;
-  if (spec.kind == NormKind::layer) {
-#pragma omp simd reduction(+ : mean)
-    for (int64_t j = 0; j < n; ++j) mean += load(x[j]);
-    mean /= static_cast<A>(n);
-  }
-  A squares = 0;
-#pragma omp simd reduction(+ : squares)
-  for (int64_t j = 0; j < n; ++j) {
-    const A centred = load(x[j]) - mean;
-    squares += centred * centred;
-  }
-  stats[0] = mean;
-  stats[1] = A(1) / std::sqrt(squares / static_cast<A>(n) + static_cast<A>(spec.epsilon));
-}
-
-template <class T, class A = Accumulator<T>>
 void norm_row(T* y, A* stats, const T* x, const T* w, const T* b, int64_t n, const NormSpec& spec) {
-  row_stats(stats, x, n, spec);
-  const A mean = stats[0];
-  const A rstd = stats[1];
-  if (b) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j)
-      store<T>(y[j], (load(x[j]) - mean) * rstd * load(w[j]) + load(b[j]));
-  } else {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) store<T>(y[j], (load(x[j]) - mean) * rstd * load(w[j]));
-  }
+  store_stats(stats, moments_of(x, n, spec.kind), n, spec);
+  apply_norm(y, stats, x, w, b, n);
 }
 
-// With g = dy w and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)); RMS norm lacks the
-// mean(g) term.
 template <class T, class A = Accumulator<T>>
 void norm_row_backward(T* dx, A* dw, A* db, const T* dy, const T* x, const A* stats, const T* w,
                        int64_t n, NormKind kind, bool accumulate) {
-  const A mean = stats[0];
-  const A rstd = stats[1];
-  A sum_g = 0;
-  A sum_gh = 0;
-#pragma omp simd reduction(+ : sum_g, sum_gh)
-  for (int64_t j = 0; j < n; ++j) {
-    const A h = (load(x[j]) - mean) * rstd;
-    const A g = load(dy[j]) * load(w[j]);
-    sum_g += g;
-    sum_gh += g * h;
-    dw[j] += load(dy[j]) * h;
-    db[j] += load(dy[j]);
-  }
-  const A mean_g = kind == NormKind::layer ? sum_g / static_cast<A>(n) : A(0);
-  const A mean_gh = sum_gh / static_cast<A>(n);
-#pragma omp simd
-  for (int64_t j = 0; j < n; ++j) {
-    const A h = (load(x[j]) - mean) * rstd;
-    const A g = load(dy[j]) * load(w[j]);
-    const A value = rstd * (g - mean_g - h * mean_gh);
-    store<T>(dx[j], accumulate ? load(dx[j]) + value : value);
-  }
-}
-
-// out[j] (+)= the sum over partials, in their order.
-template <class D, class A>
-void sum_partials(const View& out, const A* partials, int64_t count, int64_t stride, int64_t n,
-                  bool accumulate) {
-  D* to = out.data<D>();
-  for (int64_t j = 0; j < n; ++j) {
-    A sum = 0;
-    for (int64_t p = 0; p < count; ++p) sum += partials[p * stride + j];
-    store<D>(to[j],
-             static_cast<Accumulator<D>>(sum) + (accumulate ? load(to[j]) : Accumulator<D>(0)));
-  }
+  const GradientSums<A> sums = sum_gradients(dw, db, dy, x, stats, w, n);
+  input_gradient(dx, dy, x, stats, w, n, sums, n, kind, accumulate);
 }
 
 }  // namespace
@@ -136,8 +70,8 @@ void CpuKernels::do_add_norm_forward(Stream&, View y, View r, View stats, ConstV
 }
 
 std::size_t CpuKernels::norm_workspace_bytes(int64_t rows, int64_t channels, DType dtype) const {
-  const int64_t partials = (rows + kRowsPerPartial - 1) / kRowsPerPartial;
-  return static_cast<std::size_t>(partials * 2 * channels) * size_of(accumulator_of(dtype));
+  return static_cast<std::size_t>(partials_for(rows) * 2 * channels) *
+         size_of(accumulator_of(dtype));
 }
 
 void CpuKernels::do_norm_backward(Stream&, View dx, View dw, View db, ConstView dy, ConstView x,
@@ -158,11 +92,7 @@ void CpuKernels::do_norm_backward(Stream&, View dx, View dw, View db, ConstView 
                              dy.data<T>() + upstream.offset(i), x.data<T>() + from.offset(i),
                              stats.data<A>() + 2 * i, w.data<T>(), n, spec.kind, accumulate_dx);
     });
-    const int64_t count = (from.count + kRowsPerPartial - 1) / kRowsPerPartial;
-    dispatch_float(dw.dtype(), "norm_backward", [&]<class D>(TypeTag<D>) {
-      sum_partials<D>(dw, partials, count, 2 * n, n, accumulate_dw);
-      if (db) sum_partials<D>(db, partials + n, count, 2 * n, n, accumulate_dw);
-    });
+    finish_weight_gradients(dw, db, partials, from.count, n, accumulate_dw);
   });
 }
 

@@ -18,7 +18,8 @@ struct HiddenDropout {
         key(spec.key),
         samples(on ? spec.samples.data<std::int64_t>() : nullptr),
         batch(on ? spec.samples.dim(0) : 1),
-        position_start(spec.position_start) {}
+        position_start(spec.position_start),
+        channel_start(spec.channel_start) {}
 
   bool on;
   std::uint32_t bound;
@@ -27,6 +28,7 @@ struct HiddenDropout {
   const std::int64_t* samples;
   std::int64_t batch;
   std::int64_t position_start;
+  std::int64_t channel_start;
 };
 
 template <class T>
@@ -80,6 +82,14 @@ class AddedRow {
   __device__ static double scaled(double x, double scale) { return __dmul_rn(x, scale); }
 
   __device__ void drop(Pack<A, kWidth>& value, std::int64_t at) const {
+    if (dropout_.channel_start % 4 == 0)
+      drop_in_step(value, dropout_.channel_start + at);
+    else
+      drop_each(value, dropout_.channel_start + at);
+  }
+
+  // For channels at a multiple of kWidth, or of 4.
+  __device__ void drop_in_step(Pack<A, kWidth>& value, std::int64_t at) const {
     constexpr int kShared = kWidth < 4 ? kWidth : 4;  // elements of one counter in this chunk
 #pragma unroll
     for (int first = 0; first < kWidth; first += kShared) {
@@ -92,6 +102,19 @@ class AddedRow {
         const std::uint32_t word = upper ? words.v[(k + kShared) % 4] : words.v[k];
         each = word >= dropout_.bound ? scaled(each, dropout_.scale) : A(0);
       }
+    }
+  }
+
+  // For any channels: counters are shared by others than those of a chunk.
+  __device__ void drop_each(Pack<A, kWidth>& value, std::int64_t at) const {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const Philox4 words = hidden_dropout_words(dropout_.key, sample_, position_, (at + k) / 4);
+      const int place = static_cast<int>((at + k) % 4);
+      const std::uint32_t low = place == 0 ? words.v[0] : words.v[1];
+      const std::uint32_t high = place == 2 ? words.v[2] : words.v[3];
+      const std::uint32_t word = place < 2 ? low : high;
+      value.at[k] = word >= dropout_.bound ? scaled(value.at[k], dropout_.scale) : A(0);
     }
   }
 

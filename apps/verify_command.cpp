@@ -1,0 +1,49 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "apps/commands.h"
+#include "apps/model_source.h"
+#include "tessera/config/print.h"
+#include "tessera/parallel/mesh_picture.h"
+#include "tessera/train/twin.h"
+#include "tessera/train/verify.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kHelp =
+    "usage: tessera verify [the flags of a training]\n\n"
+    "Trains a small twin of the configuration for a few steps in its layout and on one rank, in\n"
+    "float64 on the CPU, and compares losses, every gradient and every weight. Takes the flags of\n"
+    "`tessera train`; needs neither its data nor its ranks. Exit code 1 when something differs.\n";
+
+// The layout's own number, unless the flags say one.
+int ranks_of(const ParallelOptions& parallel) {
+  const int tensor = std::max(parallel.tensor, parallel.grid * parallel.grid);
+  return std::max(parallel.nproc, tensor * parallel.pipeline * parallel.context);
+}
+
+}  // namespace
+
+int verify_command(const std::vector<std::string>& args) {
+  ParsedCommand parsed = parse_command("train", args);
+  if (parsed.help) {
+    fmt::print("{}", kHelp);
+    return 0;
+  }
+  const ModelSource source(parsed, ranks_of(parsed.options.parallel));
+  const Twin twin = twin_of(parsed.options);
+  fmt::print("a twin of this training in f64, {}\n",
+             mesh_banner(twin.session.parallel, twin.session.parallel.tensor));
+  for (const std::string& change : twin.changes) fmt::print("  {}\n", change);
+  const VerifyResult result = verify_layout(twin.session);
+  for (const std::string& line : result.log) fmt::print("{}\n", line);
+  if (result.same)
+    fmt::print("same: the layout computes what one rank does\n");
+  else
+    fmt::print("DIFFERENT: {}\n", result.where);
+  return result.same ? 0 : 1;
+}
+
+}  // namespace tessera

@@ -1,0 +1,183 @@
+#include "tessera/comm/mpi/group.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
+
+#include "tessera/base/check.h"
+#include "tessera/comm/call_checks.h"
+
+namespace tessera {
+namespace {
+
+// Where attached bytes begin in a message, so that they are aligned for every type.
+constexpr std::size_t kAttachedAt = 128;
+static_assert(sizeof(MpiOffer) <= kAttachedAt);
+constexpr std::size_t kLargestOffer = kAttachedAt + MpiGroup::kMostAttached;
+
+std::vector<std::byte> to_bytes(const void* data, std::size_t count) {
+  const auto* bytes = static_cast<const std::byte*>(data);
+  return {bytes, bytes + count};
+}
+
+}  // namespace
+
+// Memory of no bytes may have no address, which memcpy must not see.
+void copy_into(const MpiPart& to, const void* from) {
+  if (to.bytes > 0 && to.data != from) std::memcpy(to.data, from, to.bytes);
+}
+
+MpiGroup::MpiGroup(std::shared_ptr<MpiEngine> engine, std::vector<int> ranks, int number)
+    : engine_(std::move(engine)),
+      ranks_(std::move(ranks)),
+      tags_(number),
+      rank_(place_of(engine_->rank())) {}
+
+int MpiGroup::place_of(int job_rank) const {
+  return static_cast<int>(std::find(ranks_.begin(), ranks_.end(), job_rank) - ranks_.begin());
+}
+
+MpiGroup::Meeting MpiGroup::meet(const MpiOffer& mine, MpiPart attached, MpiAgreement agreement) {
+  check(!broken_, "{}: a call of this group was given up before, so ranks are at different calls",
+        mine);
+  MpiMessage message{{}, tags_.calls, {}, {}};
+  message.header.resize(kAttachedAt + attached.bytes);
+  std::memcpy(message.header.data(), &mine, sizeof(mine));
+  copy_into({message.header.data() + kAttachedAt, attached.bytes}, attached.data);
+  // What others bring may be larger than what this rank does: then they disagree.
+  std::byte* inbox = engine_->inbox(ranks_.size() * kLargestOffer);
+  MpiRequests requests;
+  // Each rank starts at its successor, so that not all turn to the same one at once.
+  for (int i = 1; i < size(); ++i) {
+    const auto other = static_cast<std::size_t>((rank_ + i) % size());
+    requests.receive(inbox + other * kLargestOffer, kLargestOffer, ranks_[other], tags_.calls);
+    message.to.push_back(ranks_[other]);
+  }
+  engine_->post(std::move(message));
+  finish(requests, "did not come to " + mine.to_string());
+  Meeting meeting;
+  for (std::size_t r = 0; r < ranks_.size(); ++r, inbox += kLargestOffer) {
+    const bool own = static_cast<int>(r) == rank_;
+    std::memcpy(&meeting.offers.emplace_back(), own ? static_cast<const void*>(&mine) : inbox,
+                sizeof(MpiOffer));
+    meeting.attachments.push_back(own ? static_cast<std::byte*>(attached.data)
+                                      : inbox + kAttachedAt);
+  }
+  check_agreement(meeting.offers, agreement);
+  return meeting;
+}
+
+// Every rank sees the same offers, so all throw where one does, and the same text.
+void MpiGroup::check_agreement(const std::vector<MpiOffer>& offers, MpiAgreement agreement) const {
+  const auto size_of_part = [&](const MpiOffer& offer) {
+    const ConstView x(nullptr, offer.dtype, offer.shape());
+    return agreement == MpiAgreement::elements ? x.numel() : row_elements(x);
+  };
+  const bool agree = std::all_of(offers.begin(), offers.end(), [&](const MpiOffer& each) {
+    return each.call == offers[0].call && each.dtype == offers[0].dtype &&
+           size_of_part(each) == size_of_part(offers[0]);
+  });
+  if (agree) return;
+  std::map<std::string, std::vector<int>> places;
+  for (int r = 0; r < size(); ++r)
+    places[offers[static_cast<std::size_t>(r)].to_string()].push_back(r);
+  std::vector<std::string> calls;
+  for (const auto& [call, who] : places)
+    calls.push_back(fmt::format("{} {} {}", name(who), who.size() == 1 ? "calls" : "call", call));
+  throw Error(fmt::format("ranks disagree in a collective: {}", fmt::join(calls, ", ")));
+}
+
+void MpiGroup::exchange(std::span<const MpiPart> out, std::span<const MpiPart> in,
+                        const MpiOffer& mine) {
+  MpiRequests requests;
+  for (int i = 1; i < size(); ++i) {
+    const auto from = static_cast<std::size_t>((rank_ + size() - i) % size());
+    requests.receive(in[from].data, in[from].bytes, ranks_[from], tags_.data);
+  }
+  for (int i = 1; i < size(); ++i) {
+    const auto to = static_cast<std::size_t>((rank_ + i) % size());
+    requests.send(out[to].data, out[to].bytes, ranks_[to], tags_.data);
+  }
+  copy_into(in[static_cast<std::size_t>(rank_)], out[static_cast<std::size_t>(rank_)].data);
+  finish(requests, fmt::format("came to {}, but its data did not move", mine.to_string()));
+}
+
+void MpiGroup::finish(MpiRequests& requests, const std::string& what) {
+  broken_ = !engine_->finish(requests);
+  if (broken_) fail_missing(requests, what);
+}
+
+void MpiGroup::send(const ConstView& x, int to) const {
+  const MpiOffer offer("send", x);
+  engine_->send({{ranks_[static_cast<std::size_t>(to)]},
+                 tags_.mail,
+                 to_bytes(&offer, sizeof(offer)),
+                 to_bytes(x.raw(), x.bytes())});
+}
+
+void MpiGroup::receive(const View& x, int from) const {
+  const int sender = ranks_[static_cast<std::size_t>(from)];
+  const MpiOffer mine("recv", x);
+  MpiOffer theirs;
+  MpiRequests header;
+  header.receive(&theirs, sizeof(theirs), sender, tags_.mail);
+  if (!engine_->finish(header))
+    fail_missing(header, fmt::format("sent nothing to rank {} for {}", rank_, mine.to_string()));
+  const bool fits = theirs.dtype == mine.dtype && theirs.bytes() == mine.bytes();
+  // A message that does not fit is taken all the same: the next one is behind it.
+  std::vector<std::byte> other(fits ? 0 : theirs.bytes());
+  MpiRequests payload;
+  payload.receive(fits ? x.raw() : other.data(), theirs.bytes(), sender, tags_.mail);
+  if (!engine_->finish(payload))
+    fail_missing(payload,
+                 fmt::format("sent only a part to rank {} for {}", rank_, mine.to_string()));
+  check(fits, "rank {} sent {} to rank {}, which expects {}", from, theirs.memory(), rank_,
+        mine.memory());
+}
+
+std::shared_ptr<MpiGroup> MpiGroup::split(int colour, int key) {
+  MpiOffer mine("split");
+  mine.colour = colour;
+  mine.key = key;
+  mine.next_group = engine_->next_group();
+  const std::vector<MpiOffer> offers = meet(mine).offers;
+  std::vector<std::pair<int, int>> members;  // (key, rank of this group)
+  int number = 0;
+  for (int r = 0; r < size(); ++r) {
+    const MpiOffer& offer = offers[static_cast<std::size_t>(r)];
+    number = std::max(number, offer.next_group);
+    if (offer.colour == colour) members.emplace_back(offer.key, r);
+  }
+  std::sort(members.begin(), members.end());
+  engine_->take_group(number);
+  std::vector<int> ranks;
+  for (const auto& [_, r] : members) ranks.push_back(ranks_[static_cast<std::size_t>(r)]);
+  return std::make_shared<MpiGroup>(engine_, std::move(ranks), number);
+}
+
+void MpiGroup::fail_missing(const MpiRequests& requests, const std::string& what) const {
+  std::vector<int> late, ended;
+  for (const int job_rank : requests.missing())
+    (engine_->has_left(job_rank) ? ended : late).push_back(place_of(job_rank));
+  if (!ended.empty()) fail("{} {}: the program ended there", name(ended), what);
+  fail(
+      "{} {} within {} s. It lives, but computes, waits for something else, or makes other calls "
+      "than rank {}; if it only needs longer, raise the time limit of calls",
+      name(late), what, engine_->call_timeout().count(), rank_);
+}
+
+// "ranks 0, 2", and who that is in the whole job where the numbers differ.
+std::string MpiGroup::name(std::vector<int> places) const {
+  std::sort(places.begin(), places.end());
+  std::vector<int> job_ranks;
+  for (const int place : places) job_ranks.push_back(ranks_[static_cast<std::size_t>(place)]);
+  const std::string text =
+      fmt::format("{} {}", places.size() == 1 ? "rank" : "ranks", fmt::join(places, ", "));
+  if (places == job_ranks) return text;
+  return fmt::format("{} of a group ({} of the job)", text, fmt::join(job_ranks, ", "));
+}
+
+}  // namespace tessera

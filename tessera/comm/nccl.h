@@ -1,0 +1,45 @@
+// Ranks as processes with one GPU each, over NCCL. In a build without CUDA every function but
+// nccl_built refuses.
+//
+// What differs from other communicators. Sends are not buffered: ranks that send to each other do
+// it in `grouped`. NCCL sums in an order of its own and in the type of the data (bf16 is rounded
+// after every addition), and has no 16-bit integers, which are moved but not reduced.
+//
+// Equal bits from run to run rest on this: NCCL's rings and trees add in an order that follows from
+// the number of ranks, the machines, the number of elements, NCCL's version and its variables
+// (NCCL_*), and uses no atomic additions. Two runs in which these are the same agree. NVLink
+// switches that add by themselves (NVLS) do not keep an order, so make_nccl_world sets
+// NCCL_NVLS_ENABLE=0 unless the environment says otherwise.
+//
+// Operations can be captured into a graph: called and waited on inside the same capture. Graphs go
+// before their communicator does: NCCL keeps it until the last one is gone.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tessera/comm/communicator.h"
+
+namespace tessera {
+
+bool nccl_built();
+
+/// By what the ranks of one world find each other: made by one of them, handed to all.
+std::vector<std::byte> make_nccl_id();
+
+/// All ranks call it together; `id` is the same on all.
+///
+/// A rank that waits longer than `timeout` for the others ends with an Error that names the call,
+/// its sizes and this rank: out of the call where the host waits (start, split, barrier), otherwise
+/// out of the next call to any communicator of this world. A rank whose thread makes no such call
+/// within ten more seconds, since it waits for a stream that will never be done, is ended: the
+/// message goes to standard error, the exit code is 1. Operations in graphs are not watched. After
+/// such an Error the world is to be dropped.
+std::shared_ptr<Communicator> make_nccl_world(Device device, int rank, int size,
+                                              std::span<const std::byte> id,
+                                              std::chrono::seconds timeout);
+
+}  // namespace tessera

@@ -1,0 +1,49 @@
+#include "tessera/config/mesh_check.h"
+
+#include <numeric>
+
+#include "tessera/base/check.h"
+#include "tessera/config/limits.h"
+#include "tessera/config/resolve.h"
+#include "tessera/config/rules.h"
+
+namespace tessera {
+namespace {
+
+int fewest_ranks(const ParallelOptions& p) {
+  const std::int64_t model = std::int64_t{p.tensor} * p.context * p.pipeline;
+  const std::int64_t experts =
+      p.expert > 1 ? std::int64_t{p.expert_tensor} * p.expert * p.pipeline : 1;
+  const bool small = model <= config::kMaxRanks && experts <= config::kMaxRanks;
+  const std::int64_t ranks = small ? std::lcm(model, experts) : std::max(model, experts);
+  check_input(ranks <= config::kMaxRanks,
+              "the parallel sizes take {} ranks, more than the {} that can be counted: reduce them",
+              ranks, config::kMaxRanks);
+  return static_cast<int>(ranks);
+}
+
+}  // namespace
+
+MeshCheck check_mesh(ParsedCommand& parsed) {
+  Options draft = parsed.options;
+  resolve(draft);
+  MeshCheck mesh;
+  mesh.ranks = parsed.was_given("nproc") ? draft.parallel.nproc : fewest_ranks(draft.parallel);
+  resolve(parsed.options, mesh.ranks);
+
+  const ParallelOptions& parallel = parsed.options.parallel;
+  const config::Ranks ranks{mesh.ranks, false};
+  config::Problems problems;
+  config::rank_rules(parallel, ranks, problems);
+  config::expert_rank_rules(parallel, ranks, problems);
+  problems.throw_if_any();
+
+  config::Problems refusals;
+  config::version_rules(parallel, ranks, refusals);
+  config::start_rules(parallel, ranks, refusals);
+  config::split_model_rules(parsed.options, refusals);
+  mesh.refusals = refusals.lines();
+  return mesh;
+}
+
+}  // namespace tessera

@@ -1,0 +1,20 @@
+// What `inspect --mesh` draws: the ranks of a training, of one that `train` refuses too.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/config/parse.h"
+
+namespace tessera {
+
+struct MeshCheck {
+  int ranks = 1;                      ///< --nproc, or without it the fewest that the degrees take
+  std::vector<std::string> refusals;  ///< why train would not run it, a line each
+};
+
+/// Resolves the options for as many ranks. A model that comes from a folder must be there.
+/// InputError when the ranks cannot form the mesh.
+MeshCheck check_mesh(ParsedCommand& parsed);
+
+}  // namespace tessera

@@ -1,0 +1,100 @@
+// Norms of rows whose channels are spread over ranks. Moments of parts are put together so that
+// nothing cancels: squares are about the mean of their part.
+#include <algorithm>
+
+#include "tessera/kernels/cpu/cpu_kernels.h"
+#include "tessera/kernels/cpu/norm_row.h"
+#include "tessera/kernels/cpu/parallel.h"
+
+namespace tessera::cpu {
+namespace {
+
+using std::int64_t;
+
+// Of a row from its parts of n channels each, whose moments lie `stride` elements apart.
+template <class A>
+Moments<A> together(const A* parts, int64_t count, int64_t stride, int64_t n) {
+  Moments<A> whole;
+  for (int64_t p = 0; p < count; ++p) whole.mean += parts[p * stride];
+  whole.mean /= static_cast<A>(count);
+  for (int64_t p = 0; p < count; ++p) {
+    const A apart = parts[p * stride] - whole.mean;
+    whole.squares += parts[p * stride + 1] + static_cast<A>(n) * apart * apart;
+  }
+  return whole;
+}
+
+}  // namespace
+
+void CpuKernels::do_norm_part_stats(Stream&, View part, ConstView x, const NormSpec& spec) {
+  dispatch_float(x.dtype(), "norm_part_stats", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t n = x.dim(1);
+    parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const Moments<A> moments = moments_of(x.data<T>() + i * n, n, spec.kind);
+        part.data<A>()[2 * i] = moments.mean;
+        part.data<A>()[2 * i + 1] = moments.squares;
+      }
+    });
+  });
+}
+
+void CpuKernels::do_norm_part_forward(Stream&, View y, View stats, ConstView x, ConstView parts,
+                                      ConstView w, ConstView b, const NormSpec& spec) {
+  dispatch_float(x.dtype(), "norm_part_forward", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t rows = x.dim(0);
+    const int64_t n = x.dim(1);
+    const int64_t count = parts.dim(0);
+    parallel_pieces(threads_, rows, rows_per_piece(n), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        A* mine = stats.data<A>() + 2 * i;
+        store_stats(mine, together(parts.data<A>() + 2 * i, count, 2 * rows, n), n * count, spec);
+        apply_norm<T>(y.data<T>() + i * n, mine, x.data<T>() + i * n, w.data<T>(),
+                      b ? b.data<T>() : nullptr, n);
+      }
+    });
+  });
+}
+
+void CpuKernels::do_norm_part_sums(Stream&, View sums, View dw, View db, ConstView dy, ConstView x,
+                                   ConstView stats, ConstView w, bool accumulate_dw,
+                                   Workspace workspace) {
+  dispatch_float(x.dtype(), "norm_part_sums", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t n = x.dim(1);
+    A* partials = static_cast<A*>(workspace.raw());
+    parallel_pieces(threads_, x.dim(0), kRowsPerPartial, [&](int64_t begin, int64_t end) {
+      A* of_weights = partials + begin / kRowsPerPartial * 2 * n;
+      std::fill_n(of_weights, 2 * n, A(0));
+      for (int64_t i = begin; i < end; ++i) {
+        const GradientSums<A> of_row =
+            sum_gradients(of_weights, of_weights + n, dy.data<T>() + i * n, x.data<T>() + i * n,
+                          stats.data<A>() + 2 * i, w.data<T>(), n);
+        sums.data<A>()[2 * i] = of_row.g;
+        sums.data<A>()[2 * i + 1] = of_row.gh;
+      }
+    });
+    finish_weight_gradients(dw, db, partials, x.dim(0), n, accumulate_dw);
+  });
+}
+
+void CpuKernels::do_norm_part_backward(Stream&, View dx, ConstView dy, ConstView x, ConstView stats,
+                                       ConstView sums, ConstView w, int64_t channels,
+                                       const NormSpec& spec, bool accumulate_dx) {
+  dispatch_float(x.dtype(), "norm_part_backward", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t n = x.dim(1);
+    parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const GradientSums<A> of_row{sums.data<A>()[2 * i], sums.data<A>()[2 * i + 1]};
+        input_gradient(dx.data<T>() + i * n, dy.data<T>() + i * n, x.data<T>() + i * n,
+                       stats.data<A>() + 2 * i, w.data<T>(), n, of_row, channels, spec.kind,
+                       accumulate_dx);
+      }
+    });
+  });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,244 @@
+// Norms of rows whose channels are spread over ranks: a block of threads per row. Moments of parts
+// are put together so that nothing cancels: squares are about the mean of their part.
+#include "tessera/kernels/cuda/cuda_kernels.h"
+#include "tessera/kernels/cuda/norm_weight_sums.cuh"
+
+namespace tessera::cuda {
+namespace {
+
+using std::int64_t;
+
+// Calls f(first element) for this thread's chunks of a row.
+template <class T, class F>
+__device__ void each_chunk_of(int64_t n, F&& f) {
+  constexpr int64_t kWidth = kPackWidth<T>;
+  for (int64_t at = threadIdx.x * kWidth; at < n; at += blockDim.x * kWidth) f(at);
+}
+
+// The sum of f(element) over a row.
+template <class T, bool kPacked, class F>
+__device__ Accumulator<T> sum_of_row(const T* row, int64_t n, F&& f) {
+  constexpr int kWidth = kPackWidth<T>;
+  Accumulator<T> sum = 0;
+  each_chunk_of<T>(n, [&](int64_t at) {
+    const auto x = widened(load_chunk<kPacked, kWidth>(row, at, n));
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k)
+      if (kPacked || at + k < n) sum += f(x.at[k]);
+  });
+  return block_sum(sum);
+}
+
+template <class T, bool kPacked>
+__global__ void __launch_bounds__(256)
+    part_stats_kernel(Accumulator<T>* part, const T* x, int64_t n, bool centred) {
+  using A = Accumulator<T>;
+  const int64_t row = blockIdx.x;
+  const T* of_row = x + row * n;
+  const A sum = centred ? sum_of_row<T, kPacked>(of_row, n, [](A v) { return v; }) : A(0);
+  const A mean = sum / static_cast<A>(n);
+  const A squares = sum_of_row<T, kPacked>(of_row, n, [=](A v) { return (v - mean) * (v - mean); });
+  if (threadIdx.x > 0) return;
+  part[2 * row] = mean;
+  part[2 * row + 1] = squares;
+}
+
+template <class A>
+struct Parts {
+  const A* moments;  // [count, rows, 2]
+  int64_t count, rows;
+  __device__ A mean(int64_t part, int64_t row) const { return moments[2 * (part * rows + row)]; }
+  __device__ A squares(int64_t part, int64_t row) const {
+    return moments[2 * (part * rows + row) + 1];
+  }
+};
+
+template <class T, bool kPacked>
+__global__ void __launch_bounds__(256)
+    part_forward_kernel(T* y, Accumulator<T>* stats, const T* x, Parts<Accumulator<T>> parts,
+                        NormWeights<T> weights) {
+  using A = Accumulator<T>;
+  constexpr int kWidth = kPackWidth<T>;
+  const int64_t row = blockIdx.x;
+  const int64_t n = weights.n;
+  A mean = 0;
+  for (int64_t p = 0; p < parts.count; ++p) mean += parts.mean(p, row);
+  mean /= static_cast<A>(parts.count);
+  A squares = 0;
+  for (int64_t p = 0; p < parts.count; ++p) {
+    const A apart = parts.mean(p, row) - mean;
+    squares += parts.squares(p, row) + static_cast<A>(n) * apart * apart;
+  }
+  const A rstd = A(1) / sqrt(squares / static_cast<A>(n * parts.count) + weights.epsilon);
+  each_chunk_of<T>(n, [&](int64_t at) {
+    const auto v = widened(load_chunk<kPacked, kWidth>(x + row * n, at, n));
+    const auto w = widened(load_chunk<kPacked, kWidth>(weights.w, at, n));
+    Pack<T, kWidth> bias{};
+    if (weights.b) bias = load_chunk<kPacked, kWidth>(weights.b, at, n);
+    const auto b = widened(bias);
+    Pack<A, kWidth> value;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) value.at[k] = fma((v.at[k] - mean) * rstd, w.at[k], b.at[k]);
+    store_chunk<kPacked>(y + row * n, at, n, rounded<T>(value));
+  });
+  if (threadIdx.x > 0) return;
+  stats[2 * row] = mean;
+  stats[2 * row + 1] = rstd;
+}
+
+// What both kernels of the gradient read.
+template <class T>
+struct PartGradient {
+  const T* dy;
+  const T* x;
+  const Accumulator<T>* stats;
+  const T* w;
+  int64_t n;
+  bool packs() const {
+    constexpr int kWidth = kPackWidth<T>;
+    return n % kWidth == 0 && can_pack<kWidth>(dy) && can_pack<kWidth>(x) && can_pack<kWidth>(w);
+  }
+};
+
+// Calls f(first element, g, h) for this thread's chunks of a row: g = dy w, h = (x - mean) rstd.
+template <class T, bool kPacked, class F>
+__device__ void each_gradient(const PartGradient<T>& in, int64_t row, F&& f) {
+  using A = Accumulator<T>;
+  constexpr int kWidth = kPackWidth<T>;
+  const A mean = in.stats[2 * row];
+  const A rstd = in.stats[2 * row + 1];
+  each_chunk_of<T>(in.n, [&](int64_t at) {
+    auto g = widened(load_chunk<kPacked, kWidth>(in.dy + row * in.n, at, in.n));
+    auto h = widened(load_chunk<kPacked, kWidth>(in.x + row * in.n, at, in.n));
+    const auto w = widened(load_chunk<kPacked, kWidth>(in.w, at, in.n));
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      g.at[k] *= w.at[k];
+      h.at[k] = (h.at[k] - mean) * rstd;
+    }
+    f(at, g, h);
+  });
+}
+
+// Behind the end of a row g is 0, and so is what it adds.
+template <class T, bool kPacked>
+__global__ void __launch_bounds__(256) part_sums_kernel(Accumulator<T>* sums, PartGradient<T> in) {
+  using A = Accumulator<T>;
+  constexpr int kWidth = kPackWidth<T>;
+  const int64_t row = blockIdx.x;
+  A sum_g = 0;
+  A sum_gh = 0;
+  each_gradient<T, kPacked>(in, row, [&](int64_t, const auto& g, const auto& h) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      sum_g += g.at[k];
+      sum_gh += g.at[k] * h.at[k];
+    }
+  });
+  sum_g = block_sum(sum_g);
+  sum_gh = block_sum(sum_gh);
+  if (threadIdx.x > 0) return;
+  sums[2 * row] = sum_g;
+  sums[2 * row + 1] = sum_gh;
+}
+
+template <class T, bool kPacked>
+__global__ void __launch_bounds__(256)
+    part_backward_kernel(T* dx, PartGradient<T> in, const Accumulator<T>* sums,
+                         Accumulator<T> channels, bool centred, bool accumulate) {
+  using A = Accumulator<T>;
+  constexpr int kWidth = kPackWidth<T>;
+  const int64_t row = blockIdx.x;
+  const A mean_g = centred ? sums[2 * row] / channels : A(0);
+  const A mean_gh = sums[2 * row + 1] / channels;
+  const A rstd = in.stats[2 * row + 1];
+  T* to = dx + row * in.n;
+  each_gradient<T, kPacked>(in, row, [&](int64_t at, const auto& g, const auto& h) {
+    Pack<T, kWidth> old{};
+    if (accumulate) old = load_chunk<kPacked, kWidth>(to, at, in.n);
+    auto value = widened(old);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) value.at[k] += rstd * (g.at[k] - mean_g - h.at[k] * mean_gh);
+    store_chunk<kPacked>(to, at, in.n, rounded<T>(value));
+  });
+}
+
+// A block per row, with a thread for each chunk as far as there are threads.
+template <class T>
+Grid blocks_for(int64_t rows, int64_t n) {
+  const int64_t chunks = (n + kPackWidth<T> - 1) / kPackWidth<T>;
+  const int64_t threads = std::clamp<int64_t>((chunks + kWarp - 1) / kWarp * kWarp, kWarp, 256);
+  return {rows, dim3(static_cast<unsigned>(threads))};
+}
+
+}  // namespace
+
+void CudaKernels::do_norm_part_stats(Stream& stream, View part, ConstView x, const NormSpec& spec) {
+  constexpr const char* op = "norm_part_stats";
+  dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
+    const int64_t n = x.dim(1);
+    const bool packed = n % kPackWidth<T> == 0 && can_pack<kPackWidth<T>>(x.data<T>());
+    launch(stream, op, blocks_for<T>(x.dim(0), n),
+           packed ? part_stats_kernel<T, true> : part_stats_kernel<T, false>,
+           part.data<Accumulator<T>>(), x.data<T>(), n, spec.kind == NormKind::layer);
+  });
+}
+
+void CudaKernels::do_norm_part_forward(Stream& stream, View y, View stats, ConstView x,
+                                       ConstView parts, ConstView w, ConstView b,
+                                       const NormSpec& spec) {
+  constexpr const char* op = "norm_part_forward";
+  dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const NormWeights<T> weights(w, b, spec);
+    const bool packed = weights.packs() && can_pack<kPackWidth<T>>(x.data<T>()) &&
+                        can_pack<kPackWidth<T>>(y.data<T>());
+    launch(stream, op, blocks_for<T>(x.dim(0), x.dim(1)),
+           packed ? part_forward_kernel<T, true> : part_forward_kernel<T, false>, y.data<T>(),
+           stats.data<A>(), x.data<T>(), Parts<A>{parts.data<A>(), parts.dim(0), x.dim(0)},
+           weights);
+  });
+}
+
+void CudaKernels::do_norm_part_sums(Stream& stream, View sums, View dw, View db, ConstView dy,
+                                    ConstView x, ConstView stats, ConstView w, bool accumulate_dw,
+                                    Workspace workspace) {
+  constexpr const char* op = "norm_part_sums";
+  dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t n = x.dim(1);
+    const PartGradient<T> in{dy.data<T>(), x.data<T>(), stats.data<A>(), w.data<T>(), n};
+    launch(stream, op, blocks_for<T>(x.dim(0), n),
+           in.packs() ? part_sums_kernel<T, true> : part_sums_kernel<T, false>, sums.data<A>(), in);
+    const RowNumbers rows(x);
+    const WeightSums<T> of_weights{static_cast<A*>(workspace.raw()),
+                                   NormRows<const T>(dy),
+                                   NormRows<const T>(x),
+                                   stats.data<A>(),
+                                   n,
+                                   rows,
+                                   {rows.count, n}};
+    sum_pieces(stream, op, of_weights);
+    finish_weight_gradients(stream, op, dw, db, of_weights.partials, of_weights.pieces.count,
+                            accumulate_dw);
+  });
+}
+
+void CudaKernels::do_norm_part_backward(Stream& stream, View dx, ConstView dy, ConstView x,
+                                        ConstView stats, ConstView sums, ConstView w,
+                                        int64_t channels, const NormSpec& spec,
+                                        bool accumulate_dx) {
+  constexpr const char* op = "norm_part_backward";
+  dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t n = x.dim(1);
+    const PartGradient<T> in{dy.data<T>(), x.data<T>(), stats.data<A>(), w.data<T>(), n};
+    const bool packed = in.packs() && can_pack<kPackWidth<T>>(dx.data<T>());
+    launch(stream, op, blocks_for<T>(x.dim(0), n),
+           packed ? part_backward_kernel<T, true> : part_backward_kernel<T, false>, dx.data<T>(),
+           in, sums.data<A>(), static_cast<A>(channels), spec.kind == NormKind::layer,
+           accumulate_dx);
+  });
+}
+
+}  // namespace tessera::cuda

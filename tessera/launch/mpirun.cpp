@@ -1,0 +1,118 @@
+#include "tessera/launch/mpirun.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <sstream>
+
+#include "tessera/base/check.h"
+#include "tessera/launch/environment.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kEndingSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+// What shells and mpirun return for a process that a signal ended.
+constexpr int kSignalBase = 128;
+
+std::string find_program(const std::string& name) {
+  std::istringstream folders(process_variable("PATH").value_or(""));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::string path = (std::filesystem::path(folder) / name).string();
+    if (::access(path.c_str(), X_OK) == 0) return path;
+  }
+  return "";
+}
+
+// Signals that this thread waits for instead of being ended by them, while this object lives.
+class AwaitedSignals {
+ public:
+  AwaitedSignals() {
+    sigemptyset(&awaited_);
+    for (const int signal : kEndingSignals) sigaddset(&awaited_, signal);
+    sigaddset(&awaited_, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &awaited_, &before_);
+  }
+  ~AwaitedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  AwaitedSignals(const AwaitedSignals&) = delete;
+  AwaitedSignals& operator=(const AwaitedSignals&) = delete;
+
+  void restore_in_child() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  /// The next one, or 0 when there is none for a second.
+  int wait(siginfo_t& info) const {
+    const timespec second{1, 0};
+    const int signal = sigtimedwait(&awaited_, &info, &second);
+    return signal > 0 ? signal : 0;
+  }
+
+ private:
+  sigset_t awaited_, before_;
+};
+
+pid_t start(const std::vector<std::string>& command, const AwaitedSignals& signals) {
+  std::vector<char*> argv;
+  for (const std::string& part : command) argv.push_back(const_cast<char*>(part.c_str()));
+  argv.push_back(nullptr);
+  std::fflush(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  check(child >= 0, "cannot start mpirun: {}", std::strerror(errno));
+  if (child > 0) return child;
+  signals.restore_in_child();
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // the ranks must not outlive this process
+  if (::getppid() == parent) ::execv(argv[0], argv.data());
+  ::_exit(kSignalBase - 1);
+}
+
+int wait_for(pid_t child, const AwaitedSignals& signals) {
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    siginfo_t info{};
+    const int signal = signals.wait(info);
+    // What a terminal sends has reached mpirun already: it goes to all processes in front.
+    if (signal != 0 && signal != SIGCHLD && info.si_code <= 0) ::kill(child, signal);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status);
+}
+
+}  // namespace
+
+std::vector<std::string> mpirun_command(const std::string& mpirun, int ranks, bool as_root,
+                                        const std::string& program,
+                                        const std::vector<std::string>& arguments) {
+  // Quiet: a rank that fails says why; what mpirun has to add would only hide it. Cores are dealt
+  // out by the ranks themselves.
+  std::vector<std::string> command{
+      mpirun, "--quiet", "-n", std::to_string(ranks), "--bind-to", "none", "--oversubscribe"};
+  if (as_root) command.emplace_back("--allow-run-as-root");
+  command.push_back(program);
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+int run_with_mpirun(int ranks, const std::vector<std::string>& arguments) {
+  const std::string mpirun = find_program("mpirun");
+  check_input(!mpirun.empty(),
+              "starting ranks as processes needs mpirun, which is not in PATH: install Open MPI "
+              "(the package openmpi-bin of Debian), or start them as threads");
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const AwaitedSignals signals;
+  const pid_t child =
+      start(mpirun_command(mpirun, ranks, ::geteuid() == 0, program, arguments), signals);
+  const int code = wait_for(child, signals);
+  if (code > kSignalBase)
+    fmt::print(stderr, "tessera: a rank was ended by signal {} ({})\n", code - kSignalBase,
+               ::strsignal(code - kSignalBase));
+  check(code != kSignalBase - 1, "{} could not be started", mpirun);
+  return code;
+}
+
+}  // namespace tessera

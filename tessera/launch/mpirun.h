@@ -1,0 +1,19 @@
+// Ranks as processes that this one starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+/// The command that starts `ranks` copies of `program` on this machine.
+std::vector<std::string> mpirun_command(const std::string& mpirun, int ranks, bool as_root,
+                                        const std::string& program,
+                                        const std::vector<std::string>& arguments);
+
+/// Starts this very program again, with `arguments`, as `ranks` ranks, and waits for them. Signals
+/// that ask this process to end are passed on. Returns the exit code of the first rank that failed,
+/// or 0. Throws InputError when there is no mpirun.
+int run_with_mpirun(int ranks, const std::vector<std::string>& arguments);
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+// What a body gets that runs on one of several ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/comm/communicator.h"
+
+namespace tessera {
+
+struct Rank {
+  int rank = 0;
+  int size = 1;
+  int threads = 1;  ///< CPU threads this rank may use
+  std::shared_ptr<Communicator> world;
+  int local_rank = 0;  ///< its number among the ranks of its machine
+  Device device = {};  ///< where it computes, and where the world's communication finds its memory
+};
+
+/// "rank 3", "ranks 0, 2 and 5-7": of numbers in rising order, for messages.
+std::string list_of_ranks(const std::vector<int>& ranks);
+
+}  // namespace tessera

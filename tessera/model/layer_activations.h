@@ -1,0 +1,29 @@
+// What one layer keeps of one microbatch until its gradients are computed, term by term: the
+// formula behind a slot's size. Tests hold it equal to what layers carve, byte for byte.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/model/model_options.h"
+#include "tessera/nn/microbatch.h"
+#include "tessera/parallel/parallel_options.h"
+
+namespace tessera {
+
+struct ActivationTerm {
+  std::string name;     ///< what it is
+  std::string formula;  ///< of elements: S positions, B samples, h hidden, ... (docs/memory.md)
+  std::int64_t bytes;   ///< on one rank; a multiple of 64, since every piece starts at one
+};
+
+/// Of a layer that is kept; of one that is computed again as a whole, only its input is. `shape` is
+/// a microbatch's.
+std::vector<ActivationTerm> layer_activations(const ModelOptions& model,
+                                              const RecomputeOptions& recompute,
+                                              const ParallelOptions& parallel,
+                                              const BatchShape& shape);
+
+std::int64_t bytes_of(const std::vector<ActivationTerm>& terms);
+
+}  // namespace tessera

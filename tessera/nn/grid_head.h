@@ -1,0 +1,34 @@
+// The output layer on a grid of ranks: a linear layer (grid_linear.h) whose panels are gathered
+// once and serve the logits as well as the gradients. The loss of a row is shared by a row of the
+// grid.
+#pragma once
+
+#include "tessera/nn/head_layout.h"
+
+namespace tessera {
+
+class GridHead final : public HeadLayout {
+ public:
+  explicit GridHead(const LayerSite& site) : dtype_(site.dtype), side_(site.grid) {}
+
+  Scratch carve_scratch(Carver& scratch, const BatchShape& shape, const Shape& weight,
+                        bool gradients) const override;
+  View gather_input(Context&, View x, const Scratch&) const override;
+  ConstView gather_weight(Context&, const Parameter& weight, const Scratch&) const override;
+  WeightAddends start_gradient(Context& context, Parameter& weight,
+                               const Scratch& scratch) const override {
+    return start_addends(context, weight, scratch.d_weight);
+  }
+  void sum_input_gradient(Context&, View dx, View parts) const override;
+  void sum_weight_gradient(Context& context, Parameter& weight,
+                           const WeightAddends& addends) const override {
+    sum_addends(context, weight, addends);
+  }
+  Communicator& vocabulary_group(const Mesh& mesh) const override { return mesh.grid_row(); }
+
+ private:
+  DType dtype_;
+  int side_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,89 @@
+#include "tessera/nn/grid_panels.h"
+
+#include <algorithm>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+// A broadcast only reads the root's memory.
+View readable(const ConstView& x) {
+  return {const_cast<void*>(x.raw()), x.dtype(), x.shape(), x.strides()};
+}
+
+}  // namespace
+
+GridSizes GridSizes::or_else(const GridSizes& other) const {
+  return {std::max(rows, other.rows), std::max(weights, other.weights),
+          std::max(d_rows, other.d_rows), std::max(d_weights, other.d_weights)};
+}
+
+GridScratch carve_grid(Carver& scratch, DType dtype, const GridSizes& sizes, bool gradients) {
+  const auto take = [&](DType type, std::int64_t elements) {
+    return elements > 0 ? scratch.take(type, {elements}) : View();
+  };
+  GridScratch views;
+  for (View& each : views.rows) each = take(dtype, sizes.rows);
+  for (View& each : views.weights) each = take(dtype, sizes.weights);
+  if (!gradients) return views;
+  views.d_rows = take(dtype, sizes.d_rows);
+  views.d_weights = take(accumulator_of(dtype), sizes.d_weights);
+  return views;
+}
+
+Panels::Panels(Context& context, Communicator& group, const ConstView& mine,
+               const std::array<View, 2>& memory)
+    : context_(context), group_(group), mine_(mine), memory_(memory) {
+  start(0);
+}
+
+void Panels::start(int k) {
+  const auto at = static_cast<std::size_t>(k % 2);
+  const View panel = k == group_.rank()
+                         ? readable(mine_)
+                         : memory_[at].slice(0, 0, mine_.numel()).reshape(mine_.shape());
+  panels_[at] = panel;
+  coming_[at] = group_.broadcast(panel, k, context_.stream);
+}
+
+ConstView Panels::take(int k) {
+  if (k + 1 < group_.size()) start(k + 1);
+  const auto at = static_cast<std::size_t>(k % 2);
+  coming_[at]->wait(context_.stream);
+  return panels_[at];
+}
+
+View panel_of(const View& all, int k) {
+  return all.slice(0, k, 1).reshape({all.dim(1), all.dim(2)});
+}
+ConstView panel_of(const ConstView& all, int k) {
+  return all.slice(0, k, 1).reshape({all.dim(1), all.dim(2)});
+}
+
+View shaped(const View& memory, DType dtype, const Shape& shape) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  check(memory && memory.bytes() >= bytes, "a grid's products need {} bytes here, planned were {}",
+        bytes, memory.to_string());
+  return {memory.raw(), dtype, shape};
+}
+
+WeightAddends start_addends(Context& context, Parameter& weight, const View& memory) {
+  const Communicator& column = context.mesh.grid_column();
+  const Gradient gradient = weight.grad();
+  WeightAddends addends;
+  addends.panels =
+      shaped(memory, gradient.view.dtype(), {column.size(), weight.shape()[0], weight.shape()[1]});
+  if (!gradient.accumulate) return addends;
+  addends.begun = column.rank();
+  context.kernels.copy(context.stream, panel_of(addends.panels, addends.begun), gradient.view);
+  return addends;
+}
+
+void sum_addends(Context& context, Parameter& weight, const WeightAddends& addends) {
+  context.mesh.grid_column()
+      .reduce_scatter(weight.grad_view(), addends.panels, ReduceOp::sum, context.stream)
+      ->wait(context.stream);
+}
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+// Panels of a grid's products. The ranks of a row of the grid, or of a column, each hold a panel of
+// a matrix; every one of them needs all panels, one after the other. The next one is on its way
+// while the present one is multiplied, so that two of them are held at a time.
+#pragma once
+
+#include <array>
+
+#include "tessera/nn/parameter.h"
+#include "tessera/nn/slot.h"
+#include "tessera/parallel/context.h"
+
+namespace tessera {
+
+/// Elements that the products of linear layers need at once.
+struct GridSizes {
+  std::int64_t rows = 0;       ///< of a panel of rows
+  std::int64_t weights = 0;    ///< of a panel of a weight
+  std::int64_t d_rows = 0;     ///< of all addends of an input gradient
+  std::int64_t d_weights = 0;  ///< of all addends of a weight gradient
+
+  /// Enough for either.
+  GridSizes or_else(const GridSizes& other) const;
+};
+
+/// Flat memory of these sizes, shared by all layers; empty where there is no grid.
+struct GridScratch {
+  std::array<View, 2> rows;
+  std::array<View, 2> weights;
+  View d_rows;
+  View d_weights;  ///< of the accumulator's type, which has room for any gradient's
+};
+GridScratch carve_grid(Carver& scratch, DType dtype, const GridSizes& sizes, bool gradients);
+
+class Panels {
+ public:
+  /// The group's rank k holds panel k; `mine` is this rank's. Starts the first panel.
+  Panels(Context& context, Communicator& group, const ConstView& mine,
+         const std::array<View, 2>& memory);
+
+  /// Panel k, of the shape of `mine`, until the one after the next is asked for. To be called for
+  /// 0, 1, ... in turn.
+  ConstView take(int k);
+
+ private:
+  void start(int k);
+
+  Context& context_;
+  Communicator& group_;
+  ConstView mine_;
+  const std::array<View, 2>& memory_;
+  std::array<ConstView, 2> panels_;
+  std::array<WorkHandle, 2> coming_;
+};
+
+/// Panel k of all panels [side, rows, columns], as a matrix.
+View panel_of(const View& all, int k);
+ConstView panel_of(const ConstView& all, int k);
+
+/// The first elements of flat memory, as what they are needed for.
+View shaped(const View& memory, DType dtype, const Shape& shape);
+
+/// The gradient of a weight of which a rank computes an addend for each of several ranks, that is
+/// for each panel.
+struct WeightAddends {
+  View panels;     ///< [side, out, in], of the gradient's type
+  int begun = -1;  ///< the one that holds something already, and is added to
+};
+/// For the ranks of a column of the grid. What the step has gathered before goes into this rank's
+/// addend for itself, so that the sum has it.
+WeightAddends start_addends(Context&, Parameter& weight, const View& memory);
+void sum_addends(Context&, Parameter& weight, const WeightAddends&);
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+#include "tessera/nn/head_layout.h"
+
+#include "tessera/nn/grid_head.h"
+
+namespace tessera {
+namespace {
+
+// Every rank has all channels of its share of the vocabulary.
+class LineHead final : public HeadLayout {
+ public:
+  explicit LineHead(const LayerSite& site) : dtype_(site.dtype), rows_(site) {}
+
+  Scratch carve_scratch(Carver& scratch, const BatchShape& shape, const Shape& weight,
+                        bool) const override {
+    if (rows_.kept(shape) == shape.rows()) return {};
+    return {scratch.take(dtype_, {1, shape.rows(), weight[1]}), {}, {}};
+  }
+  View gather_input(Context& context, View x, const Scratch& scratch) const override {
+    rows_.gather(context, scratch.x, x)->wait(context.stream);
+    return rows_.addend(scratch.x, as_part(x));
+  }
+  ConstView gather_weight(Context&, const Parameter& weight, const Scratch&) const override {
+    return as_part(weight.value());
+  }
+  WeightAddends start_gradient(Context&, Parameter& weight, const Scratch&) const override {
+    const Gradient gradient = weight.grad();
+    return {as_part(gradient.view), gradient.accumulate ? 0 : -1};
+  }
+  void sum_input_gradient(Context& context, View dx, View parts) const override {
+    rows_.sum(context, dx, parts.rows())->wait(context.stream);
+  }
+  void sum_weight_gradient(Context&, Parameter&, const WeightAddends&) const override {}
+  Communicator& vocabulary_group(const Mesh& mesh) const override { return mesh.tensor(); }
+
+ private:
+  static View as_part(const View& matrix) {
+    return matrix.reshape({1, matrix.dim(0), matrix.dim(1)});
+  }
+
+  DType dtype_;
+  RowLayout rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<HeadLayout> make_head_layout(const LayerSite& site) {
+  if (site.grid > 0) return std::make_unique<GridHead>(site);
+  return std::make_unique<LineHead>(site);
+}
+
+}  // namespace tessera

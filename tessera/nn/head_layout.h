@@ -1,0 +1,39 @@
+// How input and weight of the output layer come together on a rank. Its products run over `parts`
+// of the hidden channels: one on a line of ranks, as many as it has rows on a grid. All parts are
+// held at once, since loss and gradients of a chunk of rows are computed one after the other.
+#pragma once
+
+#include <memory>
+
+#include "tessera/nn/linear.h"
+#include "tessera/nn/microbatch.h"
+
+namespace tessera {
+
+class HeadLayout {
+ public:
+  struct Scratch {
+    View x;         ///< where parts of the input come from other ranks: [parts, N, C]
+    View weight;    ///< grid: [parts, V, C]
+    View d_weight;  ///< grid: the same, of the accumulator's type
+  };
+
+  virtual ~HeadLayout() = default;
+
+  virtual Scratch carve_scratch(Carver& scratch, const BatchShape& shape, const Shape& weight,
+                                bool gradients) const = 0;
+  /// [parts, N, C]: all rows that this rank computes logits of.
+  virtual View gather_input(Context&, View x, const Scratch&) const = 0;
+  /// [parts, V, C]: all channels of the rank's share of the vocabulary.
+  virtual ConstView gather_weight(Context&, const Parameter& weight, const Scratch&) const = 0;
+  virtual WeightAddends start_gradient(Context&, Parameter& weight, const Scratch&) const = 0;
+  /// dx = this rank's part of what the ranks have added up in the place of the input's parts.
+  virtual void sum_input_gradient(Context&, View dx, View parts) const = 0;
+  virtual void sum_weight_gradient(Context&, Parameter& weight, const WeightAddends&) const = 0;
+  /// The ranks that share the vocabulary for the same rows.
+  virtual Communicator& vocabulary_group(const Mesh& mesh) const = 0;
+};
+
+std::unique_ptr<HeadLayout> make_head_layout(const LayerSite& site);
+
+}  // namespace tessera

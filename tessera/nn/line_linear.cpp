@@ -1,0 +1,157 @@
+#include "tessera/nn/line_linear.h"
+
+#include <utility>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+int shares_of(const LinearPart& part, const LayerSite& site) {
+  return part.shares == 0 ? site.tensor_size : part.shares;
+}
+
+// Of the ranks that hold the same share, the first one saves and counts it.
+ShardedTensor part_tensor(const LinearPart& part, const std::string& suffix, const Shape& global,
+                          const ShardPiece& piece, const LayerSite& site) {
+  const int copies = site.tensor_size / shares_of(part, site);
+  const bool first = site.tensor_rank % copies == 0;
+  return {part.name + suffix,
+          global,
+          {piece},
+          first,
+          first,
+          copies > 1 ? GradientSum::head_copies : GradientSum::none};
+}
+
+// The parts lie one after the other in the storage, each rank's share of each part.
+Parameter column_weight(const LinearSpec& spec, const LayerSite& site) {
+  std::vector<ShardedTensor> tensors;
+  std::int64_t rows = 0;
+  for (const LinearPart& part : spec.parts) {
+    const Range share = even_share(part.name, part.out, shares_of(part, site), site);
+    const ShardPiece piece{
+        {share.begin, 0}, {share.length(), spec.in}, rows * spec.in, {spec.in, 1}};
+    tensors.push_back(part_tensor(part, ".weight", {part.out, spec.in}, piece, site));
+    rows += share.length();
+  }
+  return {site.dtype, {rows, spec.in}, std::move(tensors), {InitKind::normal, spec.init_std}};
+}
+
+std::optional<Parameter> column_bias(const LinearSpec& spec, const LayerSite& site) {
+  if (!spec.bias) return std::nullopt;
+  std::vector<ShardedTensor> tensors;
+  std::int64_t rows = 0;
+  for (const LinearPart& part : spec.parts) {
+    const Range share = even_share(part.name, part.out, shares_of(part, site), site);
+    tensors.push_back(
+        part_tensor(part, ".bias", {part.out}, {{share.begin}, {share.length()}, rows, {1}}, site));
+    rows += share.length();
+  }
+  return Parameter(site.dtype, {rows}, std::move(tensors), {});
+}
+
+Parameter row_weight(const LinearSpec& spec, const LayerSite& site) {
+  check(spec.parts.size() == 1, "a row-parallel layer has one part, got {}", spec.parts.size());
+  const LinearPart& part = spec.parts.front();
+  const Range share = even_share(part.name, spec.in, site.tensor_size, site);
+  const ShardPiece piece{{0, share.begin}, {part.out, share.length()}, 0, {share.length(), 1}};
+  return {site.dtype,
+          {part.out, share.length()},
+          {{part.name + ".weight", {part.out, spec.in}, {piece}}},
+          {InitKind::normal, spec.init_std}};
+}
+
+std::optional<Parameter> row_bias(const LinearSpec& spec, const LayerSite& site) {
+  if (!spec.bias) return std::nullopt;
+  const LinearPart& part = spec.parts.front();
+  return replicated_parameter(site.dtype, part.name + ".bias", {part.out}, {}, site.tensor_rank);
+}
+
+}  // namespace
+
+LineLinear::LineLinear(const LayerSite& site, Parameter weight, std::optional<Parameter> bias)
+    : ParallelLinear(std::move(weight), std::move(bias)), rows_(site) {}
+
+void LineLinear::product(Context& context, View y, ConstView x, GemmSpec spec) const {
+  spec.transpose_b = true;
+  context.kernels.gemm(context.stream, y, ConstView(x), ConstView(weight_.value()), spec,
+                       context.workspace);
+}
+
+void LineLinear::input_gradient(Context& context, View dx, ConstView dy, GemmSpec spec) const {
+  context.kernels.gemm(context.stream, dx, ConstView(dy), ConstView(weight_.value()), spec,
+                       context.workspace);
+}
+
+void LineLinear::backward_weight(Context& context, ConstView dy, ConstView x,
+                                 const LinearScratch&) {
+  const Gradient weight = weight_.grad();
+  GemmSpec spec;
+  spec.transpose_a = true;
+  spec.accumulate = weight.accumulate;
+  context.kernels.gemm(context.stream, weight.view, ConstView(dy), ConstView(x), spec,
+                       context.workspace);
+  bias_gradient(context, dy);
+}
+
+ColumnParallelLinear::ColumnParallelLinear(const LinearSpec& spec, const LayerSite& site)
+    : LineLinear(site, column_weight(spec, site), column_bias(spec, site)) {}
+
+void ColumnParallelLinear::forward(Context& context, View y, ConstView x,
+                                   const LinearScratch& scratch) const {
+  GemmSpec spec;
+  if (bias_) {
+    spec.epilogue = Epilogue::bias;
+    spec.bias = bias_->value();
+  }
+  product(context, y, rows_.gather_now(context, scratch.all.x, x), spec);
+}
+
+void ColumnParallelLinear::forward_gelu(Context& context, View y, View pre, ConstView x,
+                                        const LinearScratch& scratch) const {
+  GemmSpec spec;
+  spec.epilogue = Epilogue::bias_gelu;
+  if (bias_) spec.bias = bias_->value();
+  spec.aux = pre;
+  product(context, y, rows_.gather_now(context, scratch.all.x, x), spec);
+}
+
+WorkHandle ColumnParallelLinear::backward_input(Context& context, View dx, ConstView dy,
+                                                const LinearScratch& scratch) const {
+  const View addend = rows_.addend(scratch.all.dx, dx);
+  input_gradient(context, addend, dy, {});
+  return rows_.sum(context, dx, addend);
+}
+
+RowParallelLinear::RowParallelLinear(const LinearSpec& spec, const LayerSite& site)
+    : LineLinear(site, row_weight(spec, site), row_bias(spec, site)) {}
+
+void RowParallelLinear::forward(Context& context, View y, ConstView x,
+                                const LinearScratch& scratch) const {
+  GemmSpec spec;
+  // The bias goes into one rank's addend, so the sum has it once.
+  if (bias_ && context.mesh.tensor().rank() == 0) {
+    spec.epilogue = Epilogue::bias;
+    spec.bias = bias_->value();
+  }
+  const View addend = rows_.addend(scratch.all.dy, y);
+  product(context, addend, x, spec);
+  rows_.sum(context, y, addend)->wait(context.stream);
+}
+
+WorkHandle RowParallelLinear::backward_input(Context& context, View dx, ConstView dy,
+                                             const LinearScratch&) const {
+  input_gradient(context, dx, dy, {});
+  return std::make_shared<Work>();
+}
+
+void RowParallelLinear::backward_input_gelu(Context& context, View dx, ConstView dy, View pre,
+                                            const LinearScratch&) const {
+  GemmSpec spec;
+  spec.epilogue = Epilogue::dgelu;
+  spec.aux = pre;
+  input_gradient(context, dx, dy, spec);
+}
+
+}  // namespace tessera

@@ -1,0 +1,53 @@
+// Linear layers split over a line of ranks.
+//
+//   column-parallel: each rank holds some outputs. It needs all rows of its input, and the input
+//   gradient is summed.
+//   row-parallel: each rank holds some inputs. The output is summed, and it needs all rows of the
+//   output's gradient.
+//
+// How rows are gathered and sums shared is row_layout.h. One layer after the other costs one
+// all-reduce in each direction, or a gather and a reduce-scatter. A group of one sums with itself.
+#pragma once
+
+#include "tessera/nn/linear.h"
+
+namespace tessera {
+
+/// Weight, optional bias and the products with them, for either split.
+class LineLinear : public ParallelLinear {
+ public:
+  void backward_weight(Context&, ConstView dy, ConstView x, const LinearScratch&) final;
+
+ protected:
+  LineLinear(const LayerSite& site, Parameter weight, std::optional<Parameter> bias);
+
+  /// y = op(x W^T) with the epilogue that `spec` names.
+  void product(Context&, View y, ConstView x, GemmSpec spec) const;
+  /// dx = dy W.
+  void input_gradient(Context&, View dx, ConstView dy, GemmSpec spec) const;
+
+  RowLayout rows_;
+};
+
+/// y [N, out / TP] from this rank's rows x [., in].
+class ColumnParallelLinear final : public LineLinear {
+ public:
+  ColumnParallelLinear(const LinearSpec& spec, const LayerSite& site);
+
+  void forward(Context&, View y, ConstView x, const LinearScratch&) const override;
+  void forward_gelu(Context&, View y, View pre, ConstView x, const LinearScratch&) const override;
+  WorkHandle backward_input(Context&, View dx, ConstView dy, const LinearScratch&) const override;
+};
+
+/// This rank's rows y [., out] from x [N, in / TP].
+class RowParallelLinear final : public LineLinear {
+ public:
+  RowParallelLinear(const LinearSpec& spec, const LayerSite& site);
+
+  void forward(Context&, View y, ConstView x, const LinearScratch&) const override;
+  WorkHandle backward_input(Context&, View dx, ConstView dy, const LinearScratch&) const override;
+  void backward_input_gelu(Context&, View dx, ConstView dy, View pre,
+                           const LinearScratch&) const override;
+};
+
+}  // namespace tessera

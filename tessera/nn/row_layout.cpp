@@ -1,0 +1,44 @@
+#include "tessera/nn/row_layout.h"
+
+namespace tessera {
+
+RowLayout::RowLayout(const LayerSite& site)
+    : ranks_(site.tensor_size),
+      parts_(site.sequence_parallel ? site.tensor_size : 1),
+      part_(site.sequence_parallel ? site.tensor_rank : 0),
+      channel_shares_(site.channel_shares()),
+      channel_share_(site.channel_share()) {}
+
+ConstView RowLayout::kept_of(const ConstView& rows) const {
+  const std::int64_t kept = rows.dim(0) / parts_;
+  return rows.slice(0, kept * part_, kept);
+}
+
+AllRows RowLayout::carve(Carver& scratch, DType dtype, const BatchShape& shape, std::int64_t width,
+                         bool gradients) const {
+  if (!split()) return {};
+  const auto take = [&](bool wanted) {
+    return wanted ? scratch.take(dtype, {shape.rows(), width}) : View();
+  };
+  return {take(true), take(gradients), take(true)};
+}
+
+WorkHandle RowLayout::gather(Context& context, View all, ConstView rows) const {
+  if (!split()) return std::make_shared<Work>();
+  return context.mesh.tensor().all_gather(all.reshape({parts_, rows.dim(0), rows.dim(1)}), rows,
+                                          context.stream);
+}
+
+ConstView RowLayout::gather_now(Context& context, View all, ConstView rows) const {
+  if (split()) gather(context, all, rows)->wait(context.stream);
+  return gathered(all, rows);
+}
+
+WorkHandle RowLayout::sum(Context& context, View rows, View addend) const {
+  Communicator& group = context.mesh.tensor();
+  if (!split()) return group.all_reduce(rows, ReduceOp::sum, context.stream);
+  return group.reduce_scatter(rows, addend.reshape({parts_, rows.dim(0), rows.dim(1)}),
+                              ReduceOp::sum, context.stream);
+}
+
+}  // namespace tessera

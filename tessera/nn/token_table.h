@@ -1,0 +1,48 @@
+// The rows of a table [vocab, hidden] by token, split over the tensor-parallel group.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tessera/nn/linear.h"
+#include "tessera/nn/microbatch.h"
+
+namespace tessera {
+
+/// This rank's part of a [vocab, hidden] table; used by the embedding and by the output layer. Some
+/// of the rows on a line of ranks; on a grid the part that a linear layer's weight has there.
+Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
+                               double init_std, const LayerSite& site);
+
+class TokenTable {
+ public:
+  struct Scratch {
+    View all;   ///< rows that this rank looks up, or is given the gradients of
+    View part;  ///< grid: those that it passes on
+    View ids;   ///< grid: i32, the tokens of all of the grid's rows
+  };
+
+  virtual ~TokenTable() = default;
+
+  Parameter& parameter() { return table_; }
+  virtual Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const = 0;
+  virtual std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape) const = 0;
+
+  /// y: this rank's part of the rows of the microbatch's tokens.
+  virtual void forward(Context&, const Microbatch&, View y, const Scratch&) const = 0;
+  /// Starts to gather what `backward` needs from other ranks.
+  [[nodiscard]] virtual WorkHandle gather(Context&, ConstView dy, const Scratch&) const = 0;
+  /// Adds to the table's gradient, once the work was waited for.
+  virtual void backward(Context&, const Microbatch&, ConstView dy, const Scratch&) = 0;
+
+ protected:
+  TokenTable(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerSite& site);
+
+  std::int64_t first_row_;
+  Parameter table_;
+};
+
+std::unique_ptr<TokenTable> make_token_table(std::int64_t vocab, std::int64_t hidden,
+                                             double init_std, const LayerSite& site);
+
+}  // namespace tessera

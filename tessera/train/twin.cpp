@@ -1,0 +1,122 @@
+#include "tessera/train/twin.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tessera/train/trainer.h"
+
+namespace tessera {
+namespace {
+
+using std::int64_t;
+
+constexpr int kLargestDegree = 4;
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// The smallest group in which key/value heads relate to ranks as they do: more of them, as many,
+// fewer, or one for all.
+int small_tensor(int tensor, int64_t groups) {
+  if (tensor <= kLargestDegree) return tensor;
+  return groups > 1 && groups < tensor ? 4 : 2;
+}
+
+int64_t small_groups(int64_t groups, int tensor, int small) {
+  if (groups == 1) return 1;
+  if (groups < tensor) return std::min<int64_t>(groups, small / 2);
+  return groups == tensor ? small : 2 * small;
+}
+
+void shrink_heads(ModelOptions& model, int tensor, int small) {
+  const int64_t per_group = std::min<int64_t>(2, model.num_attention_heads / model.num_query_groups);
+  const bool square = model.kv_channels * model.num_attention_heads == model.hidden_size;
+  model.num_query_groups = small_groups(model.num_query_groups, tensor, small);
+  model.num_attention_heads = round_up(model.num_query_groups * per_group, small);
+  model.kv_channels = 8;
+  model.hidden_size = model.num_attention_heads * model.kv_channels + (square ? 0 : 8 * small);
+}
+
+void shrink_model(ModelOptions& model, int tensor, int small) {
+  const bool ragged = model.vocab_size % tensor != 0;
+  shrink_heads(model, tensor, small);
+  model.num_layers = std::min<int64_t>(model.num_layers, 3);
+  model.ffn_hidden_size = round_up(model.hidden_size + model.hidden_size / 2, small);
+  model.vocab_size = 16 * small + (ragged ? 1 : 0);
+  if (model.attention_window > 0) model.attention_window = 5;
+  model.window_first_layer = std::min<int64_t>(model.window_first_layer, 1);
+  model.rope.original_max_position = std::min<int64_t>(model.rope.original_max_position, 64);
+  model.dtype = DType::f64;
+}
+
+// Weights of a small model must be large for its layers to have a say in the loss.
+constexpr double kInitStd = 0.2;
+
+class Changes {
+ public:
+  void note(const char* name, int64_t before, int64_t after) {
+    if (before != after) lines_.push_back(fmt::format("{} {} -> {}", name, before, after));
+  }
+  void note_model(const ModelOptions& a, const ModelOptions& b) {
+    note("num-layers", a.num_layers, b.num_layers);
+    note("hidden-size", a.hidden_size, b.hidden_size);
+    note("ffn-hidden-size", a.ffn_hidden_size, b.ffn_hidden_size);
+    note("num-attention-heads", a.num_attention_heads, b.num_attention_heads);
+    note("num-query-groups", a.num_query_groups, b.num_query_groups);
+    note("kv-channels", a.kv_channels, b.kv_channels);
+    note("vocabulary", a.vocab_size, b.vocab_size);
+    note("window-size", a.attention_window, b.attention_window);
+  }
+  void note_shape(const SessionOptions& a, const SessionOptions& b) {
+    note("tensor-model-parallel-size", a.parallel.tensor, b.parallel.tensor);
+    note("tensor-model-parallel-grid side", a.parallel.grid, b.parallel.grid);
+    note("seq-length", a.shape.seq, b.shape.seq);
+    note("micro-batch-size", a.shape.batch, b.shape.batch);
+    note("microbatches", a.microbatches, b.microbatches);
+  }
+  std::vector<std::string> lines() && { return std::move(lines_); }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+void shrink_layout(ParallelOptions& parallel, int64_t groups) {
+  if (parallel.grid > 3) parallel.grid = 2;
+  parallel.tensor = parallel.grid > 0 ? parallel.grid * parallel.grid
+                                      : small_tensor(parallel.tensor, groups);
+  parallel.nproc = parallel.tensor;
+}
+
+}  // namespace
+
+Twin twin_of(const Options& options) {
+  const SessionOptions before = session_options(options, true);
+  SessionOptions after = before;
+  shrink_layout(after.parallel, before.model.num_query_groups);
+  // On a grid, heads are shared by its columns alone.
+  const bool grid = after.parallel.grid > 0;
+  shrink_model(after.model, grid ? before.parallel.grid : before.parallel.tensor,
+               grid ? after.parallel.grid : after.parallel.tensor);
+  after.model.init_std = kInitStd;
+  after.shape.seq = round_up(12, after.parallel.tensor);
+  after.model.max_position_embeddings = after.shape.seq;
+  after.shape.batch = grid ? 2 * after.parallel.grid : std::min<int64_t>(before.shape.batch, 2);
+  after.microbatches = std::min(before.microbatches, 2);
+  after.recompute.num_layers = std::min<int64_t>(after.recompute.num_layers, 2);
+  after.optimizer.loss_scale = 1;  // f64 needs none
+  // Gradients that are zero in mathematics are noise in numbers, which Adam would blow up.
+  after.optimizer.adam_eps = std::max(after.optimizer.adam_eps, 1e-3);
+  after.device = {};
+  Changes changes;
+  changes.note_shape(before, after);
+  changes.note_model(before.model, after.model);
+  return {after, std::move(changes).lines()};
+}
+
+SessionOptions on_one_rank(SessionOptions session) {
+  session.parallel = {};
+  session.recompute.distribute_saved_activations = false;
+  return session;
+}
+
+}  // namespace tessera

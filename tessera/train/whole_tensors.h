@@ -1,0 +1,32 @@
+// The whole tensors of a block that is laid out like the parameters (values, gradients, a moment),
+// put together on rank 0 from the pieces that the ranks hold.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/train/host_block.h"
+#include "tessera/train/session.h"
+
+namespace tessera {
+
+class WholeTensors {
+ public:
+  /// All ranks call it together. On ranks other than 0 there is nothing to see afterwards.
+  WholeTensors(Session& session, const View& block);
+
+  /// By global name, in host memory of this object.
+  const std::map<std::string, ConstView>& by_name() const { return by_name_; }
+
+ private:
+  void look_into(Session& session);
+  void gather(Session& session, const View& block);
+
+  std::optional<HostBlock> own_;  ///< one rank has them whole already
+  std::vector<Tensor> gathered_;
+  std::map<std::string, ConstView> by_name_;
+};
+
+}  // namespace tessera

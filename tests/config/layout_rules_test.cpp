@@ -1,0 +1,288 @@
+// Layouts that must be refused before a rank starts, each with its whole message.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tessera/base/check.h"
+#include "tests/config/command_lines.h"
+
+namespace tessera {
+namespace {
+
+struct WrongLayout {
+  const char* line;  ///< added to the training below, in place of flags with the same name
+  const char* message;
+  int launched = 0;  ///< ranks that a launcher started; 0: none
+};
+
+// The flags of a small training without those that `line` gives itself.
+std::string training_with(std::string_view line) {
+  constexpr std::string_view kFlags[] = {
+      "--num-layers 4",  "--hidden-size 64",       "--num-attention-heads 8",
+      "--seq-length 32", "--micro-batch-size 2",   "--ffn-hidden-size 256",
+      "--lr 1e-3",       "--global-batch-size 8",  "--train-iters 100",
+      "--mock-data",     "--normalization RMSNorm"};
+  std::string all(line);
+  for (const std::string_view flag : kFlags)
+    if (line.find(flag.substr(0, flag.find(' '))) == std::string_view::npos)
+      all += " " + std::string(flag);
+  return all;
+}
+
+void check_layout(const char* line, int launched) {
+  const std::optional<int> ranks = launched > 0 ? std::optional(launched) : std::nullopt;
+  ParsedCommand parsed = test::parse("train", training_with(line));
+  resolve(parsed.options, ranks);
+  validate(parsed, ranks);
+}
+
+std::string message_for(const WrongLayout& layout) {
+  try {
+    check_layout(layout.line, layout.launched);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+constexpr WrongLayout kRanks[] = {
+    {"--tensor-model-parallel-size 4",
+     "--tensor-model-parallel-size 4 takes 4 ranks, but this process runs alone: add --nproc 4, or "
+     "start 4 processes with mpirun -n 4 (or srun, torchrun)"},
+    {"--tensor-model-parallel-grid 2,2",
+     "--tensor-model-parallel-grid 2,2 takes 4 ranks, but this process runs alone: add --nproc 4, "
+     "or start 4 processes with mpirun -n 4 (or srun, torchrun)"},
+    {"--tensor-model-parallel-size 4 --nproc 6",
+     "--nproc 6 is not a multiple of 4, the ranks that one model takes "
+     "(--tensor-model-parallel-size 4): set --nproc 4, or change the sizes"},
+    {"--tensor-model-parallel-size 8 --nproc 4",
+     "--nproc 4 is not a multiple of 8, the ranks that one model takes "
+     "(--tensor-model-parallel-size 8): set --nproc 8, or change the sizes"},
+    {"--tensor-model-parallel-size 4",
+     "a launcher (mpirun, srun or torchrun) started 6 ranks, which is not a multiple of 4, the "
+     "ranks that one model takes (--tensor-model-parallel-size 4): start 4, or change the sizes",
+     6},
+    {"--tensor-model-parallel-size 4",
+     "a launcher (mpirun, srun or torchrun) started 1 rank, which is not a multiple of 4, the "
+     "ranks "
+     "that one model takes (--tensor-model-parallel-size 4): start 4, or change the sizes",
+     1},
+    {"--nproc 2",
+     "--nproc 2 makes 2 data-parallel copies of the model (2 ranks / tensor-parallel size 1): this "
+     "version trains one copy; set --nproc 1, or set --tensor-model-parallel-size 2"},
+    {"--tensor-model-parallel-size 2 --nproc 8",
+     "--nproc 8 makes 4 data-parallel copies of the model (8 ranks / tensor-parallel size 2): this "
+     "version trains one copy; set --nproc 2, or set --tensor-model-parallel-size 8"},
+    {"--tensor-model-parallel-grid 2,2 --nproc 8",
+     "--nproc 8 makes 2 data-parallel copies of the model (8 ranks / tensor-parallel size 4): this "
+     "version trains one copy; set --nproc 4"},
+    {"--tensor-model-parallel-size 2",
+     "a launcher (mpirun, srun or torchrun) started 4 ranks, which makes 2 data-parallel copies of "
+     "the model (4 ranks / tensor-parallel size 2): this version trains one copy; start 2 ranks, "
+     "or set --tensor-model-parallel-size 4",
+     4},
+    {"--tensor-model-parallel-size 2 --nproc 4",
+     "--nproc 4 starts ranks, but a launcher (mpirun, srun or torchrun) started 2 ranks already: "
+     "drop --nproc",
+     2},
+    {"--tensor-model-parallel-size 2 --launch processes",
+     "--launch processes says how --nproc starts ranks, but a launcher (mpirun, srun or torchrun) "
+     "started 2 ranks already: drop --launch",
+     2},
+    {"--tensor-model-parallel-size 2048 --nproc 2048 --num-attention-heads 2048 --hidden-size 2048 "
+     "--ffn-hidden-size 2048 --padded-vocab-size 2048",
+     "--nproc 2048: one program starts at most 1024 ranks; start more with mpirun, srun or "
+     "torchrun"},
+    {"--profile --profile-ranks 4 --tensor-model-parallel-size 4 --nproc 4",
+     "--profile-ranks 4: the ranks of this run are 0 to 3"},
+};
+
+constexpr WrongLayout kVersion[] = {
+    {"--pipeline-model-parallel-size 2",
+     "--pipeline-model-parallel-size 2: this version has no pipeline parallelism; set it to 1 or "
+     "drop it"},
+    {"--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2 --nproc 4",
+     "--pipeline-model-parallel-size 2: this version has no pipeline parallelism; set it to 1 or "
+     "drop it"},
+    {"--context-parallel-size 2",
+     "--context-parallel-size 2: this version has no context parallelism; set it to 1 or drop it"},
+    {"--context-parallel-size 2 --nproc 2",
+     "--context-parallel-size 2: this version has no context parallelism; set it to 1 or drop it"},
+    {"--expert-model-parallel-size 2",
+     "--expert-model-parallel-size 2: this version has no expert parallelism; set it to 1 or drop "
+     "it"},
+    {"--pipeline-model-parallel-size 2 --context-parallel-size 4 --expert-model-parallel-size 8",
+     "3 problems in the configuration:\n"
+     "  - --pipeline-model-parallel-size 2: this version has no pipeline parallelism; set it to 1 "
+     "or drop it\n"
+     "  - --context-parallel-size 4: this version has no context parallelism; set it to 1 or drop "
+     "it\n"
+     "  - --expert-model-parallel-size 8: this version has no expert parallelism; set it to 1 or "
+     "drop it"},
+};
+
+constexpr WrongLayout kTensor[] = {
+    {"--tensor-model-parallel-size 4 --nproc 4 --num-attention-heads 6 --hidden-size 96",
+     "--num-attention-heads 6 is not a multiple of --tensor-model-parallel-size 4: every "
+     "tensor-parallel rank computes the same number of heads; change one of them"},
+    {"--tensor-model-parallel-size 4 --nproc 4 --num-attention-heads 24 --hidden-size 96 "
+     "--group-query-attention --num-query-groups 3",
+     "--num-query-groups 3 and --tensor-model-parallel-size 4: one must be a multiple of the "
+     "other, "
+     "so that a rank holds whole key/value heads, or ranks hold copies of one; change one of them"},
+    {"--tensor-model-parallel-size 4 --nproc 4 --num-attention-heads 12 --hidden-size 96 "
+     "--group-query-attention --num-query-groups 6",
+     "--num-query-groups 6 and --tensor-model-parallel-size 4: one must be a multiple of the "
+     "other, "
+     "so that a rank holds whole key/value heads, or ranks hold copies of one; change one of them"},
+    {"--tensor-model-parallel-size 4 --nproc 4 --ffn-hidden-size 250",
+     "--ffn-hidden-size 250 is not a multiple of --tensor-model-parallel-size 4: every "
+     "tensor-parallel rank computes a part of the MLP of the same width; change one of them"},
+    {"--tensor-model-parallel-size 8 --nproc 8 --tokenizer-type NullTokenizer --vocab-size 5",
+     "a vocabulary of 6 tokens has no part for each of 8 tensor-parallel ranks: use at most 6 of "
+     "them, or raise --padded-vocab-size"},
+    {"--tensor-model-parallel-size 4 --nproc 4 --micro-batch-size 3",
+     "--global-batch-size 8 is not a multiple of --micro-batch-size 3 x data-parallel size 1: "
+     "change one of them"},
+    {"--sequence-parallel",
+     "--sequence-parallel splits the sequence over the tensor-parallel ranks, but "
+     "--tensor-model-parallel-size is 1: raise it, or drop --sequence-parallel"},
+    {"--sequence-parallel --tensor-model-parallel-size 4 --nproc 4 --seq-length 30",
+     "--seq-length 30 is not a multiple of --tensor-model-parallel-size 4: with "
+     "--sequence-parallel every rank holds the same number of positions; change one of them"},
+    {"--sequence-parallel --tensor-model-parallel-grid 2,2 --nproc 4",
+     "--sequence-parallel and --tensor-model-parallel-grid exclude each other: the grid splits "
+     "what "
+     "sequence parallelism would split; drop --sequence-parallel"},
+};
+
+// Each with full recompute.
+constexpr std::string_view kFullRecompute =
+    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 ";
+
+constexpr WrongLayout kSaved[] = {
+    {"--distribute-saved-activations",
+     "--distribute-saved-activations splits kept layer inputs over the tensor-parallel ranks, but "
+     "--tensor-model-parallel-size is 1: raise it, or drop --distribute-saved-activations"},
+    {"--distribute-saved-activations --tensor-model-parallel-size 2 --nproc 2 --sequence-parallel",
+     "--distribute-saved-activations and --sequence-parallel exclude each other: every rank keeps "
+     "only a part of the layer inputs already; drop --distribute-saved-activations"},
+    {"--distribute-saved-activations --tensor-model-parallel-grid 2,2 --nproc 4",
+     "--distribute-saved-activations and --tensor-model-parallel-grid exclude each other: every "
+     "rank keeps only a part of the layer inputs already; drop --distribute-saved-activations"},
+    {"--distribute-saved-activations --tensor-model-parallel-size 8 --nproc 8 --seq-length 5",
+     "--seq-length 5 x --micro-batch-size 2 is not a multiple of --tensor-model-parallel-size 8: "
+     "with --distribute-saved-activations every rank keeps a layer's inputs for the same number of "
+     "tokens; change one of them, or drop --distribute-saved-activations"},
+};
+
+constexpr WrongLayout kGrid[] = {
+    {"--tensor-model-parallel-grid 2,3",
+     "--tensor-model-parallel-grid '2,3': the grid must be square, since its rows and columns "
+     "exchange parts of the same size: give 2,2 or 3,3"},
+    {"--tensor-model-parallel-grid 4",
+     "--tensor-model-parallel-grid '4': expected two equal numbers from 2 to 1024, such as 2,2 for "
+     "a grid of 4 ranks"},
+    {"--tensor-model-parallel-grid 1,1",
+     "--tensor-model-parallel-grid '1,1': expected two equal numbers from 2 to 1024, such as 2,2 "
+     "for a grid of 4 ranks"},
+    {"--tensor-model-parallel-grid 2,2 --tensor-model-parallel-size 8 --nproc 8",
+     "--tensor-model-parallel-grid 2,2 has 4 ranks, but --tensor-model-parallel-size is 8: drop "
+     "it, "
+     "or set it to 4"},
+    {"--tensor-model-parallel-grid 2,2 --tensor-model-parallel-size 1 --nproc 4",
+     "--tensor-model-parallel-grid 2,2 has 4 ranks, but --tensor-model-parallel-size is 1: drop "
+     "it, "
+     "or set it to 4"},
+    {"--tensor-model-parallel-grid 2,2 --nproc 4 --micro-batch-size 1",
+     "--micro-batch-size 1 is not a multiple of 2, the side of --tensor-model-parallel-grid 2,2: "
+     "the grid's rows split the samples; change one of them"},
+    {"--tensor-model-parallel-grid 2,2 --nproc 4 --hidden-size 63 --kv-channels 8",
+     "--hidden-size 63 is not a multiple of 2, the side of --tensor-model-parallel-grid 2,2: the "
+     "grid's columns split the hidden size; change one of them"},
+    {"--tensor-model-parallel-grid 2,2 --nproc 4 --num-attention-heads 7 --kv-channels 8",
+     "--num-attention-heads 7 is not a multiple of 2, the side of --tensor-model-parallel-grid "
+     "2,2: "
+     "the grid's columns split the heads; change one of them"},
+    {"--tensor-model-parallel-grid 2,2 --nproc 4 --group-query-attention --num-query-groups 1",
+     "--num-query-groups 1 is not a multiple of 2, the side of --tensor-model-parallel-grid 2,2: "
+     "the grid's columns split the key/value heads; change one of them"},
+    {"--tensor-model-parallel-grid 2,2 --nproc 4 --ffn-hidden-size 255",
+     "--ffn-hidden-size 255 is not a multiple of 2, the side of --tensor-model-parallel-grid 2,2: "
+     "the grid's columns split the MLP's width; change one of them"},
+    {"--tensor-model-parallel-grid 3,3 --nproc 9 --micro-batch-size 4 --num-attention-heads 4",
+     "4 problems in the configuration:\n"
+     "  - --micro-batch-size 4 is not a multiple of 3, the side of --tensor-model-parallel-grid "
+     "3,3: "
+     "the grid's rows split the samples; change one of them\n"
+     "  - --hidden-size 64 is not a multiple of 3, the side of --tensor-model-parallel-grid 3,3: "
+     "the "
+     "grid's columns split the hidden size; change one of them\n"
+     "  - --num-attention-heads 4 is not a multiple of 3, the side of --tensor-model-parallel-grid "
+     "3,3: the grid's columns split the heads; change one of them\n"
+     "  - --ffn-hidden-size 256 is not a multiple of 3, the side of --tensor-model-parallel-grid "
+     "3,3: the grid's columns split the MLP's width; change one of them"},
+};
+
+template <std::size_t N>
+void expect_messages(const WrongLayout (&layouts)[N]) {
+  for (const WrongLayout& layout : layouts)
+    EXPECT_EQ(message_for(layout), layout.message) << layout.line;
+}
+
+TEST(WrongLayouts, OfRanks) { expect_messages(kRanks); }
+TEST(WrongLayouts, OfThisVersion) { expect_messages(kVersion); }
+TEST(WrongLayouts, OfTensorParallelism) { expect_messages(kTensor); }
+
+TEST(WrongLayouts, OfSavedActivations) {
+  for (const WrongLayout& layout : kSaved) {
+    const std::string line = std::string(kFullRecompute) + layout.line;
+    EXPECT_EQ(message_for({line.c_str(), ""}), layout.message) << line;
+  }
+}
+
+TEST(WrongLayouts, OfGrids) { expect_messages(kGrid); }
+
+TEST(WrongLayouts, AreReportedTogether) {
+  EXPECT_EQ(
+      message_for({"--tensor-model-parallel-size 3 --sequence-parallel --min-lr 1", ""}),
+      "5 problems in the configuration:\n"
+      "  - --min-lr 1 is above --lr 0.001\n"
+      "  - --tensor-model-parallel-size 3 takes 3 ranks, but this process runs alone: add "
+      "--nproc 3, or start 3 processes with mpirun -n 3 (or srun, torchrun)\n"
+      "  - --num-attention-heads 8 is not a multiple of --tensor-model-parallel-size 3: every "
+      "tensor-parallel rank computes the same number of heads; change one of them\n"
+      "  - --ffn-hidden-size 256 is not a multiple of --tensor-model-parallel-size 3: every "
+      "tensor-parallel rank computes a part of the MLP of the same width; change one of them\n"
+      "  - --seq-length 32 is not a multiple of --tensor-model-parallel-size 3: with "
+      "--sequence-parallel every rank holds the same number of positions; change one of them");
+}
+
+TEST(Layouts, ThatWorkAreTaken) {
+  const struct {
+    const char* line;
+    int launched = 0;
+  } layouts[] = {
+      {"--tensor-model-parallel-size 4 --nproc 4"},
+      {"--tensor-model-parallel-size 4 --nproc 4 --sequence-parallel --launch processes"},
+      {"--tensor-model-parallel-size 4", 4},
+      {"--tensor-model-parallel-size 4 --nproc 4 --launch processes", 4},
+      {"--launch processes"},
+      {"--nproc 1 --launch processes", 1},
+      {"--tensor-model-parallel-grid 2,2 --nproc 4"},
+      {"--tensor-model-parallel-grid 2,2 --tensor-model-parallel-size 4", 4},
+      {"--tensor-model-parallel-size 8 --nproc 8 --group-query-attention --num-query-groups 1"},
+      {"--tensor-model-parallel-size 8 --nproc 8 --group-query-attention --num-query-groups 4"},
+      {"--tensor-model-parallel-size 2 --nproc 2 --group-query-attention --num-query-groups 4"},
+      {"--tensor-model-parallel-size 3 --nproc 3 --num-attention-heads 3 --hidden-size 65 "
+       "--kv-channels 8 --ffn-hidden-size 255"},
+      {"--distribute-saved-activations --tensor-model-parallel-size 2 --nproc 2 "
+       "--recompute-granularity full --recompute-method block --recompute-num-layers 2"},
+      {"--profile --profile-ranks 0 3 --tensor-model-parallel-size 4 --nproc 4"},
+  };
+  for (const auto& layout : layouts)
+    EXPECT_NO_THROW(check_layout(layout.line, layout.launched)) << layout.line;
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,113 @@
+// What a layer communicates, counted, against the formulas (docs/parallelism.md): per layer and
+// rank, with S positions of B samples of H channels over t ranks,
+//
+//   tensor parallel                     forward 4 SBH (t-1)/t elements, backward the same
+//   with sequence parallelism           forward 4, backward 6: two inputs are gathered again
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tessera/comm/recording.h"
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+// Bytes that one rank sends when a call on `bytes` of tensor goes around a ring of n ranks.
+double ring_bytes(const std::string& call, double bytes, int n) {
+  const double share = static_cast<double>(n - 1) / n;
+  if (call == "all_reduce") return 2 * share * bytes;
+  if (call == "all_gather" || call == "reduce_scatter") return share * bytes;
+  ADD_FAILURE() << "unexpected " << call;
+  return 0;
+}
+
+double ring_bytes(const CommCounts& counts, int n) {
+  double sum = 0;
+  for (const auto& [call, count] : counts) sum += ring_bytes(call, double(count.bytes), n);
+  return sum;
+}
+
+struct Traffic {
+  double forward = 0;
+  double backward = 0;
+};
+
+// Of one microbatch on rank 0.
+Traffic traffic_of(SessionOptions options, std::int64_t layers) {
+  options.model.num_layers = layers;
+  Traffic traffic;
+  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+    CommCounts counts;
+    Rank recorded = rank;
+    recorded.world = make_recording_communicator(rank.world, counts);
+    Session session(options, recorded);
+    const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+    const auto next = [&]() -> const HostBatch& { return batch; };
+    const auto bytes_of = [&](const auto& run) {
+      counts.clear();
+      run();
+      return ring_bytes(counts, options.parallel.tensor);
+    };
+    const double forward =
+        bytes_of([&] { evaluate_step(session, next, LossAverage::per_microbatch); });
+    const double both =
+        bytes_of([&] { compute_gradients(session, next, LossAverage::per_microbatch); });
+    if (rank.rank == 0) traffic = {forward, both - forward};
+  });
+  return traffic;
+}
+
+Traffic layer_traffic(const SessionOptions& options) {
+  const Traffic two = traffic_of(options, 2);
+  const Traffic three = traffic_of(options, 3);
+  return {three.forward - two.forward, three.backward - two.backward};
+}
+
+SessionOptions session_of(const std::string& family, int tensor, bool sequence_parallel) {
+  SessionOptions options = test::tiny_session(family);
+  options.shape = {16, 2};
+  options.model.num_attention_heads = options.model.num_query_groups = 8;
+  options.parallel.tensor = tensor;
+  options.parallel.sequence_parallel = sequence_parallel;
+  return options;
+}
+
+class LayerTraffic : public testing::TestWithParam<int> {};
+
+TEST_P(LayerTraffic, TensorParallel) {
+  const int t = GetParam();
+  for (const char* family : {"gpt", "llama"}) {
+    const SessionOptions options = session_of(family, t, false);
+    const double bsh = static_cast<double>(options.shape.rows() * options.model.hidden_size);
+    const double unit = bsh * (t - 1) / t * sizeof(float);
+    const Traffic got = layer_traffic(options);
+    EXPECT_DOUBLE_EQ(got.forward, 4 * unit);
+    EXPECT_DOUBLE_EQ(got.backward, 4 * unit);
+  }
+}
+
+// The norms' gradients are summed once per step, not per microbatch and layer's activations.
+TEST_P(LayerTraffic, SequenceParallel) {
+  const int t = GetParam();
+  for (const char* family : {"gpt", "llama"}) {
+    const SessionOptions options = session_of(family, t, true);
+    const ModelOptions& model = options.model;
+    const double bsh = static_cast<double>(options.shape.rows() * model.hidden_size);
+    const double unit = bsh * (t - 1) / t * sizeof(float);
+    const int vectors = model.normalization == Normalization::layer_norm ? 4 : 2;
+    constexpr std::int64_t kAligned = 64;  // elements that a parameter takes at least
+    const double norms = 2.0 * (t - 1) / t * sizeof(float) *
+                         static_cast<double>(vectors * ((model.hidden_size + kAligned - 1) /
+                                                        kAligned * kAligned));
+    const Traffic got = layer_traffic(options);
+    EXPECT_DOUBLE_EQ(got.forward, 4 * unit);
+    EXPECT_DOUBLE_EQ(got.backward, 6 * unit + norms);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, LayerTraffic, testing::Values(2, 4, 8));
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,122 @@
+// Tensor and sequence parallelism compute what one rank does: every family, number of key/value
+// heads, recompute, in f64 where rounding cannot hide a fault. TESSERA_FULL goes through all cases,
+// otherwise a sample.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+using test::LayoutResult;
+
+bool all_cases() { return std::getenv("TESSERA_FULL") != nullptr; }
+
+enum class Recompute { none, selective, full, distributed };
+
+struct Case {
+  std::string family;
+  bool tied;
+  int groups;
+  int tensor;
+  bool sequence_parallel;
+  Recompute recompute;
+
+  std::string text() const {
+    return fmt::format("{} {} groups {} tensor {}{} recompute {}", family, tied ? "tied" : "untied",
+                       groups, tensor, sequence_parallel ? " sequence-parallel" : "",
+                       static_cast<int>(recompute));
+  }
+};
+
+SessionOptions session_of(const Case& c, DType dtype) {
+  SessionOptions options = test::tiny_session(c.family);
+  options.shape = {16, 2};
+  options.microbatches = 2;
+  ModelOptions& model = options.model;
+  model.dtype = dtype;
+  model.num_layers = 2;
+  model.num_attention_heads = 8;
+  model.num_query_groups = c.groups;
+  model.tie_embeddings = c.tied;
+  model.vocab_size = 53;  // odd, so that ranks hold unequal parts
+  model.attention_dropout = model.hidden_dropout = 0.1;
+  options.parallel.tensor = c.tensor;
+  options.parallel.sequence_parallel = c.sequence_parallel;
+  if (c.recompute == Recompute::selective)
+    options.recompute.granularity = RecomputeGranularity::selective;
+  if (c.recompute >= Recompute::full) {
+    options.recompute.granularity = RecomputeGranularity::full;
+    options.recompute.num_layers = 1;
+  }
+  options.recompute.distribute_saved_activations = c.recompute == Recompute::distributed;
+  // The key bias of a model without RoPE has no gradient in mathematics; a larger epsilon keeps
+  // Adam from blowing its rounding noise up.
+  options.optimizer.adam_eps = 1e-3;
+  return options;
+}
+
+std::vector<Case> tensor_cases() {
+  std::vector<Case> cases;
+  for (const char* family : {"gpt", "llama", "qwen3"})
+    for (const bool tied : {false, true})
+      for (const int groups : {1, 2, 4, 8})
+        for (const int tensor : {2, 4, 8})
+          for (const bool sequence_parallel : {false, true})
+            for (const Recompute recompute : {Recompute::none, Recompute::selective,
+                                              Recompute::full, Recompute::distributed})
+              if (!sequence_parallel || recompute != Recompute::distributed)
+                cases.push_back({family, tied, groups, tensor, sequence_parallel, recompute});
+  return cases;
+}
+
+// What one rank computes, once for all the cases that must agree with it.
+class OneRank {
+ public:
+  const LayoutResult& of(Case c, DType dtype, int steps) {
+    c.tensor = 1;
+    c.sequence_parallel = false;
+    c.recompute = Recompute::none;
+    LayoutResult& result = results_[c.text() + std::string(name_of(dtype))];
+    if (result.losses.empty()) result = test::run_layout(session_of(c, dtype), steps);
+    return result;
+  }
+
+ private:
+  std::map<std::string, LayoutResult> results_;
+};
+
+TEST(TensorParallel, EqualsOneRankInF64) {
+  OneRank one;
+  const std::vector<Case> cases = tensor_cases();
+  const std::size_t stride = all_cases() ? 1 : 17;  // no factor in common with any of the choices
+  for (std::size_t i = 0; i < cases.size(); i += stride) {
+    SCOPED_TRACE(cases[i].text());
+    test::expect_same_layouts(test::run_layout(session_of(cases[i], DType::f64), 20),
+                              one.of(cases[i], DType::f64, 20), {});
+    if (HasFailure()) return;
+  }
+}
+
+TEST(TensorParallel, EqualsOneRankInF32) {
+  OneRank one;
+  const std::vector<Case> cases = tensor_cases();
+  const std::size_t stride = all_cases() ? 5 : 61;
+  for (std::size_t i = 0; i < cases.size(); i += stride) {
+    SCOPED_TRACE(cases[i].text());
+    const LayoutResult got = test::run_layout(session_of(cases[i], DType::f32), 20);
+    const LayoutResult& want = one.of(cases[i], DType::f32, 20);
+    for (std::size_t step = 0; step < want.losses.size(); ++step)
+      EXPECT_NEAR(got.losses[step], want.losses[step], 1e-5 * want.losses[step]) << step;
+    test::expect_tensors_near(got.first_weights, want.first_weights, 0.0);
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,104 @@
+// The bytes that layers keep are those of the formula, in every layout.
+#include "tessera/model/layer_activations.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+struct Case {
+  std::string family;
+  DType dtype;
+  int tensor;
+  bool sequence_parallel;
+  RecomputeOptions recompute;
+};
+
+SessionOptions session_of(const Case& c, std::int64_t layers) {
+  SessionOptions options = test::tiny_session(c.family);
+  options.shape = {16, 4};
+  options.model.dtype = c.dtype;
+  options.model.num_layers = layers;
+  options.model.num_attention_heads = 8;
+  options.model.num_query_groups = 2;
+  options.parallel.tensor = c.tensor;
+  options.parallel.sequence_parallel = c.sequence_parallel;
+  options.recompute = c.recompute;
+  return options;
+}
+
+// What a session holds for activations on rank 0.
+std::int64_t measured(const SessionOptions& options) {
+  std::int64_t bytes = 0;
+  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+    Session session(options, rank);
+    if (rank.rank == 0)
+      bytes = session.memory()
+                  .counters()
+                  .bytes[static_cast<std::size_t>(MemoryUse::activations)];
+  });
+  return bytes;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* family : {"gpt", "llama", "qwen3"})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+      for (const int tensor : {1, 2, 4})
+        for (const bool sequence_parallel : {false, true})
+          for (const auto granularity : {RecomputeGranularity::none,
+                                         RecomputeGranularity::selective,
+                                         RecomputeGranularity::full})
+            for (const bool distribute : {false, true}) {
+              if (sequence_parallel && (tensor == 1 || distribute)) continue;
+              if (distribute && granularity != RecomputeGranularity::full) continue;
+              RecomputeOptions recompute;
+              recompute.granularity = granularity;
+              recompute.distribute_saved_activations = distribute;
+              all.push_back({family, dtype, tensor, sequence_parallel, recompute});
+            }
+  return all;
+}
+
+TEST(LayerActivations, AreWhatLayersCarve) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(fmt::format("{} {} tensor {} {} recompute {} {}", c.family, name_of(c.dtype),
+                             c.tensor, c.sequence_parallel,
+                             static_cast<int>(c.recompute.granularity),
+                             c.recompute.distribute_saved_activations));
+    const SessionOptions options = session_of(c, 2);
+    const auto terms =
+        layer_activations(options.model, options.recompute, options.parallel, options.shape);
+    EXPECT_EQ(measured(session_of(c, 4)) - measured(options), 2 * bytes_of(terms));
+    if (HasFailure()) return;
+  }
+}
+
+// Sequence parallelism divides everything by the number of ranks (but for key/value heads that
+// several ranks hold), and GPT stays within the known 34 S B h / t bytes of bf16.
+TEST(LayerActivations, ShrinkWithTheRanks) {
+  ModelOptions model = test::tiny_gpt();
+  model.dtype = DType::bf16;
+  model.hidden_size = 1024;
+  model.ffn_hidden_size = 4096;
+  model.num_attention_heads = model.num_query_groups = 16;
+  model.kv_channels = 64;
+  const BatchShape shape{2048, 2};
+  const auto bytes = [&](int tensor) {
+    ParallelOptions parallel;
+    parallel.tensor = tensor;
+    parallel.sequence_parallel = tensor > 1;
+    return bytes_of(layer_activations(model, {}, parallel, shape));
+  };
+  for (const int tensor : {1, 2, 4, 8}) {
+    EXPECT_EQ(bytes(tensor) * tensor, bytes(1)) << tensor;
+    EXPECT_LE(bytes(tensor), 34 * shape.rows() * model.hidden_size / tensor) << tensor;
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,75 @@
+// A whole run on several ranks: its losses are one rank's, its checkpoints go on in any layout, and
+// rank 0 alone writes.
+#include <gtest/gtest.h>
+
+#include "tests/train/trainer_run.h"
+
+namespace tessera {
+namespace {
+
+using test::kSteps;
+
+Options options_for(const fs::path& folder, int tensor, bool sequence_parallel) {
+  Options options = test::run_options(folder);
+  options.model.num_attention_heads = options.model.num_query_groups = 4;
+  options.model.kv_channels = options.model.hidden_size / 4;
+  options.parallel.tensor = options.parallel.nproc = tensor;
+  options.parallel.sequence_parallel = sequence_parallel;
+  return options;
+}
+
+std::vector<double> losses_of(const fs::path& folder) {
+  std::vector<double> losses;
+  for (const Json& entry : test::metrics_of(folder))
+    if (entry.contains("lm_loss")) losses.push_back(entry["lm_loss"]);
+  return losses;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want, double error) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], error * want[i]) << i;
+}
+
+TEST(Ranks, TrainAsOneDoes) {
+  const test::TempFolder temp;
+  test::run(options_for(temp / "one", 1, false));
+  test::run(options_for(temp / "four", 4, true));
+  EXPECT_EQ(losses_of(temp / "one").size(), static_cast<std::size_t>(kSteps));
+  expect_near(losses_of(temp / "four"), losses_of(temp / "one"), 1e-5);
+}
+
+// Half of a run in one layout, the other half in another.
+TEST(Ranks, GoOnInAnotherLayout) {
+  const test::TempFolder temp;
+  test::run(options_for(temp / "whole", 1, false));
+  const auto half = [&](int tensor, bool sequence_parallel, std::int64_t end) {
+    Options options = options_for(temp / "parts", tensor, sequence_parallel);
+    options.train.save_interval = kSteps / 2;
+    options.train.exit_interval = end;
+    options.train.load = (temp / "parts").string();
+    test::run(options);
+  };
+  half(4, true, kSteps / 2);
+  half(2, false, kSteps);
+  expect_near(losses_of(temp / "parts"), losses_of(temp / "whole"), 1e-5);
+}
+
+TEST(Ranks, ResumeWithEqualBits) {
+  const test::TempFolder temp;
+  Options options = options_for(temp / "run", 2, true);
+  options.train.save_interval = kSteps / 2;
+  test::run(options);
+  const fs::path last = temp / "run" / fmt::format("iter_{:07}", kSteps);
+  const std::string weights = read_text_file(last / "model.safetensors");
+  const std::string optimizer = read_text_file(last / "optimizer.safetensors");
+  fs::remove_all(last);
+  write_file_atomically(temp / "run" / "latest_checkpointed_iteration.txt",
+                        std::to_string(kSteps / 2));
+  options.train.load = options.train.save;
+  test::run(options);
+  EXPECT_TRUE(read_text_file(last / "model.safetensors") == weights);
+  EXPECT_TRUE(read_text_file(last / "optimizer.safetensors") == optimizer);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,122 @@
+// `tessera verify`: right layouts pass, and one lost sum is found and its layer named.
+#include "tessera/train/verify.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/train/twin.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+Options llama(int tensor, bool sequence_parallel) {
+  Options options;
+  options.model = test::tiny_llama();
+  options.model.num_layers = 32;
+  options.model.hidden_size = 4096;
+  options.model.ffn_hidden_size = 14336;
+  options.model.num_attention_heads = 32;
+  options.model.num_query_groups = 8;
+  options.model.kv_channels = 128;
+  options.model.vocab_size = 128257;
+  options.data.seq_length = 8192;
+  options.train.micro_batch_size = 1;
+  options.train.global_batch_size = 4;
+  options.parallel.tensor = tensor;
+  options.parallel.sequence_parallel = sequence_parallel;
+  return options;
+}
+
+TEST(Twin, KeepsWhatMattersToTheLayout) {
+  const Twin equal = twin_of(llama(8, true));
+  EXPECT_EQ(equal.session.parallel.tensor, 2);
+  EXPECT_EQ(equal.session.model.num_query_groups, 2);
+  EXPECT_TRUE(equal.session.parallel.sequence_parallel);
+  EXPECT_NE(equal.session.model.vocab_size % 2, 0) << "the vocabulary stays ragged";
+  const Twin fewer = twin_of(llama(16, false));
+  EXPECT_EQ(fewer.session.parallel.tensor, 4);
+  EXPECT_EQ(fewer.session.model.num_query_groups, 2);
+  const Twin more = twin_of(llama(4, false));
+  EXPECT_EQ(more.session.parallel.tensor, 4);
+  EXPECT_EQ(more.session.model.num_query_groups, 8);
+  EXPECT_EQ(more.session.model.dtype, DType::f64);
+  EXPECT_EQ(more.changes.front(), "seq-length 8192 -> 12");
+}
+
+TEST(Verify, RightLayoutsPass) {
+  for (const int tensor : {1, 2, 16})
+    for (const bool sequence_parallel : {false, true}) {
+      if (sequence_parallel && tensor == 1) continue;
+      const VerifyResult result = verify_layout(twin_of(llama(tensor, sequence_parallel)).session);
+      EXPECT_TRUE(result.same) << result.where;
+      EXPECT_EQ(result.log.size(), 6u);
+    }
+}
+
+// Passes everything on, but the n-th all-reduce of the tensor group, which it forgets.
+class Forgetful final : public Communicator {
+ public:
+  Forgetful(std::shared_ptr<Communicator> inner, std::shared_ptr<int> left)
+      : inner_(std::move(inner)), left_(std::move(left)) {}
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  WorkHandle all_reduce(View x, ReduceOp op, Stream& stream) override {
+    if (size() > 1 && (*left_)-- == 0) return std::make_shared<Work>();
+    return inner_->all_reduce(x, op, stream);
+  }
+  WorkHandle all_gather(View out, ConstView in, Stream& stream) override {
+    return inner_->all_gather(out, in, stream);
+  }
+  WorkHandle reduce_scatter(View out, ConstView in, ReduceOp op, Stream& stream) override {
+    return inner_->reduce_scatter(out, in, op, stream);
+  }
+  WorkHandle broadcast(View x, int root, Stream& stream) override {
+    return inner_->broadcast(x, root, stream);
+  }
+  WorkHandle all_to_all(View out, ConstView in, Stream& stream) override {
+    return inner_->all_to_all(out, in, stream);
+  }
+  WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
+                             Stream& stream) override {
+    return inner_->all_to_all_rows(out, out_rows, in, in_rows, stream);
+  }
+  WorkHandle send(ConstView x, int to, Stream& stream) override {
+    return inner_->send(x, to, stream);
+  }
+  WorkHandle recv(View x, int from, Stream& stream) override {
+    return inner_->recv(x, from, stream);
+  }
+  void grouped(const std::function<void()>& calls) override { inner_->grouped(calls); }
+  void barrier() override { inner_->barrier(); }
+  std::shared_ptr<Communicator> split(int colour, int key) override {
+    return std::make_shared<Forgetful>(inner_->split(colour, key), left_);
+  }
+
+ private:
+  std::shared_ptr<Communicator> inner_;
+  std::shared_ptr<int> left_;
+};
+
+std::string found(int forgotten) {
+  VerifyOptions options;
+  options.world = [&](int, std::shared_ptr<Communicator> world) {
+    return std::make_shared<Forgetful>(std::move(world), std::make_shared<int>(forgotten));
+  };
+  Options run = llama(2, false);
+  run.train.global_batch_size = 1;
+  return verify_layout(twin_of(run).session, options).where;
+}
+
+TEST(Verify, NamesTheLayerThatLostASum) {
+  // Forward: the embedding, then attention and feed-forward of each of three layers.
+  EXPECT_TRUE(found(0).starts_with("output of 'embedding' differs")) << found(0);
+  EXPECT_TRUE(found(1).starts_with("output of 'layers.0.attention' differs")) << found(1);
+  EXPECT_TRUE(found(4).starts_with("output of 'layers.1.mlp' differs")) << found(4);
+  // Then three of the loss, and backward from the last layer on: its feed-forward comes first.
+  EXPECT_TRUE(found(10).starts_with("gradient 'layers.2.mlp_norm.weight' differs")) << found(10);
+  EXPECT_TRUE(found(13).starts_with("gradient 'layers.1.attention_norm.weight' differs"))
+      << found(13);
+}
+
+}  // namespace
+}  // namespace tessera
