@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "apps/commands.h"
+#include "bench/layer_traffic.h"
 #include "bench/program.h"
 #include "bench/train_bench.h"
 #include "tessera/base/check.h"
@@ -47,23 +48,44 @@ double peak_tflops(const bench::Flags& flags, Device device, DType dtype) {
   return device.kind == DeviceKind::cuda && half ? 989 : 0;
 }
 
-}  // namespace
+// Tensor parallelism in a row and on a grid: bytes per layer.
+void bench_communication(const std::vector<std::string>& args) {
+  constexpr std::int64_t kHidden = 72;  // four and nine ranks divide it
+  constexpr std::int64_t kSizes[] = {1, 2, 4, 8, 12, 16, 24};
+  const bench::Flags flags(args, {});
+  if (flags.help())
+    return fmt::print("usage: tessera bench communication: bytes that a layer moves, no flags\n");
+  fmt::print("KiB that a rank sends for one GPT layer, forward and backward (f32, h = {})\n",
+             kHidden);
+  for (const int side : {2, 3}) {
+    const int ranks = side * side;
+    fmt::print("\n{} ranks        in a row              {} x {} grid\n", ranks, side, side);
+    fmt::print("{:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "tokens/h", "counted", "formula",
+               "counted", "formula", "norms");
+    for (const std::int64_t size : kSizes) {
+      const std::int64_t seq = size * kHidden / side;
+      const bench::LayerTraffic row = bench::one_dimensional(ranks, kHidden, seq, side);
+      const bench::LayerTraffic grid = bench::on_grid(side, kHidden, seq, side);
+      fmt::print("{:>10} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f}{}\n", size,
+                 row.counted / 1024, row.formula / 1024, grid.counted / 1024, grid.formula / 1024,
+                 grid.beside / 1024, grid.counted < row.counted ? "  the grid moves less" : "");
+    }
+    fmt::print("the grid moves less from {:.1f} h tokens on\n", bench::grid_pays_from(side));
+  }
+}
 
-void bench_command(const std::vector<std::string>& args) {
+void bench_train(const std::vector<std::string>& args) {
   const std::string usage = "usage: tessera bench train [flags]";
-  if (!args.empty() && args[0] == "--help") return fmt::print("{}\n", usage);
-  check_input(!args.empty() && args[0] == "train", "{}", usage);
-  const bench::Flags flags({args.begin() + 1, args.end()},
-                           {{"config", "gpt2-124m-t256"},
-                            {"micro-batch", "4"},
-                            {"device", "cpu"},
-                            {"dtype", "f32"},
-                            {"threads", std::to_string(default_threads(1))},
-                            {"warm-up", "5"},
-                            {"steps", "30"},
-                            {"peak-tflops", ""},
-                            {"deterministic", "no"},
-                            {"profile", ""}});
+  const bench::Flags flags(args, {{"config", "gpt2-124m-t256"},
+                                  {"micro-batch", "4"},
+                                  {"device", "cpu"},
+                                  {"dtype", "f32"},
+                                  {"threads", std::to_string(default_threads(1))},
+                                  {"warm-up", "5"},
+                                  {"steps", "30"},
+                                  {"peak-tflops", ""},
+                                  {"deterministic", "no"},
+                                  {"profile", ""}});
   if (flags.help()) return fmt::print("{}; with their defaults they are:{}\n", usage, flags.list());
   const std::string trace = flags.text("profile");
   if (!trace.empty()) check_trace_place(trace);
@@ -83,6 +105,16 @@ void bench_command(const std::vector<std::string>& args) {
   bench.run(flags.number("warm-up", kMostSteps));
   print_result(bench, bench::median(bench.run(flags.number("steps", kMostSteps))), peak);
   if (!trace.empty()) profile(bench, trace);
+}
+
+}  // namespace
+
+void bench_command(const std::vector<std::string>& args) {
+  const std::string usage = "usage: tessera bench train|communication [flags]";
+  if (!args.empty() && args[0] == "--help") return fmt::print("{}\n", usage);
+  check_input(!args.empty() && (args[0] == "train" || args[0] == "communication"), "{}", usage);
+  const std::vector<std::string> rest(args.begin() + 1, args.end());
+  args[0] == "train" ? bench_train(rest) : bench_communication(rest);
 }
 
 }  // namespace tessera

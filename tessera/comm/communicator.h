@@ -58,6 +58,8 @@ class Communicator {
   /// Their Works are waited on after this has returned.
   virtual void grouped(const std::function<void()>& calls) { calls(); }
   virtual void barrier() = 0;
+  /// Whether calls on a stream that is being captured become part of the graph.
+  virtual bool capturable() const { return false; }
 
   /// New groups of the ranks that give the same colour, ordered by key. All ranks call it.
   virtual std::shared_ptr<Communicator> split(int colour, int key) = 0;

@@ -24,7 +24,8 @@ class MpiEngine;
 class MpiWorld {
  public:
   struct Options {
-    /// How long ranks wait for each other in a call, and for the next part of its data.
+    /// How long ranks wait for each other in a call (and for the next part of its data), and at the
+    /// end of the program.
     std::chrono::seconds call_timeout{600};
     /// How long a process may be silent before the job ends. Its own thread speaks every second,
     /// whatever else it does. A process in a debugger is silent, too.

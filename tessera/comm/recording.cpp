@@ -13,6 +13,7 @@ class RecordingCommunicator final : public Communicator {
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
+  bool capturable() const override { return inner_->capturable(); }
 
   WorkHandle all_reduce(View x, ReduceOp op, Stream& stream) override {
     count("all_reduce", x.bytes());

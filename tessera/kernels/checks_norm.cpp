@@ -48,6 +48,8 @@ void Kernels::add_norm_forward(Stream& stream, View y, View r, View stats, Const
   require_contiguous(op, "x", x);
   if (b) require(op, "b", b, x.dtype(), w.shape());
   require_dropout(op, x, dropout);
+  check(dropout.channel_start == 0, "{}: rows are whole and begin with channel 0, got {}", op,
+        dropout.channel_start);
   do_add_norm_forward(stream, y, r, stats, x, branch, w, b, spec, dropout);
 }
 

@@ -67,7 +67,8 @@ class Kernels {
   // the first op of each direction gives, the ranks exchange; x, y and gradients are [N, C], with C
   // channels of this rank
   // ------------------------------------------------------------------------------------
-  /// part acc [N, 2] = the mean (0 for rms) of this rank's channels and the sum of squares about it.
+  /// part acc [N, 2] = the mean (0 for rms) of this rank's channels and the sum of squares about
+  /// it.
   void norm_part_stats(Stream&, View part, ConstView x, const NormSpec&);
   /// As norm_forward of whole rows. parts acc [ranks, N, 2]: those of all ranks.
   void norm_part_forward(Stream&, View y, View stats, ConstView x, ConstView parts, ConstView w,
@@ -76,8 +77,8 @@ class Kernels {
   /// db (+)= the weight gradients. The workspace is norm_workspace_bytes.
   void norm_part_sums(Stream&, View sums, View dw, View db, ConstView dy, ConstView x,
                       ConstView stats, ConstView w, bool accumulate_dw, Workspace);
-  /// dx (+)= the input gradient. `sums` of all ranks, added up; `channels` of a whole row. dx may be
-  /// dy.
+  /// dx (+)= the input gradient. `sums` of all ranks, added up; `channels` of a whole row. dx may
+  /// be dy.
   void norm_part_backward(Stream&, View dx, ConstView dy, ConstView x, ConstView stats,
                           ConstView sums, ConstView w, std::int64_t channels, const NormSpec&,
                           bool accumulate_dx);

@@ -14,7 +14,6 @@
 #include "tessera/nn/slot.h"
 #include "tessera/parallel/context.h"
 #include "tessera/parallel/sharding.h"
-#include "tessera/parallel/sharding.h"
 
 namespace tessera {
 

@@ -47,7 +47,7 @@ double loss_of(Session& session) {
 // A graph needs a device that replays it, and no other rank to wait for while it is captured.
 bool can_replay(Session& session) {
   return session.options().device.kind == DeviceKind::cuda &&
-         session.context().mesh.world().size() == 1;
+         session.context().mesh.world().capturable();
 }
 
 }  // namespace

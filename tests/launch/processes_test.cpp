@@ -12,10 +12,13 @@ namespace {
 
 using test::ProgramResult;
 
-// Runs a command line in a folder of its own, with a time limit: a test must not hang.
+// Runs a command line in a folder of its own, with a time limit: a test must not hang. Open MPI
+// never frees some of its memory, which a build with the address sanitizer would complain of.
 ProgramResult run(const std::string& command) {
   const test::TempFolder folder;
-  return test::run_program("/usr/bin/timeout", {"60", "/bin/sh", "-c", command}, folder.path());
+  return test::run_program(
+      "/usr/bin/timeout", {"60", "/bin/sh", "-c", "export ASAN_OPTIONS=detect_leaks=0; " + command},
+      folder.path());
 }
 
 const std::string kProbe = TESSERA_LAUNCH_PROBE;

@@ -48,7 +48,7 @@ TEST(Rendezvous, NoDataIsData) {
 }
 
 TEST(Rendezvous, RanksThatNeverComeAreNamedToAll) {
-  const Meeting meeting(7, 600ms);
+  const Meeting meeting(7, 1500ms);
   std::vector<std::future<Outcome>> ranks;
   for (const int r : {0, 1, 3}) ranks.push_back(meeting.start(r));
   for (auto& rank : ranks) {

@@ -84,6 +84,12 @@ TEST(MpiFaults, ARankThatEndsEarlyIsNamed) {
   expect_said(result, "rank 1 did not come to all_reduce sum with f32 [1000]: the program ended");
 }
 
+TEST(MpiFaults, ARankThatDoesNotEndIsNamed) {
+  const ProgramResult result = run_job(3, {"endless"});
+  EXPECT_EQ(result.exit_code, 1);
+  expect_said(result, "rank(s) 1 did not end the program within 1 s");
+}
+
 TEST(MpiFaults, AbortEndsTheJob) {
   const ProgramResult result = run_job(3, {"abort"});
   EXPECT_EQ(result.exit_code, 5);

@@ -49,7 +49,7 @@ void suffer(const std::string& fault, MpiWorld& world) {
   if (fault == "stop") std::raise(SIGSTOP);
   if (fault == "abort") world.abort("disk on fire", 5);
   if (fault == "unreceived") send_to_nobody(*world.communicator());
-  if (fault == "late") std::this_thread::sleep_for(60s);
+  if (fault == "late" || fault == "endless") std::this_thread::sleep_for(60s);
 }
 
 void run(const std::string& fault, const MpiWorld::Options& options) {
@@ -59,6 +59,7 @@ void run(const std::string& fault, const MpiWorld::Options& options) {
   try {
     for (int i = 0; i < 10; ++i) sum(*world.communicator());
     if (fault == "quit" && world.rank() == 1) return;
+    if (fault == "endless" && world.rank() != 1) return;
     suffer(fault, world);
     sum(*world.communicator());
   } catch (const std::exception& error) {
@@ -72,7 +73,7 @@ void run(const std::string& fault, const MpiWorld::Options& options) {
 int main(int argc, char** argv) {
   const std::string fault = argc > 1 ? argv[1] : "none";
   tessera::MpiWorld::Options options;
-  if (fault == "late") options.call_timeout = std::chrono::seconds{1};
+  if (fault == "late" || fault == "endless") options.call_timeout = std::chrono::seconds{1};
   if (argc > 2) options.silence_limit = std::chrono::seconds{std::atoi(argv[2])};
   tessera::run(fault, options);
   return 0;

@@ -76,7 +76,7 @@ TEST(Mpi, ReducesToTheBitsOfThreads) {
   const auto all = world()->communicator();
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::avg})
-      for (const std::int64_t count : {1, 1003}) {
+      for (const std::int64_t count : {1, 1003, 9001}) {  // with the call, and in shares
         SCOPED_TRACE(fmt::format("{} op {} count {}", name_of(dtype), int(op), count));
         EXPECT_EQ(reduce(*all, dtype, count, op),
                   reduce_locally(all->rank(), all->size(), dtype, count, op));
@@ -121,6 +121,34 @@ TEST(Mpi, LargeReductions) {
   for (std::int64_t i = 0; i < count; ++i)
     wrong += x[static_cast<std::size_t>(i)] != sum(i) ? 1 : 0;
   EXPECT_EQ(wrong, 0) << "all_reduce";
+}
+
+// Too large to travel with the call.
+TEST(Mpi, LargeMoves) {
+  const auto all = world()->communicator();
+  const int n = all->size(), me = all->rank();
+  const std::int64_t count = 5003;
+  Lab lab;
+  const auto rank_values = [&](int r) {
+    return Values(static_cast<std::size_t>(count), static_cast<double>(r));
+  };
+  const Tensor x = lab.tensor(DType::f64, {count}, rank_values(me));
+  all->broadcast(x, n - 1, lab.stream)->wait(lab.stream);
+  EXPECT_EQ(lab.read(x), rank_values(n - 1));
+
+  const Tensor mine = lab.tensor(DType::f64, {count}, rank_values(me));
+  const Tensor parts = lab.full(DType::f64, {n, count}, 0),
+               dealt = lab.full(DType::f64, {n, count}, 0);
+  all->all_gather(parts, mine.view(), lab.stream)->wait(lab.stream);
+  Values expected, mine_of_all;
+  for (int r = 0; r < n; ++r) {
+    const Values theirs = rank_values(r), own = rank_values(me);
+    expected.insert(expected.end(), theirs.begin(), theirs.end());
+    mine_of_all.insert(mine_of_all.end(), own.begin(), own.end());
+  }
+  EXPECT_EQ(lab.read(parts), expected);
+  all->all_to_all(dealt, parts.view(), lab.stream)->wait(lab.stream);
+  EXPECT_EQ(lab.read(dealt), mine_of_all);
 }
 
 TEST(Mpi, WorksMayBeWaitedForLateAndTwice) {

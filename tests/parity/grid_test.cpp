@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "tessera/model/layer_activations.h"
 #include "tessera/train/whole_tensors.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/tiny_models.h"
@@ -153,6 +154,29 @@ TEST(Grid, EvaluatesLikeOneRank) {
   const double want = loss_of(session_of(one, DType::f64)).front();
   for (const double loss : loss_of(session_of(c, DType::f64)))
     EXPECT_NEAR(loss, want, 1e-11 * want);
+}
+
+// A layer keeps 1 / q^2 of what one rank would.
+TEST(Grid, KeepsWhatTheFormulaSays) {
+  for (const Case& c : grid_cases()) {
+    if (c.tied || c.split_backward) continue;
+    SCOPED_TRACE(c.text());
+    const auto kept = [&](std::int64_t layers) {
+      SessionOptions options = session_of(c, DType::f32);
+      options.model.num_layers = layers;
+      std::int64_t bytes = 0;
+      run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+        Session session(options, rank);
+        constexpr auto kUse = static_cast<std::size_t>(MemoryUse::activations);
+        if (rank.rank == 0) bytes = session.memory().counters().bytes[kUse];
+      });
+      return bytes;
+    };
+    const SessionOptions options = session_of(c, DType::f32);
+    const std::int64_t layer = bytes_of(
+        layer_activations(options.model, options.recompute, options.parallel, options.shape));
+    EXPECT_EQ(kept(3) - kept(2), layer);
+  }
 }
 
 // What a checkpoint is made of.

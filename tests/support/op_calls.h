@@ -138,7 +138,7 @@ inline std::vector<OpCall> matrix_calls() {
 inline std::vector<OpCall> norm_part_calls() {
   return {
       {"norm_part_stats",
-       {{"part", kF32, {3, 2}}, {"x", kF32, {3, 4}, kLeads | kAnyShape}},
+       {{"part", kF32, {3, 2}}, {"x", kF32, {3, 4}, kAnyShape | kAnyFloat}},
        [](Lab& lab, const Views& v) { lab->norm_part_stats(lab.stream, v[0], v[1], {}); }},
       {"norm_part_forward",
        {{"y", kF32, {3, 4}},

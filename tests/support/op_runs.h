@@ -185,12 +185,16 @@ inline void run_optimizers(OpRun& t) {
   for (const Tensor& each : {squares, scales, state, records, value, master, m, v}) t.keep(each);
 }
 
-inline constexpr NamedOp kEveryOp[] = {
-    {"gemm", run_gemm},           {"column_sum", run_column_sum},
-    {"attention", run_attention}, {"rope", run_rope},
-    {"norms", run_norms},         {"norm_parts", run_norm_parts},
-    {"copies", run_copies},       {"activations", run_activations},
-    {"loss", run_loss},           {"embedding", run_embedding},
-    {"optimizers", run_optimizers}};
+inline constexpr NamedOp kEveryOp[] = {{"gemm", run_gemm},
+                                       {"column_sum", run_column_sum},
+                                       {"attention", run_attention},
+                                       {"rope", run_rope},
+                                       {"norms", run_norms},
+                                       {"norm_parts", run_norm_parts},
+                                       {"copies", run_copies},
+                                       {"activations", run_activations},
+                                       {"loss", run_loss},
+                                       {"embedding", run_embedding},
+                                       {"optimizers", run_optimizers}};
 
 }  // namespace tessera::test

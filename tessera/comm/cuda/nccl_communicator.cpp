@@ -91,6 +91,7 @@ class NcclCommunicator final : public Communicator {
 
   int rank() const override { return lane_->rank(); }
   int size() const override { return lane_->size(); }
+  bool capturable() const override { return true; }
 
   WorkHandle all_reduce(View x, ReduceOp op, Stream& stream) override {
     check_contiguous(x);

@@ -103,6 +103,7 @@ void NcclLane::read_place() {
 EventHandle NcclLane::run(const NcclOperation& what, cudaStream_t after, const Calls& calls) {
   world_->check_alive();
   const bool captured = is_captured(after);
+  captured_ = captured_ || captured;
   Pending pending{what, world_->events().take(), world_->events().take(), {}};
   check_cuda(cudaEventRecord(pending.ready.get(), after != nullptr ? after : stream_),
              "cudaEventRecord");
@@ -116,9 +117,7 @@ EventHandle NcclLane::run(const NcclOperation& what, cudaStream_t after, const C
   await_ready(what);  // only then is all of it on the stream
   check_cuda(cudaEventRecord(pending.done.get(), stream_), "cudaEventRecord");
   EventHandle done = pending.done;
-  if (captured) {
-    captured_ = true;
-  } else {
+  if (!captured) {
     const std::lock_guard lock(pending_mutex_);
     pending_.push_back(std::move(pending));
   }

@@ -97,9 +97,10 @@ void exchange_rows(MpiGroup& group, Communicator::Rows out_rows, Communicator::R
   mine.insert(mine.end(), out_rows.begin(), out_rows.end());
   std::vector<std::int64_t> all(n * mine.size());
   const auto part_of = [&](std::int64_t* first) { return Part{first, 2 * n * sizeof(*first)}; };
-  group.exchange(parts(group, [&](int) { return part_of(mine.data()); }),
-                 parts(group, [&](int r) { return part_of(all.data() + 2 * group.size() * r); }),
-                 offer);
+  group.exchange(
+      parts(group, [&](int) { return part_of(mine.data()); }),
+      parts(group, [&](int r) { return part_of(&all[2 * n * static_cast<std::size_t>(r)]); }),
+      offer);
   std::vector<Communicator::Rows> ins, outs;
   for (std::size_t r = 0; r < n; ++r) {
     ins.emplace_back(&all[2 * n * r], n);

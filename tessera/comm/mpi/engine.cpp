@@ -1,5 +1,6 @@
 #include "tessera/comm/mpi/engine.h"
 
+#include <fmt/ranges.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -169,9 +170,13 @@ void MpiEngine::work() {
 void MpiEngine::end_mpi() {
   poll();
   heartbeat_->say_goodbye();
-  while (!heartbeat_->all_others_have_left()) {
-    rest(sends_.empty() ? 10ms : 1ms);
+  for (LiveTimer waited; !heartbeat_->others().empty(); rest(sends_.empty() ? 10ms : 1ms)) {
     poll();
+    if (waited.look() <= options_.call_timeout) continue;
+    say(fmt::format(
+        "rank(s) {} did not end the program within {} s, as rank {} did; ending the job",
+        fmt::join(heartbeat_->others(), ", "), options_.call_timeout.count(), rank_));
+    end_job(1);
   }
   // From here on nobody receives: what is not done by now never will be.
   for (const auto end = Clock::now() + kLastWords; !sends_.empty() && Clock::now() < end; rest(1ms))

@@ -174,7 +174,7 @@ std::string MpiGroup::name(std::vector<int> places) const {
   std::sort(places.begin(), places.end());
   std::vector<int> job_ranks;
   for (const int place : places) job_ranks.push_back(ranks_[static_cast<std::size_t>(place)]);
-  const std::string text =
+  std::string text =
       fmt::format("{} {}", places.size() == 1 ? "rank" : "ranks", fmt::join(places, ", "));
   if (places == job_ranks) return text;
   return fmt::format("{} of a group ({} of the job)", text, fmt::join(job_ranks, ", "));

@@ -68,4 +68,11 @@ void MpiHeartbeat::say_goodbye() {
     if (r != rank_) goodbyes_.send(&kGoodbye, sizeof(kGoodbye), r, kHeartbeatTag);
 }
 
+std::vector<int> MpiHeartbeat::others() const {
+  std::vector<int> ranks;
+  for (int r = 0; r < size_; ++r)
+    if (r != rank_ && !has_left(r)) ranks.push_back(r);
+  return ranks;
+}
+
 }  // namespace tessera

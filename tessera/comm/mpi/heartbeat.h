@@ -5,7 +5,6 @@
 
 #include <mpi.h>
 
-#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -36,9 +35,8 @@ class MpiHeartbeat {
   /// Tells all that this process will make no further call.
   void say_goodbye();
   bool has_left(int rank) const { return left_[static_cast<std::size_t>(rank)]; }
-  bool all_others_have_left() const {
-    return std::count(left_.begin(), left_.end(), true) == size_ - 1;
-  }
+  /// Who has not left, besides this process.
+  std::vector<int> others() const;
 
  private:
   void listen();

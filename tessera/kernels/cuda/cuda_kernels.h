@@ -42,11 +42,11 @@ class CudaKernels final : public Kernels {
                         const NormSpec&, bool, bool, Workspace) override;
   void do_norm_part_stats(Stream&, View, ConstView, const NormSpec&) override;
   void do_norm_part_forward(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
-                                    const NormSpec&) override;
-  void do_norm_part_sums(Stream&, View, View, View, ConstView, ConstView, ConstView,
-                                 ConstView, bool, Workspace) override;
-  void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView,
-                                     ConstView, std::int64_t, const NormSpec&, bool) override;
+                            const NormSpec&) override;
+  void do_norm_part_sums(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
+                         bool, Workspace) override;
+  void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView, ConstView,
+                             std::int64_t, const NormSpec&, bool) override;
   void do_swiglu_forward(Stream&, View, ConstView) override;
   void do_swiglu_backward(Stream&, View, View, ConstView, ConstView) override;
   void do_gelu_forward(Stream&, View, ConstView) override;

@@ -31,7 +31,8 @@ struct HiddenDropout {
   std::int64_t channel_start;
 };
 
-template <class T>
+/// kPart: the row begins with any channel, not with number 0.
+template <class T, bool kPart = false>
 class AddedRow {
  public:
   using A = Accumulator<T>;
@@ -82,14 +83,10 @@ class AddedRow {
   __device__ static double scaled(double x, double scale) { return __dmul_rn(x, scale); }
 
   __device__ void drop(Pack<A, kWidth>& value, std::int64_t at) const {
-    if (dropout_.channel_start % 4 == 0)
-      drop_in_step(value, dropout_.channel_start + at);
-    else
-      drop_each(value, dropout_.channel_start + at);
-  }
-
-  // For channels at a multiple of kWidth, or of 4.
-  __device__ void drop_in_step(Pack<A, kWidth>& value, std::int64_t at) const {
+    if constexpr (kPart) {
+      at += dropout_.channel_start;
+      if (dropout_.channel_start % 4 != 0) return drop_each(value, at);
+    }
     constexpr int kShared = kWidth < 4 ? kWidth : 4;  // elements of one counter in this chunk
 #pragma unroll
     for (int first = 0; first < kWidth; first += kShared) {

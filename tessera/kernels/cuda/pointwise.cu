@@ -116,16 +116,16 @@ struct GeluGradient {
   }
 };
 
-template <class T>
+template <class T, bool kPart>
 struct AddDropout {
   static constexpr int kWidth = kPackWidth<T>;
-  using Parts = typename AddedRow<T>::Parts;
+  using Parts = typename AddedRow<T, kPart>::Parts;
   T* y;
   const T* x;  ///< or null
   const T* branch;
   int64_t n;
   HiddenDropout<Accumulator<T>> dropout;
-  __device__ AddedRow<T> row(int64_t row) const {
+  __device__ AddedRow<T, kPart> row(int64_t row) const {
     return {y + row * n, x ? x + row * n : nullptr, branch + row * n, row, dropout};
   }
 };
@@ -200,11 +200,17 @@ void CudaKernels::do_add_dropout(Stream& stream, View y, ConstView x, ConstView 
     const int64_t rows = dropout.on ? branch.dim(0) : 1;
     const int64_t n = dropout.on ? branch.dim(1) : branch.numel();
     const T* residual = x ? x.data<T>() : nullptr;
-    const AddDropout<T> add{y.data<T>(), residual, branch.data<T>(), n, dropout};
     constexpr int kWidth = kPackWidth<T>;
-    const bool packed = (rows == 1 || n % kWidth == 0) && can_pack<kWidth>(add.y) &&
-                        can_pack<kWidth>(add.branch) && can_pack<kWidth>(residual);
-    for_each_chunk(stream, "add_dropout", rows, n, packed, add);
+    const bool packed = (rows == 1 || n % kWidth == 0) && can_pack<kWidth>(y.data<T>()) &&
+                        can_pack<kWidth>(branch.data<T>()) && can_pack<kWidth>(residual);
+    const auto run = [&]<bool kPart>(std::bool_constant<kPart>) {
+      const AddDropout<T, kPart> add{y.data<T>(), residual, branch.data<T>(), n, dropout};
+      for_each_chunk(stream, "add_dropout", rows, n, packed, add);
+    };
+    if (dropout.channel_start == 0)
+      run(std::false_type{});
+    else
+      run(std::true_type{});
   });
 }
 

@@ -1,0 +1,103 @@
+#include "bench/layer_traffic.h"
+
+#include <string>
+
+#include "tessera/comm/recording.h"
+#include "tessera/train/train_step.h"
+
+namespace tessera::bench {
+namespace {
+
+using std::int64_t;
+
+SessionOptions gpt(int heads, int64_t hidden, int64_t seq, int64_t batch) {
+  SessionOptions options;
+  ModelOptions& model = options.model;
+  model.hidden_size = hidden;
+  model.ffn_hidden_size = 4 * hidden;
+  model.num_attention_heads = model.num_query_groups = heads;
+  model.kv_channels = hidden / heads;
+  model.vocab_size = 64;
+  model.max_position_embeddings = seq;
+  model.attention_dropout = model.hidden_dropout = 0;
+  options.shape = {seq, batch};
+  return options;
+}
+
+HostBatch zeros(const BatchShape& shape) {
+  const auto n = static_cast<std::size_t>(shape.rows());
+  const auto b = static_cast<std::size_t>(shape.batch);
+  HostBatch batch{shape.batch,
+                  shape.seq,
+                  std::vector<std::int32_t>(n),
+                  std::vector<std::int32_t>(n),
+                  std::vector<float>(n, 1),
+                  std::vector<std::int32_t>(n),
+                  std::vector<int64_t>(b)};
+  return batch;
+}
+
+// Of rank 0 in forward and backward, by call.
+CommCounts counts_of(SessionOptions options, int64_t layers) {
+  options.model.num_layers = layers;
+  CommCounts result;
+  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+    CommCounts counts;
+    Rank recorded = rank;
+    recorded.world = make_recording_communicator(rank.world, counts);
+    Session session(options, recorded);
+    counts.clear();
+    const HostBatch batch = zeros(options.shape);
+    compute_gradients(
+        session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_microbatch);
+    if (rank.rank == 0) result = counts;
+  });
+  return result;
+}
+
+// Bytes that a rank sends when calls go around rings of n ranks: one layer's, which is what a
+// second layer adds. Sums of norms and vectors are `beside` where products do not sum.
+LayerTraffic layer_of(const SessionOptions& options, int n) {
+  const CommCounts one = counts_of(options, 1);
+  CommCounts two = counts_of(options, 2);
+  const bool grid = options.parallel.grid > 0;
+  LayerTraffic traffic;
+  for (const auto& [call, count] : two) {
+    const auto found = one.find(call);
+    const int64_t before = found == one.end() ? 0 : found->second.bytes;
+    const double bytes = (call == "all_reduce" ? 2.0 : 1.0) * (n - 1) / n *
+                         static_cast<double>(count.bytes - before);
+    const bool product = grid ? call == "broadcast" || call == "reduce_scatter" : true;
+    (product ? traffic.counted : traffic.beside) += bytes;
+  }
+  return traffic;
+}
+
+}  // namespace
+
+LayerTraffic one_dimensional(int ranks, int64_t hidden, int64_t seq, int64_t batch) {
+  SessionOptions options = gpt(ranks, hidden, seq, batch);
+  options.parallel.tensor = ranks;
+  LayerTraffic traffic = layer_of(options, ranks);
+  traffic.formula = 8.0 * static_cast<double>(seq * batch * hidden) * (ranks - 1) / ranks * 4;
+  return traffic;
+}
+
+LayerTraffic on_grid(int side, int64_t hidden, int64_t seq, int64_t batch) {
+  SessionOptions options = gpt(side * side, hidden, seq, batch);
+  options.parallel.grid = side;
+  options.parallel.tensor = side * side;
+  LayerTraffic traffic = layer_of(options, side);
+  const double elements = static_cast<double>(7 * seq * batch * hidden + 12 * hidden * hidden);
+  traffic.formula = 3.0 * (side - 1) / (side * side) * elements * 4;
+  return traffic;
+}
+
+double grid_pays_from(int side) {
+  const double ranks = side * side;
+  const double line = 8 * (ranks - 1) / ranks;  // times tokens times hidden
+  const double grid = 3 * (side - 1) / ranks;   // times 7 tokens hidden + 12 hidden^2
+  return 12 * grid / (line - 7 * grid);
+}
+
+}  // namespace tessera::bench

@@ -1,0 +1,23 @@
+// What a layer communicates in one dimension and on a grid, counted and by formula.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::bench {
+
+/// Bytes that one rank sends for one GPT layer (f32, a feed-forward of 4 h), forward and backward.
+struct LayerTraffic {
+  double counted = 0;  ///< of the layer's products
+  double formula = 0;
+  double beside = 0;  ///< counted too: statistics of norms, gradients of vectors
+};
+
+/// `hidden` and `ranks` must divide; a sample has `seq` positions.
+LayerTraffic one_dimensional(int ranks, std::int64_t hidden, std::int64_t seq, std::int64_t batch);
+/// On side x side ranks; the batch is a multiple of `side`.
+LayerTraffic on_grid(int side, std::int64_t hidden, std::int64_t seq, std::int64_t batch);
+
+/// From how many tokens per hidden channel on the grid moves less than side^2 ranks in a row.
+double grid_pays_from(int side);
+
+}  // namespace tessera::bench

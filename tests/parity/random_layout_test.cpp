@@ -1,0 +1,125 @@
+// Random models in random layouts against one rank, in f64. Seeds are fixed: case n is always the
+// same. TESSERA_LAYOUTS sets how many there are (100 with TESSERA_FULL, else 10).
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+int number_of_cases() {
+  if (const char* text = std::getenv("TESSERA_LAYOUTS")) return std::atoi(text);
+  return std::getenv("TESSERA_FULL") != nullptr ? 100 : 10;
+}
+
+class Dice {
+ public:
+  explicit Dice(int seed) : key_(rng_key(11, RngPurpose::test, "layout " + std::to_string(seed))) {}
+  int below(int n) {
+    return static_cast<int>(philox_word(key_, thrown_++) % static_cast<std::uint32_t>(n));
+  }
+  bool coin() { return below(2) == 1; }
+  template <class T>
+  T one_of(std::initializer_list<T> values) {
+    return values.begin()[below(static_cast<int>(values.size()))];
+  }
+
+ private:
+  RngKey key_;
+  std::uint64_t thrown_ = 0;
+};
+
+// How the ranks share the model.
+void throw_layout(Dice& dice, ParallelOptions& parallel) {
+  if (dice.below(4) == 0) {
+    parallel.grid = dice.one_of({2, 3});
+    parallel.tensor = parallel.grid * parallel.grid;
+    return;
+  }
+  parallel.tensor = dice.one_of({1, 2, 3, 4, 6, 8});
+  parallel.sequence_parallel = parallel.tensor > 1 && dice.coin();
+}
+
+// A model that they can share. `shares` is over how many heads and channels are split.
+void throw_model(Dice& dice, ModelOptions& model, int shares) {
+  const int per_rank = dice.one_of({1, 2});
+  model.num_attention_heads = shares * per_rank;
+  // Key/value heads: as many as ranks, more, fewer, or one.
+  std::vector<int> groups;
+  for (int g = 1; g <= model.num_attention_heads; ++g)
+    if (model.num_attention_heads % g == 0 && (g % shares == 0 || shares % g == 0))
+      groups.push_back(g);
+  model.num_query_groups = groups[static_cast<std::size_t>(dice.below(int(groups.size())))];
+  model.kv_channels = dice.one_of({4, 8});
+  model.hidden_size = shares * dice.one_of({4, 8, 12});
+  model.ffn_hidden_size = shares * dice.one_of({5, 8});
+  model.vocab_size = 40 + dice.below(30);
+  model.num_layers = 1 + dice.below(3);
+  model.tie_embeddings = dice.coin();
+  model.qkv_bias = dice.coin();
+  model.attention_window = dice.coin() ? 0 : 5;
+  model.attention_dropout = dice.coin() ? 0.0 : 0.2;
+  model.hidden_dropout = dice.coin() ? 0.0 : 0.2;
+  model.dtype = DType::f64;
+}
+
+void throw_recompute(Dice& dice, SessionOptions& options) {
+  options.recompute.granularity = dice.one_of(
+      {RecomputeGranularity::none, RecomputeGranularity::selective, RecomputeGranularity::full});
+  const bool full = options.recompute.granularity == RecomputeGranularity::full;
+  options.recompute.method = dice.one_of({RecomputeMethod::uniform, RecomputeMethod::block});
+  options.recompute.num_layers = 1 + dice.below(static_cast<int>(options.model.num_layers));
+  const ParallelOptions& parallel = options.parallel;
+  options.recompute.distribute_saved_activations = full && parallel.tensor > 1 &&
+                                                   !parallel.sequence_parallel &&
+                                                   parallel.grid == 0 && dice.coin();
+  options.split_backward = !full && dice.coin();
+}
+
+SessionOptions throw_case(int seed) {
+  Dice dice(seed);
+  SessionOptions options = test::tiny_session(dice.one_of({"gpt", "llama", "qwen3"}));
+  throw_layout(dice, options.parallel);
+  const int shares = options.parallel.grid > 0 ? options.parallel.grid : options.parallel.tensor;
+  throw_model(dice, options.model, shares);
+  if (options.parallel.grid > 0)  // a grid's columns hold key/value heads, none of them twice
+    options.model.num_query_groups = options.model.num_attention_heads;
+  options.shape.seq = options.parallel.tensor * dice.one_of({1, 2, 3});
+  options.shape.batch = std::max(1, options.parallel.grid) * dice.one_of({1, 2});
+  options.model.max_position_embeddings = options.shape.seq;
+  options.microbatches = 1 + dice.below(3);
+  throw_recompute(dice, options);
+  options.optimizer.adam_eps = 1e-3;
+  return options;
+}
+
+SessionOptions on_one_rank(SessionOptions options) {
+  options.parallel = {};
+  options.recompute = {};
+  options.split_backward = false;
+  return options;
+}
+
+std::string text_of(int seed, const SessionOptions& o) {
+  return fmt::format("case {}: tensor {} grid {} sp {} heads {} groups {} seq {} batch {} layers {}",
+                     seed, o.parallel.tensor, o.parallel.grid, o.parallel.sequence_parallel,
+                     o.model.num_attention_heads, o.model.num_query_groups, o.shape.seq,
+                     o.shape.batch, o.model.num_layers);
+}
+
+TEST(RandomLayouts, EqualOneRank) {
+  for (int seed = 0; seed < number_of_cases(); ++seed) {
+    const SessionOptions options = throw_case(seed);
+    SCOPED_TRACE(text_of(seed, options));
+    test::expect_same_layouts(test::run_layout(options, 4),
+                              test::run_layout(on_one_rank(options), 4), {});
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace tessera
