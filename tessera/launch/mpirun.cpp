@@ -1,9 +1,12 @@
 #include "tessera/launch/mpirun.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -11,9 +14,12 @@
 #include <ctime>
 #include <filesystem>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 #include "tessera/base/check.h"
 #include "tessera/launch/environment.h"
+#include "tessera/launch/mpirun_output.h"
 
 namespace tessera {
 namespace {
@@ -57,7 +63,8 @@ class AwaitedSignals {
   sigset_t awaited_, before_;
 };
 
-pid_t start(const std::vector<std::string>& command, const AwaitedSignals& signals) {
+// Its standard error goes to `error`.
+pid_t start(const std::vector<std::string>& command, const AwaitedSignals& signals, int error) {
   std::vector<char*> argv;
   for (const std::string& part : command) argv.push_back(const_cast<char*>(part.c_str()));
   argv.push_back(nullptr);
@@ -67,6 +74,7 @@ pid_t start(const std::vector<std::string>& command, const AwaitedSignals& signa
   check(child >= 0, "cannot start mpirun: {}", std::strerror(errno));
   if (child > 0) return child;
   signals.restore_in_child();
+  ::dup2(error, STDERR_FILENO);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // the ranks must not outlive this process
   if (::getppid() == parent) ::execv(argv[0], argv.data());
   ::_exit(kSignalBase - 1);
@@ -83,15 +91,42 @@ int wait_for(pid_t child, const AwaitedSignals& signals) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status);
 }
 
+// Shows what comes from the descriptor until it ends, or until mpirun has and no more is there:
+// processes that it left behind may hold the other end.
+void show(int from, MpirunOutput& output, const std::atomic<bool>& ended) {
+  constexpr int kPatience = 200;  // milliseconds
+  const auto print = [](const std::string& text) { std::fputs(text.c_str(), stderr); };
+  std::string line;
+  for (;;) {
+    pollfd ready{from, POLLIN, 0};
+    const bool last = ended;
+    if (::poll(&ready, 1, kPatience) <= 0) {
+      if (last) break;
+      continue;
+    }
+    char bytes[4096];
+    const ssize_t n = ::read(from, bytes, sizeof(bytes));
+    if (n <= 0) break;
+    for (ssize_t i = 0; i < n; ++i) {
+      if (bytes[i] != '\n')
+        line += bytes[i];
+      else
+        print(output.pass(std::exchange(line, "")));
+    }
+  }
+  if (!line.empty()) print(output.pass(line));
+  print(output.rest());
+  ::close(from);
+}
+
 }  // namespace
 
 std::vector<std::string> mpirun_command(const std::string& mpirun, int ranks, bool as_root,
                                         const std::string& program,
                                         const std::vector<std::string>& arguments) {
-  // Quiet: a rank that fails says why; what mpirun has to add would only hide it. Cores are dealt
-  // out by the ranks themselves.
-  std::vector<std::string> command{
-      mpirun, "--quiet", "-n", std::to_string(ranks), "--bind-to", "none", "--oversubscribe"};
+  // Cores are dealt out by the ranks themselves.
+  std::vector<std::string> command{mpirun, "--bind-to",          "none", "--oversubscribe",
+                                   "-n",   std::to_string(ranks)};
   if (as_root) command.emplace_back("--allow-run-as-root");
   command.push_back(program);
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -105,12 +140,22 @@ int run_with_mpirun(int ranks, const std::vector<std::string>& arguments) {
               "(the package openmpi-bin of Debian), or start them as threads");
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const AwaitedSignals signals;
+  int ends[2];
+  const bool piped = ::pipe2(ends, O_CLOEXEC) == 0;
+  check(piped, "cannot make a pipe: {}", std::strerror(errno));
   const pid_t child =
-      start(mpirun_command(mpirun, ranks, ::geteuid() == 0, program, arguments), signals);
+      start(mpirun_command(mpirun, ranks, ::geteuid() == 0, program, arguments), signals, ends[1]);
+  ::close(ends[1]);
+  MpirunOutput output;
+  std::atomic<bool> ended = false;
+  std::thread reader([&] { show(ends[0], output, ended); });
   const int code = wait_for(child, signals);
+  ended = true;
+  reader.join();
   if (code > kSignalBase)
-    fmt::print(stderr, "tessera: a rank was ended by signal {} ({})\n", code - kSignalBase,
-               ::strsignal(code - kSignalBase));
+    fmt::print(stderr, "tessera: {} was ended by signal {} ({})\n",
+               output.killed() ? fmt::format("rank {}", *output.killed()) : "a rank",
+               code - kSignalBase, ::strsignal(code - kSignalBase));
   check(code != kSignalBase - 1, "{} could not be started", mpirun);
   return code;
 }

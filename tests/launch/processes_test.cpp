@@ -99,7 +99,7 @@ TEST(Processes, AFailureBeforeTheStartIsSaidOnceToo) {
 TEST(Processes, ARankThatIsKilledIsMentioned) {
   const ProgramResult result = run(kProbe + " 2 processes signal 1");
   EXPECT_EQ(result.exit_code, 128 + 9) << result.error;
-  expect_has(result.error, "tessera: a rank was ended by signal 9");
+  expect_has(result.error, "tessera: rank 1 was ended by signal 9");
 }
 
 TEST(Processes, DifferentConfigurationsAreFound) {

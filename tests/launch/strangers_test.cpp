@@ -64,10 +64,19 @@ TEST_F(Strangers, WhoSpeakSlowlyAreDropped) {
   expect_meeting();
 }
 
-TEST_F(Strangers, InCrowds) {
+// However long they may take, only so many are kept: the oldest make room.
+TEST(Crowd, IsSentAway) {
+  const Meeting meeting(2);
+  RendezvousOptions patient = meeting.options(0);
+  patient.introduction = 60s;
+  auto host = meeting.start(patient);
   std::vector<Socket> crowd;
-  for (int i = 0; i < 400; ++i) crowd.push_back(meeting_.connect());
-  expect_meeting();
+  for (int i = 0; i < 400; ++i) crowd.push_back(meeting.connect());
+  Meeting::hear_challenge(crowd.front());
+  EXPECT_TRUE(Meeting::is_closed(crowd.front()));
+  auto guest = meeting.start(1);
+  EXPECT_EQ(guest.get().data, Meeting::kData);
+  EXPECT_EQ(host.get().data, Meeting::kData);
 }
 
 TEST_F(Strangers, WhoRepeatWhatARankSaid) {
@@ -121,6 +130,18 @@ std::vector<std::byte> answer_of(Verdict verdict, std::uint32_t bytes, std::size
   std::vector<std::byte> answer(header.begin(), header.end());
   answer.resize(answer.size() + sent);
   return answer;
+}
+
+TEST(Frames, AnAnswerIsBounded) {
+  const auto is_accepted = [](std::uint32_t verdict, std::uint32_t bytes) {
+    const auto frame = AnswerHeader{static_cast<Verdict>(verdict), bytes}.to_bytes();
+    return AnswerHeader::from_bytes(frame).has_value();
+  };
+  EXPECT_TRUE(is_accepted(0, 0));
+  EXPECT_TRUE(is_accepted(2, AnswerHeader::kMostBytes));
+  EXPECT_FALSE(is_accepted(0, AnswerHeader::kMostBytes + 1));
+  EXPECT_FALSE(is_accepted(0, 0xffffffff));
+  EXPECT_FALSE(is_accepted(3, 0));
 }
 
 TEST(Impostor, DoesNotConvince) {

@@ -1,0 +1,145 @@
+// Several ranks as a user starts them: the loss is one rank's, verify says so, and a rank that dies
+// or stands still ends the others with its name.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <regex>
+#include <thread>
+
+#include "tests/support/run_program.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::vector<std::string> training(const std::string& command, const std::string& iterations,
+                                  const std::vector<std::string>& more) {
+  std::vector<std::string> args{command,
+                                "--mock-data",
+                                "--tokenizer-type",
+                                "NullTokenizer",
+                                "--vocab-size",
+                                "100",
+                                "--num-layers",
+                                "2",
+                                "--hidden-size",
+                                "32",
+                                "--num-attention-heads",
+                                "4",
+                                "--seq-length",
+                                "16",
+                                "--max-position-embeddings",
+                                "16",
+                                "--micro-batch-size",
+                                "2",
+                                "--lr",
+                                "1e-2",
+                                "--eval-iters",
+                                "0",
+                                "--log-interval",
+                                "5",
+                                "--threads",
+                                "1",
+                                "--train-iters",
+                                iterations};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+class Ranks : public testing::Test {
+ protected:
+  test::ProgramResult run(const std::vector<std::string>& args) {
+    return test::run_program(TESSERA_PROGRAM, args, temp_.path());
+  }
+  // The mean loss of the last five of ten steps, from the log.
+  double loss_of(const std::vector<std::string>& more) {
+    const test::ProgramResult result = run(training("train", "10", more));
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+    const std::regex line("iteration +10/.*lm loss: ([0-9.E+-]+)");
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(result.error, found, line)) << result.error;
+    return found.empty() ? -1 : std::stod(found[1]);
+  }
+  test::TempFolder temp_;
+};
+
+TEST_F(Ranks, AsThreadsAndAsProcessesTrainAsOneDoes) {
+  const double one = loss_of({});
+  const std::vector<std::string> two{"--nproc", "2", "--tensor-model-parallel-size", "2"};
+  EXPECT_NEAR(loss_of(two), one, 1e-5 * one);
+  std::vector<std::string> processes = two;
+  processes.insert(processes.end(), {"--launch", "processes", "--sequence-parallel"});
+  EXPECT_NEAR(loss_of(processes), one, 1e-5 * one);
+  EXPECT_NEAR(loss_of({"--nproc", "4", "--tensor-model-parallel-grid", "2,2"}), one, 1e-5 * one);
+}
+
+TEST_F(Ranks, VerifyNeedsNoRanks) {
+  const test::ProgramResult result =
+      run(training("verify", "10", {"--tensor-model-parallel-size", "4", "--sequence-parallel"}));
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_NE(result.out.find("same: the layout computes what one rank does"), std::string::npos)
+      << result.out;
+}
+
+// The process that is rank `rank` of a job that wrote this variable's value; 0 when none is.
+pid_t process_of_rank(int rank, const std::string& mark) {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "environ", std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string all = std::string(1, '\0') + text;
+    const auto has = [&](const std::string& variable) {
+      return all.find(std::string(1, '\0') + variable + std::string(1, '\0')) != std::string::npos;
+    };
+    if (has("OMPI_COMM_WORLD_RANK=" + std::to_string(rank)) && has("TESSERA_TEST_MARK=" + mark))
+      return std::stoi(name);
+  }
+  return 0;
+}
+
+// Starts a long job of processes, sends `signal` to rank 2 once it trains, and gives the job's end.
+test::ProgramResult job_with(int signal, const fs::path& folder, double& seconds) {
+  const std::string mark = folder.filename().string();
+  ::setenv("TESSERA_TEST_MARK", mark.c_str(), 1);
+  std::thread sender([&] {
+    pid_t rank = 0;
+    // Checkpoints tell that it trains.
+    for (int tries = 0; tries < 600 && !fs::exists(folder / "run" / "iter_0000010"); ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    rank = process_of_rank(2, mark);
+    ASSERT_NE(rank, 0);
+    const auto start = Clock::now();
+    ::kill(rank, signal);
+    seconds = -std::chrono::duration<double>(start.time_since_epoch()).count();
+  });
+  const test::ProgramResult result = test::run_program(
+      TESSERA_PROGRAM,
+      training("train", "1000000",
+               {"--nproc", "4", "--launch", "processes", "--tensor-model-parallel-size", "4",
+                "--save", "run", "--save-interval", "10", "--no-save-optim"}),
+      folder);
+  seconds += std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+  sender.join();
+  return result;
+}
+
+class LostRank : public testing::TestWithParam<int> {};
+
+TEST_P(LostRank, EndsTheOthersWithItsName) {
+  const test::TempFolder temp;
+  double seconds = 0;
+  const test::ProgramResult result = job_with(GetParam(), temp.path(), seconds);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.error.find("rank 2"), std::string::npos) << result.error;
+  EXPECT_LT(seconds, 30);
+  EXPECT_EQ(process_of_rank(0, temp.path().filename().string()), 0) << "a rank was left behind";
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, LostRank, testing::Values(SIGKILL, SIGSTOP));
+
+}  // namespace
+}  // namespace tessera
