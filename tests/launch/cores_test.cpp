@@ -62,7 +62,7 @@ TEST(Cores, RanksOfAMachineShareWhatIsEqual) {
 // The calling thread and the threads that OpenMP gives it must all stay on the share.
 std::vector<int> pin_with_team(const Cores& cores, int index) {
   EXPECT_EQ(cores.pin({index, cores.count()}, Cores::Scope::thread), "");
-  const std::vector<int> mine = allowed();
+  std::vector<int> mine = allowed();
   std::vector<std::vector<int>> team(2);
 #pragma omp parallel num_threads(2)
   team[static_cast<std::size_t>(omp_get_thread_num())] = allowed();
