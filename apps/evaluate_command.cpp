@@ -24,9 +24,10 @@ void check_output(const EvaluateOptions& options) {
   if (options.output.empty()) return;
   check_folder_can_be(fs::absolute(options.output).parent_path());
   std::error_code error;
-  check_input(!fs::equivalent(options.output, options.tokens, error),
-              "--output {}: this is the file of --tokens, which it would replace: give another name",
-              options.output);
+  check_input(
+      !fs::equivalent(options.output, options.tokens, error),
+      "--output {}: this is the file of --tokens, which it would replace: give another name",
+      options.output);
 }
 
 SessionOptions inference(const Options& options, const BatchShape& shape) {

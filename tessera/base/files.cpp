@@ -30,7 +30,8 @@ class Descriptor {
   int fd_;
 };
 
-// Of the last call that failed. Arguments have no order: the call must be over before this is asked.
+// Of the last call that failed. Arguments have no order: the call must be over before this is
+// asked.
 std::string reason() { return std::strerror(errno); }
 
 // O_NONBLOCK matters for pipes alone: opening one returns, and it is refused, instead of waiting
@@ -131,8 +132,7 @@ void write_file_atomically(const fs::path& name, std::string_view bytes,
     writer.write(bytes.data(), bytes.size());
     writer.close();
     const bool renamed = ::rename(temporary.c_str(), path.c_str()) == 0;
-    check(renamed, "cannot rename '{}' to '{}': {}",
-          temporary.string(), path.string(), reason());
+    check(renamed, "cannot rename '{}' to '{}': {}", temporary.string(), path.string(), reason());
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;

@@ -47,7 +47,8 @@ class MpiWorld {
   /// The group of all ranks.
   std::shared_ptr<Communicator> communicator();
 
-  /// Prints "rank R: message" and ends every process of the job; mpirun returns `exit_code`.
+  /// Prints "tessera: rank R: message" and ends every process of the job; mpirun returns
+  /// `exit_code`.
   [[noreturn]] void abort(const std::string& message, int exit_code);
 
  private:

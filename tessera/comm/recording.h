@@ -17,8 +17,8 @@ struct CommCount {
 };
 using CommCounts = std::map<std::string, CommCount>;
 
-/// Passes every call on to `inner` and adds it to `counts`, which must outlive it. So do groups that
-/// are split off, but for groups of one, which communicate nothing.
+/// Passes every call on to `inner` and adds it to `counts`, which must outlive it. So do groups
+/// that are split off, but for groups of one, which communicate nothing.
 std::shared_ptr<Communicator> make_recording_communicator(std::shared_ptr<Communicator> inner,
                                                           CommCounts& counts);
 

@@ -64,7 +64,7 @@ void append_parallel_flags(std::vector<Flag>& table) {
                      "tessera train")
                   .never_shown();
   mesh.command_line_only = true;
-  append(table, Group::parallel, {Command::train}, degree_flags());
+  append(table, Group::parallel, {Command::train, Command::inspect}, degree_flags());
   append(table, Group::parallel, {Command::train}, launch_flags());
   append(table, Group::parallel, {Command::inspect}, {std::move(mesh)});
 }

@@ -47,6 +47,10 @@ void check_inspect(const ParsedCommand& parsed, Problems& problems) {
   problems.require(!train.load.empty() + !train.load_hf.empty() + by_flags == 1,
                    "give the model in one way: --load FOLDER, --load-hf FOLDER, or model flags "
                    "(--num-layers ...)");
+  const ParallelOptions& parallel = parsed.options.parallel;
+  const config::Ranks ranks{parallel.tensor * parallel.pipeline * parallel.context, true};
+  config::split_model_rules(parsed.options, problems);
+  config::version_rules(parallel, ranks, problems);
 }
 
 void check_command(const ParsedCommand& parsed, const config::Ranks& ranks, Problems& problems) {

@@ -57,11 +57,9 @@ void StageRunner::allocate(Memory& memory) {
 void StageRunner::carve(Carvers& carvers) {
   const BatchShape& shape = options_.shape;
   Carver& scratch = carvers.scratch;
-  if (options_.training)
-    scratch_.d_residual = scratch.take(model_.options().dtype, kept_rows());
+  if (options_.training) scratch_.d_residual = scratch.take(model_.options().dtype, kept_rows());
   Carver head = scratch;
-  if (model_.head)
-    scratch_.head = model_.head->carve_scratch(head, shape, options_.training);
+  if (model_.head) scratch_.head = model_.head->carve_scratch(head, shape, options_.training);
   Carver embedding = scratch;
   if (model_.embedding)
     scratch_.embedding = model_.embedding->carve_scratch(embedding, shape, options_.training);
@@ -159,8 +157,7 @@ std::vector<StageRunner::StreamPoint> StageRunner::stream(int slot_number) const
       // Of layers that are computed again, only the first one's input is kept.
       const bool input = !segment.recompute || (i == segment.begin && !slot.shares[i]);
       if (input) points.push_back({before, slot.layers[i].x, parts});
-      if (!segment.recompute)
-        points.push_back({name + ".attention", slot.layers[i].x1, parts});
+      if (!segment.recompute) points.push_back({name + ".attention", slot.layers[i].x1, parts});
       before = name + ".mlp";
     }
   if (model_.head) points.push_back({before, slot.final_x, parts});

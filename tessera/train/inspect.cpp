@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tessera/model/flops.h"
 #include "tessera/model/layer_activations.h"
 #include "tessera/pipeline/schedules.h"
@@ -29,7 +31,7 @@ GptModel describe(const SessionOptions& options, Memory& memory, Stream& stream)
           options.recompute,
           stage_part(options.model, 1, 0),
           {options.model.dtype, options.seed, 0, options.parallel.tensor,
-           options.parallel.sequence_parallel, most_logits(options.device)},
+           options.parallel.sequence_parallel, most_logits(options.device), options.parallel.grid},
           memory,
           stream,
           1};
@@ -41,14 +43,14 @@ void add(MemoryCounters& counters, MemoryUse use, std::int64_t bytes) {
 
 // Of the activations, what each layer keeps per microbatch in flight.
 std::string layer_text(const SessionOptions& options) {
-  const std::vector<ActivationTerm> terms = layer_activations(
-      options.model, options.recompute, options.parallel, options.shape);
+  const std::vector<ActivationTerm> terms =
+      layer_activations(options.model, options.recompute, options.parallel, options.shape);
   std::string text = "\nkept by a layer for one microbatch, on one rank\n";
   for (const ActivationTerm& term : terms)
-    text += fmt::format("  {:<32} {:<16} {:>16}\n", term.name, term.formula,
-                        with_commas(term.bytes));
-  return text + fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "",
-                            with_commas(bytes_of(terms)));
+    text +=
+        fmt::format("  {:<32} {:<16} {:>16}\n", term.name, term.formula, with_commas(term.bytes));
+  return text +
+         fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(bytes_of(terms)));
 }
 
 }  // namespace
@@ -65,7 +67,8 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
   const Session::Plan plan = Session::plan(options, model, *kernels);
   const RunnerOptions run = plan.runner;
   const StageRunner runner(model, context, memory, run);
-  const DeviceBatches batches(memory, options.shape, options.microbatches, batch_limits(options));
+  const DeviceBatches batches(memory, options.shape, options.microbatches, batch_limits(options),
+                              SampleShare{std::max(1, options.parallel.grid), 0});
   MemoryCounters counters = memory.counters();
   const auto elements = ParameterBuffers::elements_for(model.parameters());
   const DType gradient = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);

@@ -50,8 +50,8 @@ class MetricsFile {
   std::ofstream file_;
 };
 
-/// Shows progress as it fits, or not at all: a line that is rewritten when standard error is a terminal, log lines
-/// otherwise.
+/// Shows progress as it fits, or not at all: a line that is rewritten when standard error is a
+/// terminal, log lines otherwise.
 class ProgressDisplay {
  public:
   ProgressDisplay(std::int64_t log_interval, bool throughput, bool shown = true);

@@ -15,7 +15,7 @@ std::string profile_file(const TrainOptions& options) {
 }
 
 std::string profile_file(const TrainOptions& options, int rank) {
-  const std::string file = profile_file(options);
+  std::string file = profile_file(options);
   if (rank == 0) return file;
   const fs::path path(file);
   return (path.parent_path() /

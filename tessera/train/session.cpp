@@ -87,9 +87,13 @@ Session::Session(const SessionOptions& options, const Rank& rank)
             options.parallel.grid),
       schedule_(schedule_of(options, mesh_.pipeline().rank())),
       evaluation_(forward_only({options.parallel.pipeline, options.microbatches})) {
-  const LayerSite site{options.model.dtype, options.seed, mesh_.tensor().rank(),
-                       mesh_.tensor().size(), options.parallel.sequence_parallel,
-                       most_logits(options.device), options.parallel.grid};
+  const LayerSite site{options.model.dtype,
+                       options.seed,
+                       mesh_.tensor().rank(),
+                       mesh_.tensor().size(),
+                       options.parallel.sequence_parallel,
+                       most_logits(options.device),
+                       options.parallel.grid};
   const StagePart part =
       stage_part(options.model, mesh_.pipeline().size(), mesh_.pipeline().rank());
   model_.emplace(options.model, options.recompute, part, site, memory_, stream_,
@@ -106,9 +110,8 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   initialize_parameters(*context_, parameters_->parameters(), options.seed);
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
   runner_.emplace(*model_, *context_, memory_, sizes.runner);
-  batches_.emplace(
-      memory_, options.shape, options.microbatches, batch_limits(options),
-      SampleShare{mesh_.grid_column().size(), mesh_.grid_column().rank()});
+  batches_.emplace(memory_, options.shape, options.microbatches, batch_limits(options),
+                   SampleShare{mesh_.grid_column().size(), mesh_.grid_column().rank()});
   make_borders();
   executor_.emplace(*runner_, mesh_.pipeline(), stream_, borders_);
 }

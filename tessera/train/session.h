@@ -64,7 +64,8 @@ class Session {
   DeviceBatches& batches() { return *batches_; }
   /// Forward, and when training backward, of the batches that were set.
   void run_microbatches(bool training);
-  /// The last stage knows the losses, a grid's rows those of their samples; afterwards all know all.
+  /// The last stage knows the losses, a grid's rows those of their samples; afterwards all know
+  /// all.
   void share_losses();
 
  private:

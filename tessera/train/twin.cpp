@@ -29,7 +29,8 @@ int64_t small_groups(int64_t groups, int tensor, int small) {
 }
 
 void shrink_heads(ModelOptions& model, int tensor, int small) {
-  const int64_t per_group = std::min<int64_t>(2, model.num_attention_heads / model.num_query_groups);
+  const int64_t per_group =
+      std::min<int64_t>(2, model.num_attention_heads / model.num_query_groups);
   const bool square = model.kv_channels * model.num_attention_heads == model.hidden_size;
   model.num_query_groups = small_groups(model.num_query_groups, tensor, small);
   model.num_attention_heads = round_up(model.num_query_groups * per_group, small);
@@ -82,8 +83,8 @@ class Changes {
 
 void shrink_layout(ParallelOptions& parallel, int64_t groups) {
   if (parallel.grid > 3) parallel.grid = 2;
-  parallel.tensor = parallel.grid > 0 ? parallel.grid * parallel.grid
-                                      : small_tensor(parallel.tensor, groups);
+  parallel.tensor =
+      parallel.grid > 0 ? parallel.grid * parallel.grid : small_tensor(parallel.tensor, groups);
   parallel.nproc = parallel.tensor;
 }
 
@@ -100,7 +101,7 @@ Twin twin_of(const Options& options) {
   after.model.init_std = kInitStd;
   after.shape.seq = round_up(12, after.parallel.tensor);
   after.model.max_position_embeddings = after.shape.seq;
-  after.shape.batch = grid ? 2 * after.parallel.grid : std::min<int64_t>(before.shape.batch, 2);
+  after.shape.batch = grid ? int64_t{2} * after.parallel.grid : std::min<int64_t>(before.shape.batch, 2);
   after.microbatches = std::min(before.microbatches, 2);
   after.recompute.num_layers = std::min<int64_t>(after.recompute.num_layers, 2);
   after.optimizer.loss_scale = 1;  // f64 needs none

@@ -42,9 +42,9 @@ void put(const View& whole, const Box& box, const View& part) {
   const std::size_t size = size_of(whole.dtype());
   const auto columns = static_cast<std::size_t>(whole.dim(-1));
   const std::size_t width = static_cast<std::size_t>(box.columns) * size;
-  auto* to = static_cast<std::byte*>(whole.raw()) +
-             (static_cast<std::size_t>(box.row) * columns + static_cast<std::size_t>(box.column)) *
-                 size;
+  auto* to =
+      static_cast<std::byte*>(whole.raw()) +
+      (static_cast<std::size_t>(box.row) * columns + static_cast<std::size_t>(box.column)) * size;
   const auto* from = static_cast<const std::byte*>(part.raw());
   for (std::int64_t r = 0; r < box.rows; ++r, to += columns * size, from += width)
     std::memcpy(to, from, width);
@@ -84,8 +84,7 @@ void WholeTensors::gather(Session& session, const View& block) {
           world.send(mine, 0, context.stream)->wait(context.stream);
         continue;
       }
-      gathered_.push_back(
-          Memory(Device{}).allocate(MemoryUse::data, block.dtype(), tensor.global));
+      gathered_.push_back(Memory(Device{}).allocate(MemoryUse::data, block.dtype(), tensor.global));
       const View whole = gathered_.back().view();
       by_name_[tensor.name] = whole;
       for (int r = 0; r < world.size(); ++r) {
@@ -94,8 +93,8 @@ void WholeTensors::gather(Session& session, const View& block) {
         Tensor received;
         View part = mine;
         if (r > 0) {
-          received = session.memory().allocate(MemoryUse::data, block.dtype(),
-                                               {box.rows * box.columns});
+          received =
+              session.memory().allocate(MemoryUse::data, block.dtype(), {box.rows * box.columns});
           part = received.view();
           world.recv(part, r, context.stream)->wait(context.stream);
         }

@@ -105,10 +105,10 @@ SessionOptions on_one_rank(SessionOptions options) {
 }
 
 std::string text_of(int seed, const SessionOptions& o) {
-  return fmt::format("case {}: tensor {} grid {} sp {} heads {} groups {} seq {} batch {} layers {}",
-                     seed, o.parallel.tensor, o.parallel.grid, o.parallel.sequence_parallel,
-                     o.model.num_attention_heads, o.model.num_query_groups, o.shape.seq,
-                     o.shape.batch, o.model.num_layers);
+  return fmt::format(
+      "case {}: tensor {} grid {} sp {} heads {} groups {} seq {} batch {} layers {}", seed,
+      o.parallel.tensor, o.parallel.grid, o.parallel.sequence_parallel, o.model.num_attention_heads,
+      o.model.num_query_groups, o.shape.seq, o.shape.batch, o.model.num_layers);
 }
 
 TEST(RandomLayouts, EqualOneRank) {

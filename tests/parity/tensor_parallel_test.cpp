@@ -68,8 +68,8 @@ std::vector<Case> tensor_cases() {
       for (const int groups : {1, 2, 4, 8})
         for (const int tensor : {2, 4, 8})
           for (const bool sequence_parallel : {false, true})
-            for (const Recompute recompute : {Recompute::none, Recompute::selective,
-                                              Recompute::full, Recompute::distributed})
+            for (const Recompute recompute :
+                 {Recompute::none, Recompute::selective, Recompute::full, Recompute::distributed})
               if (!sequence_parallel || recompute != Recompute::distributed)
                 cases.push_back({family, tied, groups, tensor, sequence_parallel, recompute});
   return cases;

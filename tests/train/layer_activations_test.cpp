@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include "tessera/train/inspect.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/tiny_models.h"
 
@@ -16,6 +17,7 @@ struct Case {
   int tensor;
   bool sequence_parallel;
   RecomputeOptions recompute;
+  int grid = 0;
 };
 
 SessionOptions session_of(const Case& c, std::int64_t layers) {
@@ -24,10 +26,11 @@ SessionOptions session_of(const Case& c, std::int64_t layers) {
   options.model.dtype = c.dtype;
   options.model.num_layers = layers;
   options.model.num_attention_heads = 8;
-  options.model.num_query_groups = 2;
+  options.model.num_query_groups = c.grid > 0 ? 4 : 2;
   options.parallel.tensor = c.tensor;
   options.parallel.sequence_parallel = c.sequence_parallel;
   options.recompute = c.recompute;
+  options.parallel.grid = c.grid;
   return options;
 }
 
@@ -37,9 +40,7 @@ std::int64_t measured(const SessionOptions& options) {
   run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
     Session session(options, rank);
     if (rank.rank == 0)
-      bytes = session.memory()
-                  .counters()
-                  .bytes[static_cast<std::size_t>(MemoryUse::activations)];
+      bytes = session.memory().counters().bytes[static_cast<std::size_t>(MemoryUse::activations)];
   });
   return bytes;
 }
@@ -50,9 +51,9 @@ std::vector<Case> cases() {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
       for (const int tensor : {1, 2, 4})
         for (const bool sequence_parallel : {false, true})
-          for (const auto granularity : {RecomputeGranularity::none,
-                                         RecomputeGranularity::selective,
-                                         RecomputeGranularity::full})
+          for (const auto granularity :
+               {RecomputeGranularity::none, RecomputeGranularity::selective,
+                RecomputeGranularity::full})
             for (const bool distribute : {false, true}) {
               if (sequence_parallel && (tensor == 1 || distribute)) continue;
               if (distribute && granularity != RecomputeGranularity::full) continue;
@@ -61,6 +62,9 @@ std::vector<Case> cases() {
               recompute.distribute_saved_activations = distribute;
               all.push_back({family, dtype, tensor, sequence_parallel, recompute});
             }
+  for (const char* family : {"gpt", "llama"})
+    for (const auto granularity : {RecomputeGranularity::none, RecomputeGranularity::full})
+      all.push_back({family, DType::f32, 4, false, {granularity}, 2});
   return all;
 }
 
@@ -75,6 +79,26 @@ TEST(LayerActivations, AreWhatLayersCarve) {
         layer_activations(options.model, options.recompute, options.parallel, options.shape);
     EXPECT_EQ(measured(session_of(c, 4)) - measured(options), 2 * bytes_of(terms));
     if (HasFailure()) return;
+  }
+}
+
+// `tessera inspect` plans what a rank then holds, by every use but the workspace, of which ranks
+// may need more to talk.
+TEST(LayerActivations, AreWhatInspectPlans) {
+  for (const Case& c :
+       {Case{"llama", DType::f32, 2, true, {}}, Case{"gpt", DType::bf16, 4, false, {}},
+        Case{"gpt", DType::f32, 4, false, {}, 2}}) {
+    const SessionOptions options = session_of(c, 3);
+    const MemoryCounters planned = plan_memory(options, 1);
+    run_ranks(c.tensor, 1, [&](Rank& rank) {
+      Session session(options, rank);
+      if (rank.rank > 0) return;
+      for (const MemoryUse use : {MemoryUse::parameters, MemoryUse::gradients, MemoryUse::optimizer,
+                                  MemoryUse::activations, MemoryUse::data})
+        EXPECT_EQ(planned.bytes[static_cast<std::size_t>(use)],
+                  session.memory().counters().bytes[static_cast<std::size_t>(use)])
+            << c.family << " " << name_of(use);
+    });
   }
 }
 

@@ -278,7 +278,7 @@ void MpiEngine::rest(Clock::duration duration) {
 }
 
 void MpiEngine::say(const std::string& message) const {
-  fmt::print(stderr, "rank {}: {}\n", rank_, message);
+  fmt::print(stderr, "tessera: rank {}: {}\n", rank_, message);
 }
 
 }  // namespace tessera
