@@ -101,7 +101,8 @@ Twin twin_of(const Options& options) {
   after.model.init_std = kInitStd;
   after.shape.seq = round_up(12, after.parallel.tensor);
   after.model.max_position_embeddings = after.shape.seq;
-  after.shape.batch = grid ? int64_t{2} * after.parallel.grid : std::min<int64_t>(before.shape.batch, 2);
+  after.shape.batch =
+      grid ? int64_t{2} * after.parallel.grid : std::min<int64_t>(before.shape.batch, 2);
   after.microbatches = std::min(before.microbatches, 2);
   after.recompute.num_layers = std::min<int64_t>(after.recompute.num_layers, 2);
   after.optimizer.loss_scale = 1;  // f64 needs none
