@@ -26,6 +26,15 @@ std::string usage() {
   return text + "\n`tessera <command> --help` lists the flags of a command.\n";
 }
 
+// Commands that run on one rank would run, and speak, as often as a launcher starts them.
+void check_not_launched(const std::string& command) {
+  const Environment environment = recognise_environment(process_variable);
+  check_input(command == "train" || environment.size == 1,
+              "{} started {} ranks, but `tessera {}` runs on one: start it without {}",
+              name_of(environment.launcher), environment.size, command,
+              name_of(environment.launcher));
+}
+
 // The exit code.
 int run(const std::vector<std::string>& args) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
@@ -36,6 +45,7 @@ int run(const std::vector<std::string>& args) {
     fmt::print("tessera {}\n", TESSERA_VERSION);
     return 0;
   }
+  check_not_launched(args[0]);
   const std::vector<std::string> flags(args.begin() + 1, args.end());
   if (args[0] == "verify") return verify_command(flags);
   if (args[0] == "bench") {

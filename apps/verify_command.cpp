@@ -32,7 +32,8 @@ int verify_command(const std::vector<std::string>& args) {
     fmt::print("{}", kHelp);
     return 0;
   }
-  const ModelSource source(parsed, ranks_of(parsed.options.parallel));
+  parsed.options.parallel.nproc = ranks_of(parsed.options.parallel);
+  const ModelSource source(parsed);
   const Twin twin = twin_of(parsed.options);
   fmt::print("a twin of this training in f64, {}\n",
              mesh_banner(twin.session.parallel, twin.session.parallel.tensor));

@@ -84,6 +84,10 @@ void start_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problem
                    "--nproc {}: one program starts at most {} ranks; start more with mpirun, srun "
                    "or torchrun",
                    ranks.count, kMaxStartedRanks);
+  problems.require(
+      ranks.launched || p.launch == LaunchKind::threads || p.nproc > 1,
+      "--launch processes starts the ranks of --nproc, which is 1: give --nproc above 1, "
+      "or drop --launch");
   // Processes that --launch processes started have the flags of the one that started them.
   if (!ranks.launched || p.nproc == ranks.count) return;
   if (p.nproc > 1)

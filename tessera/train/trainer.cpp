@@ -10,6 +10,7 @@
 #include "tessera/base/log.h"
 #include "tessera/config/parse.h"
 #include "tessera/config/print.h"
+#include "tessera/launch/compare.h"
 #include "tessera/model/flops.h"
 #include "tessera/optim/schedule.h"
 #include "tessera/train/hf_weights.h"
@@ -74,6 +75,15 @@ Datasets datasets_of(const Options& options, const Rank& rank) {
 }
 
 double without_sign_of_nan(double x) { return std::isnan(x) ? std::fabs(x) : x; }
+
+// FNV-1a of tokens and labels: equal batches have equal ones, others hardly ever.
+std::uint64_t fingerprint_of(const HostBatch& batch) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::vector<std::int32_t>* all : {&batch.tokens, &batch.labels})
+    for (const std::int32_t each : *all)
+      hash = (hash ^ static_cast<std::uint32_t>(each)) * 0x100000001b3u;
+  return hash;
+}
 
 // Which of the machine's GPUs a rank has is known when it was started.
 SessionOptions on_device_of(const Rank& rank, SessionOptions session) {
@@ -179,9 +189,25 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
   loader_.emplace(datasets_.get(Split::train),
                   LoaderShape{o.micro_batch_size, 0, options.parallel.data},
                   progress_.consumed_samples);
+  check_same_start();
   steps_.emplace(session_, average_of(o));
   if (const std::string file = metrics_file(o); writes_ && !file.empty())
     metrics_.emplace(file, progress_.iteration);
+}
+
+void Trainer::check_same_start() {
+  Context& context = session_.context();
+  if (context.mesh.world().size() == 1) return;
+  std::string text =
+      fmt::format("iteration: {}\nconsumed samples: {}\noptimizer steps: {}\n", progress_.iteration,
+                  progress_.consumed_samples, session_.optimizer().step_state(context).step);
+  if (progress_.iteration < options_.train.train_iters) {
+    const HostBatch& batch = loader_->next();
+    text += fmt::format("first batch: {}\n", fingerprint_of(batch));
+    loader_->seek(progress_.consumed_samples);
+  }
+  compare_across(context.mesh.world(), "start (checkpoint and data)", text,
+                 session_.options().device);
 }
 
 // Where the weights come from: a checkpoint, a Hugging Face folder, or the seed.

@@ -32,6 +32,9 @@ class Trainer {
  private:
   void start();
   void load_checkpoint(const Checkpoint& checkpoint);
+  /// InputError unless all ranks start from the same place with the same data: files under one name
+  /// may differ from machine to machine.
+  void check_same_start();
   /// Puts one step on the device; what became of it is reported later.
   void step();
   void first_step_to_dump();

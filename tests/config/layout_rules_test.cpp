@@ -85,6 +85,9 @@ constexpr WrongLayout kRanks[] = {
      "--nproc 4 starts ranks, but a launcher (mpirun, srun or torchrun) started 2 ranks already: "
      "drop --nproc",
      2},
+    {"--launch processes",
+     "--launch processes starts the ranks of --nproc, which is 1: give --nproc above 1, or drop "
+     "--launch"},
     {"--tensor-model-parallel-size 2 --launch processes",
      "--launch processes says how --nproc starts ranks, but a launcher (mpirun, srun or torchrun) "
      "started 2 ranks already: drop --launch",
@@ -267,7 +270,6 @@ TEST(Layouts, ThatWorkAreTaken) {
       {"--tensor-model-parallel-size 4 --nproc 4 --sequence-parallel --launch processes"},
       {"--tensor-model-parallel-size 4", 4},
       {"--tensor-model-parallel-size 4 --nproc 4 --launch processes", 4},
-      {"--launch processes"},
       {"--nproc 1 --launch processes", 1},
       {"--tensor-model-parallel-grid 2,2 --nproc 4"},
       {"--tensor-model-parallel-grid 2,2 --tensor-model-parallel-size 4", 4},

@@ -2,6 +2,7 @@
 // rank 0 alone writes.
 #include <gtest/gtest.h>
 
+#include "tests/support/expect_error.h"
 #include "tests/train/trainer_run.h"
 
 namespace tessera {
@@ -52,6 +53,31 @@ TEST(Ranks, GoOnInAnotherLayout) {
   half(4, true, kSteps / 2);
   half(2, false, kSteps);
   expect_near(losses_of(temp / "parts"), losses_of(temp / "whole"), 1e-5);
+}
+
+// Machines may have other files under the same name.
+TEST(Ranks, DifferentDataAndCheckpointsAreFound) {
+  const test::TempFolder temp;
+  const auto start = [&](const auto& change) {
+    run_ranks(2, 1, [&](Rank& rank) {
+      Options options = options_for(temp / "run", 2, false);
+      if (rank.rank == 1) change(options);
+      Trainer(options, print_config(options), rank);
+    });
+  };
+  start([](Options&) {});
+  test::expect_input_error([&] { start([](Options& o) { o.data.vocab_size = 50; }); },
+                           {"first batch", "rank 1"});
+  test::run(options_for(temp / "saved", 2, false));
+  test::expect_input_error(
+      [&] {
+        run_ranks(2, 1, [&](Rank& rank) {
+          Options options = options_for(temp / "other", 2, false);
+          options.train.load = (temp / (rank.rank == 0 ? "saved" : "none")).string();
+          Trainer(options, print_config(options), rank);
+        });
+      },
+      {"iteration: 20", "rank 1"});
 }
 
 TEST(Ranks, ResumeWithEqualBits) {

@@ -53,6 +53,14 @@ TEST(Verify, RightLayoutsPass) {
     }
 }
 
+TEST(Verify, KeptSharesAreNoDifference) {
+  Options options = llama(2, false);
+  options.recompute.granularity = RecomputeGranularity::full;
+  options.recompute.distribute_saved_activations = true;
+  const VerifyResult result = verify_layout(twin_of(options).session);
+  EXPECT_TRUE(result.same) << result.where;
+}
+
 // Passes everything on, but the n-th all-reduce of the tensor group, which it forgets.
 class Forgetful final : public Communicator {
  public:
