@@ -33,6 +33,7 @@ int verify_command(const std::vector<std::string>& args) {
     return 0;
   }
   parsed.options.parallel.nproc = ranks_of(parsed.options.parallel);
+  parsed.options.train.device = DeviceChoice::cpu;  // where it is proved, whatever it will run on
   const ModelSource source(parsed);
   const Twin twin = twin_of(parsed.options);
   fmt::print("a twin of this training in f64, {}\n",

@@ -60,6 +60,8 @@ class Communicator {
   virtual void barrier() = 0;
   /// Whether calls on a stream that is being captured become part of the graph.
   virtual bool capturable() const { return false; }
+  /// Runs `launch`, which puts captured calls on the stream, and watches over them as over others.
+  virtual void watched(Stream&, const std::function<void()>& launch) { launch(); }
 
   /// New groups of the ranks that give the same colour, ordered by key. All ranks call it.
   virtual std::shared_ptr<Communicator> split(int colour, int key) = 0;

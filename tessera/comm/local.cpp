@@ -22,6 +22,7 @@ namespace {
 struct AbortFlag {
   std::mutex mutex;
   std::string reason;  // guarded by mutex; empty while all is well
+  std::chrono::seconds timeout;
   std::vector<std::condition_variable*> waiting;
 };
 
@@ -37,6 +38,7 @@ struct Group {
   Group(int ranks, std::shared_ptr<AbortFlag> flag)
       : size(ranks),
         abort(std::move(flag)),
+        here(static_cast<std::size_t>(ranks)),
         offers(static_cast<std::size_t>(ranks)),
         buffers(static_cast<std::size_t>(ranks)) {
     const std::lock_guard lock(abort->mutex);
@@ -49,33 +51,48 @@ struct Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  void wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready) {
-    changed.wait(lock, [&] { return !abort->reason.empty() || ready(); });
+  // Whether it came to be in time.
+  bool wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready) {
+    const bool in_time =
+        changed.wait_for(lock, abort->timeout, [&] { return !abort->reason.empty() || ready(); });
     if (!abort->reason.empty()) fail("stopped, since another rank failed: {}", abort->reason);
+    return in_time;
   }
 
   // Counts the caller in, and returns the generation that ends when all are: the last one ends it.
-  long arrive() {
+  long arrive(int rank) {
     const long mine = generation;
+    here[static_cast<std::size_t>(rank)] = true;
     if (++arrived == size) {
       arrived = 0;
+      here.assign(here.size(), false);
       ++generation;
       changed.notify_all();
     }
     return mine;
   }
 
-  void barrier() {
+  void barrier(int rank) {
     std::unique_lock lock(abort->mutex);
-    const long mine = arrive();
-    if (generation == mine) wait(lock, [&] { return generation != mine; });
+    const long mine = arrive(rank);
+    if (generation != mine || wait(lock, [&] { return generation != mine; })) return;
+    fail("{} did not come to {} within {} s", missing(),
+         offers[static_cast<std::size_t>(rank)].call, abort->timeout.count());
+  }
+
+  std::string missing() const {
+    std::string text;
+    for (int r = 0; r < size; ++r)
+      if (!here[static_cast<std::size_t>(r)])
+        text += fmt::format("{}rank {}", text.empty() ? "" : ", ", r);
+    return text;
   }
 
   // Ends a collective. Nobody leaves, abort or not, while another rank may still use the leaver's
   // memory: all that entered come here, since nothing between entry and end waits for anybody.
-  void leave() {
+  void leave(int rank) {
     std::unique_lock lock(abort->mutex);
-    const long mine = arrive();
+    const long mine = arrive(rank);
     changed.wait(lock, [&] { return generation != mine; });
   }
 
@@ -83,6 +100,7 @@ struct Group {
   std::shared_ptr<AbortFlag> abort;
   std::condition_variable changed;
   int arrived = 0;
+  std::vector<bool> here;  // who has arrived
   long generation = 0;
   std::vector<Offer> offers;
   std::vector<View> buffers;  // of the offers
@@ -181,7 +199,9 @@ class LocalCommunicator final : public Communicator {
     check(x.is_contiguous(), "recv needs contiguous memory, got {}", x.to_string());
     std::unique_lock lock(group_->abort->mutex);
     auto& queue = group_->mail[{from, rank_}];
-    group_->wait(lock, [&] { return !queue.empty(); });
+    check(group_->wait(lock, [&] { return !queue.empty(); }),
+          "rank {} did not send to rank {} within {} s", from, rank_,
+          group_->abort->timeout.count());
     const std::vector<std::byte> message = std::move(queue.front());
     queue.pop_front();
     lock.unlock();
@@ -191,22 +211,22 @@ class LocalCommunicator final : public Communicator {
     return done_;
   }
 
-  void barrier() override { group_->barrier(); }
+  void barrier() override { meet("barrier"); }
 
   std::shared_ptr<Communicator> split(int colour, int key) override {
     {
       const std::lock_guard lock(group_->abort->mutex);
       group_->splits[colour].second.emplace_back(key, rank_);
     }
-    group_->barrier();  // all have said where they go
+    meet("split");  // all have said where they go
     std::shared_ptr<Group> part = join_part(colour);
     auto members = group_->splits.at(colour).second;
     std::sort(members.begin(), members.end());
     const auto place =
         std::find(members.begin(), members.end(), std::pair(key, rank_)) - members.begin();
-    group_->barrier();  // all have read
+    meet("split");  // all have read
     if (rank_ == 0) group_->splits.clear();
-    group_->barrier();
+    meet("split");
     return std::make_shared<LocalCommunicator>(std::move(part), static_cast<int>(place));
   }
 
@@ -219,6 +239,11 @@ class LocalCommunicator final : public Communicator {
 
   const View& buffer(int rank) const { return group_->buffers[static_cast<std::size_t>(rank)]; }
 
+  // A call without data.
+  void meet(const char* call) {
+    together(call, View(nullptr, DType::u8, {0}), [] {});
+  }
+
   WorkHandle together(const std::string& call, const View& mine,
                       const std::function<void()>& body) {
     return together(Offer{call, mine, {}, {}}, body);
@@ -230,7 +255,7 @@ class LocalCommunicator final : public Communicator {
     check_contiguous(mine.buffer);
     group_->offers[static_cast<std::size_t>(rank_)] = mine;
     group_->buffers[static_cast<std::size_t>(rank_)] = mine.buffer;
-    group_->barrier();
+    group_->barrier(rank_);
     for (int r = 0; r < size(); ++r) {
       const Offer& other = group_->offers[static_cast<std::size_t>(r)];
       check(agree(mine, other),
@@ -239,7 +264,7 @@ class LocalCommunicator final : public Communicator {
     }
     if (!mine.in_rows.empty()) check_rows_meet();
     body();
-    group_->leave();
+    group_->leave(rank_);
     return done_;
   }
 
@@ -279,13 +304,16 @@ class LocalCommunicator final : public Communicator {
 }  // namespace
 
 struct LocalWorld::Shared {
-  explicit Shared(int size)
-      : abort(std::make_shared<AbortFlag>()), group(std::make_shared<Group>(size, abort)) {}
+  Shared(int size, std::chrono::seconds timeout)
+      : abort(std::make_shared<AbortFlag>()), group(std::make_shared<Group>(size, abort)) {
+    abort->timeout = timeout;
+  }
   std::shared_ptr<AbortFlag> abort;
   std::shared_ptr<Group> group;
 };
 
-LocalWorld::LocalWorld(int size) : shared_(std::make_shared<Shared>(size)) {
+LocalWorld::LocalWorld(int size, std::chrono::seconds timeout)
+    : shared_(std::make_shared<Shared>(size, timeout)) {
   check(size >= 1, "a world needs at least one rank, got {}", size);
 }
 LocalWorld::~LocalWorld() = default;

@@ -2,6 +2,7 @@
 // stream of its own, and what they exchange goes through the host (staged.h).
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +15,8 @@ namespace tessera {
 /// `reason`.
 class LocalWorld {
  public:
-  explicit LocalWorld(int size);
+  /// A rank that waits longer than `timeout` for another throws, and names it.
+  explicit LocalWorld(int size, std::chrono::seconds timeout = std::chrono::minutes(10));
   ~LocalWorld();
   /// The communicator of one rank; each rank takes its own.
   std::shared_ptr<Communicator> communicator(int rank);

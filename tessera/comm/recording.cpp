@@ -14,6 +14,9 @@ class RecordingCommunicator final : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   bool capturable() const override { return inner_->capturable(); }
+  void watched(Stream& stream, const std::function<void()>& launch) override {
+    inner_->watched(stream, launch);
+  }
 
   WorkHandle all_reduce(View x, ReduceOp op, Stream& stream) override {
     count("all_reduce", x.bytes());

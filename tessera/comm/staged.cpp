@@ -112,7 +112,9 @@ class StagedCommunicator final : public Communicator {
   void barrier() override { inner_->barrier(); }
 
   std::shared_ptr<Communicator> split(int colour, int key) override {
-    return std::make_shared<StagedCommunicator>(inner_->split(colour, key), staging_);
+    std::shared_ptr<Communicator> part = inner_->split(colour, key);
+    if (part->size() == 1) return make_self_communicator();
+    return std::make_shared<StagedCommunicator>(std::move(part), staging_);
   }
 
  private:

@@ -52,7 +52,7 @@ int report_failure(const std::exception& error) {
   const Environment environment = recognise_or_none();
   std::string text = error.what();
   if (environment.size > 1) {
-    wait_for_lower_ranks(environment.rank);
+    if (exit_code_of(error) == 2) wait_for_lower_ranks(environment.rank);
     text = fmt::format("rank {}: {}", environment.rank, text);
   }
   if (environment.launcher == Launcher::torchrun) tell_torchrun(text);

@@ -11,7 +11,7 @@ namespace tessera {
 /// 2 for an InputError, 1 for anything else.
 int exit_code_of(const std::exception& error);
 
-/// The same failure may come to all ranks at the same moment. They speak in turn, so that the
+/// A mistake in the input comes to all ranks at the same moment. They speak in turn, so that the
 /// launcher ends the others when the first has spoken and ended.
 void wait_for_lower_ranks(int rank);
 

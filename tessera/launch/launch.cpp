@@ -18,7 +18,7 @@ int launch_threads(const LaunchOptions& options, const std::function<void(Rank&)
   const Cores cores;
   keep_openmp_from_tying_threads();
   const int threads = options.threads > 0 ? options.threads : default_threads(options.nproc);
-  run_thread_ranks(options.nproc, threads, [&](Rank& rank) {
+  run_thread_ranks(options.nproc, threads, options.timeout, [&](Rank& rank) {
     const std::string problem = cores.pin({rank.rank, rank.size}, Cores::Scope::thread);
     if (!problem.empty() && rank.rank == 0) log_warning("ranks are not tied to cores: {}", problem);
     rank.device = {options.device, 0};  // one GPU for all

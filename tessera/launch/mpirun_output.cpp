@@ -11,9 +11,14 @@ bool is_rule(const std::string& line) {
   return line.size() >= 40 && line.find_first_not_of('-') == std::string::npos;
 }
 
-// By what mpirun's words on a failed job are known; anything else between dashes is shown.
-constexpr std::array kOnFailure = {"mpirun noticed that", "mpirun detected that",
-                                   "Primary job  terminated", "MPI_ABORT was invoked"};
+// With what mpirun's words on a failed job begin; anything else between dashes is shown.
+bool begins_words(const std::string& line) {
+  constexpr std::array kBeginnings = {"mpirun noticed that", "mpirun detected that",
+                                      "Primary job  terminated", "MPI_ABORT was invoked"};
+  for (const char* beginning : kBeginnings)
+    if (line.starts_with(beginning)) return true;
+  return false;
+}
 
 // What mpirun says of itself while it ends a job.
 bool is_own_trouble(const std::string& line) {
@@ -24,24 +29,26 @@ bool is_own_trouble(const std::string& line) {
 
 std::string MpirunOutput::pass(const std::string& line) {
   if (is_own_trouble(line)) return "";
-  if (!in_block_ && !is_rule(line)) return line + "\n";
-  const bool closes = in_block_ && is_rule(line);
-  in_block_ = true;
-  block_ += line + "\n";
-  return closes ? close_block() : "";
-}
-
-std::string MpirunOutput::rest() { return close_block(); }
-
-std::string MpirunOutput::close_block() {
-  in_block_ = false;
-  std::string block = std::exchange(block_, "");
+  if (in_words_) {
+    std::smatch found;
+    if (std::regex_search(line, found, std::regex("process rank ([0-9]+) with PID")))
+      killed_ = std::stoi(found[1]);
+    in_words_ = !is_rule(line);
+    return "";
+  }
+  std::string before = std::exchange(rule_, "");
+  if (is_rule(line)) {
+    rule_ = line + "\n";
+    return before;
+  }
+  in_words_ = !before.empty() && begins_words(line);
+  if (!in_words_) return before + line + "\n";
   std::smatch found;
-  if (std::regex_search(block, found, std::regex("process rank ([0-9]+) with PID")))
+  if (std::regex_search(line, found, std::regex("process rank ([0-9]+) with PID")))
     killed_ = std::stoi(found[1]);
-  for (const char* words : kOnFailure)
-    if (block.find(words) != std::string::npos) return "";
-  return block;
+  return "";
 }
+
+std::string MpirunOutput::rest() { return std::exchange(rule_, ""); }
 
 }  // namespace tessera

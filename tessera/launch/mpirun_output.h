@@ -17,11 +17,9 @@ class MpirunOutput {
   std::optional<int> killed() const { return killed_; }
 
  private:
-  std::string close_block();
-
   // mpirun sets its words between two lines of dashes.
-  bool in_block_ = false;
-  std::string block_;
+  bool in_words_ = false;
+  std::string rule_;  ///< a line of dashes of which it is not known yet what it begins
   std::optional<int> killed_;
 };
 

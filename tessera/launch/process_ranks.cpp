@@ -108,7 +108,7 @@ int run_mpi_rank(const LaunchOptions& options, const Environment& environment,
     rank = rank_of(mpi, options, environment);
     run_rank(rank, options, body);
   } catch (const std::exception& error) {
-    wait_for_lower_ranks(mpi.rank());
+    if (exit_code_of(error) == 2) wait_for_lower_ranks(mpi.rank());
     mpi.abort(error.what(), exit_code_of(error));
   }
   return 0;

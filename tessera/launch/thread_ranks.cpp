@@ -1,5 +1,6 @@
 #include "tessera/launch/thread_ranks.h"
 
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -19,9 +20,9 @@ struct Failure {
 };
 
 // Returns the first failure. Those that it causes on other ranks come later, and are dropped.
-std::optional<Failure> run(int ranks, int threads_per_rank,
-                           const std::function<void(Rank&)>& body) {
-  LocalWorld world(ranks);
+std::optional<Failure> run(int ranks, int threads_per_rank, const std::function<void(Rank&)>& body,
+                           std::chrono::seconds timeout = std::chrono::minutes(10)) {
+  LocalWorld world(ranks, timeout);
   std::mutex mutex;
   std::optional<Failure> first;
   std::vector<std::thread> threads;
@@ -54,8 +55,9 @@ void run_ranks(int ranks, int threads_per_rank, const std::function<void(Rank&)>
   if (failure) std::rethrow_exception(failure->error);
 }
 
-void run_thread_ranks(int ranks, int threads_per_rank, const std::function<void(Rank&)>& body) {
-  const std::optional<Failure> failure = run(ranks, threads_per_rank, body);
+void run_thread_ranks(int ranks, int threads_per_rank, std::chrono::seconds timeout,
+                      const std::function<void(Rank&)>& body) {
+  const std::optional<Failure> failure = run(ranks, threads_per_rank, body, timeout);
   if (!failure) return;
   try {
     std::rethrow_exception(failure->error);

@@ -13,7 +13,7 @@ namespace tessera {
 
 struct ActivationTerm {
   std::string name;     ///< what it is
-  std::string formula;  ///< of elements: S positions, B samples, h hidden, ... (docs/memory.md)
+  std::string formula;  ///< of elements: S positions, B samples, h hidden, ... (quickstart.md)
   std::int64_t bytes;   ///< on one rank; a multiple of 64, since every piece starts at one
 };
 

@@ -25,6 +25,7 @@ LmHead::LmHead(std::int64_t vocab, std::int64_t hidden, double init_std, const L
       rows_(site),
       layout_(make_head_layout(site)),
       most_logits_(site.most_logits),
+      largest_share_(share_of(vocab, site.shares(), 0).length()),
       vocab_(share_of(vocab, site.shares(), site.share())),
       shared_(shared) {
   if (!shared) own_ = vocab_parallel_table("output.weight", vocab, hidden, init_std, site);
@@ -34,10 +35,11 @@ void LmHead::collect(ParameterList& parameters) {
   if (own_) parameters.push_back(&*own_);
 }
 
-// Enough rows for a fast product, few enough to stay small beside the model.
+// Enough rows for a fast product, few enough to stay small beside the model. All ranks must take
+// as many, though their shares of the vocabulary may differ.
 std::int64_t LmHead::chunk_rows(const BatchShape& shape) const {
   const std::int64_t rows = std::max<std::int64_t>(
-      64, most_logits_ / std::max<std::int64_t>(1, vocab_.length()) / 64 * 64);
+      64, most_logits_ / std::max<std::int64_t>(1, largest_share_) / 64 * 64);
   return std::min(shape.rows(), rows);
 }
 

@@ -61,7 +61,8 @@ class LmHead {
   RowLayout rows_;
   std::unique_ptr<HeadLayout> layout_;
   std::int64_t most_logits_;
-  Range vocab_;  ///< of this rank
+  std::int64_t largest_share_;  ///< of the vocabulary, on any rank
+  Range vocab_;                 ///< of this rank
   std::optional<Parameter> own_;
   Parameter* shared_;
 };

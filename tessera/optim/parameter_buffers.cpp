@@ -100,17 +100,16 @@ void ParameterBuffers::begin_step() {
 void ParameterBuffers::finish_gradients(Context& context) {
   for (Parameter* parameter : parameters_)
     if (!parameter->contributed()) context.kernels.fill(context.stream, parameter->grad_view(), 0);
+  std::vector<WorkHandle> sums;
   for (const Partial& partial : partials_)
-    group_of(partial.over, context.mesh)
-        .all_reduce(partial.range.in(grads()), ReduceOp::sum, context.stream)
-        ->wait(context.stream);
+    sums.push_back(group_of(partial.over, context.mesh)
+                       .all_reduce(partial.range.in(grads()), ReduceOp::sum, context.stream));
   for (const Parameter* parameter : parameters_)
     for (const ShardedTensor& tensor : parameter->tensors())
       if (tensor.gradient_sum == GradientSum::head_copies)
-        context.mesh.head_copies()
-            .all_reduce(tensor.pieces.front().in(parameter->grad_view()), ReduceOp::sum,
-                        context.stream)
-            ->wait(context.stream);
+        sums.push_back(context.mesh.head_copies().all_reduce(
+            tensor.pieces.front().in(parameter->grad_view()), ReduceOp::sum, context.stream));
+  for (const WorkHandle& sum : sums) sum->wait(context.stream);
 }
 
 }  // namespace tessera

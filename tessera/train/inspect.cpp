@@ -41,11 +41,20 @@ void add(MemoryCounters& counters, MemoryUse use, std::int64_t bytes) {
   counters.bytes[static_cast<std::size_t>(use)] += bytes;
 }
 
+std::string who_keeps(const RecomputeOptions& recompute) {
+  const std::int64_t n = recompute.num_layers;
+  if (recompute.granularity != RecomputeGranularity::full) return "a layer";
+  if (recompute.method == RecomputeMethod::block)
+    return fmt::format("each of the first {} layer(s), which are computed again,", n);
+  return n == 1 ? "a layer" : fmt::format("each group of {} layers", n);
+}
+
 // Of the activations, what each layer keeps per microbatch in flight.
 std::string layer_text(const SessionOptions& options) {
   const std::vector<ActivationTerm> terms =
       layer_activations(options.model, options.recompute, options.parallel, options.shape);
-  std::string text = "\nkept by a layer for one microbatch, on one rank\n";
+  std::string text =
+      fmt::format("\nkept by {} for one microbatch, on one rank\n", who_keeps(options.recompute));
   for (const ActivationTerm& term : terms)
     text +=
         fmt::format("  {:<32} {:<16} {:>16}\n", term.name, term.formula, with_commas(term.bytes));

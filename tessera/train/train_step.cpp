@@ -44,7 +44,7 @@ double loss_of(Session& session) {
   return loss;
 }
 
-// A graph needs a device that replays it, and no other rank to wait for while it is captured.
+// A graph needs a device that replays it, and communication that can be part of it.
 bool can_replay(Session& session) {
   return session.options().device.kind == DeviceKind::cuda &&
          session.context().mesh.world().capturable();
@@ -59,14 +59,14 @@ Steps::Steps(Session& session, LossAverage average)
       collected_(submitted_),
       replays_(can_replay(session)) {}
 
-void Steps::submit(const NextBatch& next_batch) {
+void Steps::submit(const NextBatch& next_batch, bool call_by_call) {
   constexpr int kBeforeGraph = 2;  // they choose algorithms, which a capture cannot do
-  const Trace& trace = *session_.context().trace;
   const TraceRange range(session_.context().trace, "step", submitted_ + 1);
   // The kernels of a graph are launched in no range that a trace could show. And what was made
   // before CUPTI came in is not to be launched after: drivers have failed by that.
-  if (trace.recording()) graph_.reset();
-  if (!replays_ || called_ < kBeforeGraph || trace.recording()) {
+  const bool calls = call_by_call || session_.context().trace->recording();
+  if (calls) graph_.reset();
+  if (!replays_ || called_ < kBeforeGraph || calls) {
     ++called_;
     submit_gradients(next_batch);
     submit_update();
@@ -79,7 +79,7 @@ void Steps::submit(const NextBatch& next_batch) {
       run_gradients_of(session_);
       run_update_of(session_);
     });
-  graph_->launch(stream);
+  session_.context().mesh.world().watched(stream, [&] { graph_->launch(stream); });
   submitted_ += 1;
 }
 

@@ -12,14 +12,15 @@ namespace tessera {
 using NextBatch = std::function<const HostBatch&()>;
 
 /// Training steps on a session. They are put on its stream and nobody waits for them: what became
-/// of them is collected later. On a GPU, and alone, the third step and all after it replay a graph,
-/// but for those that a trace records; the graph is made anew after them.
+/// of them is collected later. On a GPU, alone or over NCCL, the third step and all after it replay
+/// a graph, but for those that a trace records; the graph is made anew after them.
 class Steps {
  public:
   Steps(Session& session, LossAverage average);
 
-  /// One whole step on the next microbatches.
-  void submit(const NextBatch& next_batch);
+  /// One whole step on the next microbatches. Ranks replay graphs together or not at all, so where
+  /// one of them records, all submit `call_by_call`.
+  void submit(const NextBatch& next_batch, bool call_by_call = false);
   /// The same in two halves, for those who want to see the gradients in between.
   void submit_gradients(const NextBatch& next_batch);
   void submit_update();

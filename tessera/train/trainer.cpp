@@ -270,9 +270,15 @@ void Trainer::step() {
   if (dump_)
     first_step_to_dump();
   else
-    steps_->submit([&]() -> const HostBatch& { return loader_->next(); });
+    steps_->submit([&]() -> const HostBatch& { return loader_->next(); }, some_rank_records());
   progress_.iteration += 1;
   progress_.consumed_samples += options_.train.global_batch_size;
+}
+
+bool Trainer::some_rank_records() const {
+  const TrainOptions& o = options_.train;
+  return o.profile && progress_.iteration >= o.profile_step_start &&
+         progress_.iteration < o.profile_step_end;
 }
 
 void Trainer::first_step_to_dump() {

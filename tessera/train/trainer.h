@@ -38,6 +38,8 @@ class Trainer {
   /// Puts one step on the device; what became of it is reported later.
   void step();
   void first_step_to_dump();
+  /// Whether --profile records the next step, here or elsewhere.
+  bool some_rank_records() const;
   /// Whether the host must know now how the last steps went.
   bool report_due() const;
   /// Collects what the steps since the last report did: log, metrics, schedule.

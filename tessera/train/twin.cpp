@@ -117,7 +117,6 @@ Twin twin_of(const Options& options) {
 
 SessionOptions on_one_rank(SessionOptions session) {
   session.parallel = {};
-  session.recompute.distribute_saved_activations = false;
   return session;
 }
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tessera/base/check.h"
@@ -34,6 +35,41 @@ TEST(Local, AFailingRankReleasesTheOthersAndIsNamed) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("disk on fire"), std::string::npos) << error.what();
   }
+}
+
+TEST(Local, ABarrierIsNoReduction) {
+  try {
+    run_ranks(2, 1, [](Rank& rank) {
+      Stream stream{Device{}};
+      double x = 1;
+      const View view(&x, DType::f64, {1});
+      rank.world->all_reduce(view, ReduceOp::sum, stream);  // leaves an offer that looks right
+      if (rank.rank == 0)
+        rank.world->barrier();
+      else
+        rank.world->all_reduce(view, ReduceOp::sum, stream);
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("ranks disagree"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Local, ARankThatDoesNotComeIsNamed) {
+  LocalWorld world(3, std::chrono::seconds(1));
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      try {
+        world.communicator(r)->barrier();
+      } catch (const Error& error) {
+        errors[static_cast<std::size_t>(r)] = error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("rank 2 did not come to barrier within 1 s"), std::string::npos) << error;
 }
 
 TEST(Local, MismatchedCollectivesAreAnError) {

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "tests/support/layout_run.h"
+#include "tests/support/lazy_communicator.h"
 #include "tests/support/tiny_models.h"
 
 namespace tessera {
@@ -101,6 +102,42 @@ TEST(TensorParallel, EqualsOneRankInF64) {
                               one.of(cases[i], DType::f64, 20), {});
     if (HasFailure()) return;
   }
+}
+
+// What layers do not wait for never happens here.
+TEST(TensorParallel, WaitsForAllThatItAsksFor) {
+  const auto lazy = [](std::shared_ptr<Communicator> world) {
+    return std::make_shared<test::LazyCommunicator>(std::move(world));
+  };
+  const std::vector<Case> cases = tensor_cases();
+  for (std::size_t i = 0; i < cases.size(); i += 41) {
+    SCOPED_TRACE(cases[i].text());
+    SessionOptions options = session_of(cases[i], DType::f64);
+    options.split_backward = cases[i].recompute == Recompute::none;
+    test::expect_same_layouts(test::run_layout(options, 2, 1e-2, 1, lazy),
+                              test::run_layout(options, 2), {0, 0, 0});
+  }
+  Case grid{"gpt", true, 8, 4, false, Recompute::none};
+  SessionOptions options = session_of(grid, DType::f64);
+  options.parallel.grid = 2;
+  test::expect_same_layouts(test::run_layout(options, 2, 1e-2, 1, lazy),
+                            test::run_layout(options, 2), {0, 0, 0});
+}
+
+// A vocabulary whose shares make ranks round their chunks of rows differently, unless they agree.
+TEST(TensorParallel, TakesEqualChunksOfARaggedVocabulary) {
+  Case two{"llama", false, 8, 2, false, Recompute::none};
+  SessionOptions options = session_of(two, DType::f32);
+  options.model.num_layers = 1;
+  options.model.vocab_size = 32769;
+  options.model.init_std = 0.02;
+  options.shape = {1024, 1};
+  options.microbatches = 1;
+  options.model.max_position_embeddings = 1024;
+  const LayoutResult got = test::run_layout(options, 1);
+  options.parallel = {};
+  const LayoutResult want = test::run_layout(options, 1);
+  EXPECT_NEAR(got.losses[0], want.losses[0], 1e-5 * want.losses[0]);
 }
 
 TEST(TensorParallel, EqualsOneRankInF32) {

@@ -1,6 +1,7 @@
 // Trains a few steps in some layout of threads and returns all that layouts must agree on.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "tessera/base/rng.h"
@@ -62,15 +63,22 @@ inline HostBatch random_batch(const BatchShape& shape, std::int64_t vocab,
   return batch;
 }
 
+/// What a rank takes for its world.
+using WorldWrapper =
+    std::function<std::shared_ptr<Communicator>(std::shared_ptr<Communicator> world)>;
+
 inline LayoutResult run_layout(const SessionOptions& options, int steps,
-                               double learning_rate = 1e-2, int threads = 1) {
+                               double learning_rate = 1e-2, int threads = 1,
+                               const WorldWrapper& wrap = nullptr) {
   const ParallelOptions& p = options.parallel;
   const int ranks = p.tensor * p.pipeline * p.context * p.data;
   LayoutResult result;
   Gatherer initial, gradients, weights;
   std::mutex mutex;
   run_ranks(ranks, threads, [&](Rank& rank) {
-    Session session(options, rank);
+    Rank mine = rank;
+    if (wrap) mine.world = wrap(rank.world);
+    Session session(options, mine);
     initial.add_all(session.parameters(), session.parameters().values());
     std::int64_t sample = 0;
     HostBatch batch;

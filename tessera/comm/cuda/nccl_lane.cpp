@@ -124,6 +124,17 @@ EventHandle NcclLane::run(const NcclOperation& what, cudaStream_t after, const C
   return done;
 }
 
+void NcclLane::watch(const NcclOperation& what, cudaStream_t stream,
+                     const std::function<void()>& launch) {
+  world_->check_alive();
+  Pending pending{what, world_->events().take(), world_->events().take(), {}};
+  check_cuda(cudaEventRecord(pending.ready.get(), stream), "cudaEventRecord");
+  launch();
+  check_cuda(cudaEventRecord(pending.done.get(), stream), "cudaEventRecord");
+  const std::lock_guard lock(pending_mutex_);
+  pending_.push_back(std::move(pending));
+}
+
 void NcclLane::wait(const NcclOperation& what, const EventHandle& done) {
   const auto ready = [&] { return is_ready(what) && is_done(done); };
   if (!poll_until(Clock::now() + world_->timeout(), ready)) give_up(too_late(what));

@@ -48,6 +48,8 @@ class NcclLane final : public Watched {
   /// Puts an operation on this lane's stream, behind what is on `after` now (null: behind nothing),
   /// and returns the event of its end.
   EventHandle run(const NcclOperation& what, cudaStream_t after, const Calls& calls);
+  /// Watches over what `launch` puts on `stream`, as over operations.
+  void watch(const NcclOperation& what, cudaStream_t stream, const std::function<void()>& launch);
   /// Blocks the host until the operation is done.
   void wait(const NcclOperation& what, const EventHandle& done);
 

@@ -1,5 +1,5 @@
 // Messages between processes that are under way. All of this belongs to the progress thread
-// (mpi_engine.h): nobody else calls MPI.
+// (engine.h): nobody else calls MPI.
 #pragma once
 
 #include <mpi.h>
