@@ -30,9 +30,7 @@ bool is_own_trouble(const std::string& line) {
 std::string MpirunOutput::pass(const std::string& line) {
   if (is_own_trouble(line)) return "";
   if (in_words_) {
-    std::smatch found;
-    if (std::regex_search(line, found, std::regex("process rank ([0-9]+) with PID")))
-      killed_ = std::stoi(found[1]);
+    note_killed(line);
     in_words_ = !is_rule(line);
     return "";
   }
@@ -43,10 +41,14 @@ std::string MpirunOutput::pass(const std::string& line) {
   }
   in_words_ = !before.empty() && begins_words(line);
   if (!in_words_) return before + line + "\n";
+  note_killed(line);
+  return "";
+}
+
+void MpirunOutput::note_killed(const std::string& line) {
   std::smatch found;
   if (std::regex_search(line, found, std::regex("process rank ([0-9]+) with PID")))
     killed_ = std::stoi(found[1]);
-  return "";
 }
 
 std::string MpirunOutput::rest() { return std::exchange(rule_, ""); }

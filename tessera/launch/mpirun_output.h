@@ -17,6 +17,8 @@ class MpirunOutput {
   std::optional<int> killed() const { return killed_; }
 
  private:
+  void note_killed(const std::string& line);
+
   // mpirun sets its words between two lines of dashes.
   bool in_words_ = false;
   std::string rule_;  ///< a line of dashes of which it is not known yet what it begins
