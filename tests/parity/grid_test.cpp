@@ -72,20 +72,18 @@ std::vector<Case> grid_cases() {
   return cases;
 }
 
-// What one rank computes, once for all the cases that must agree with it.
+// What one rank computes of a case.
 class OneRank {
  public:
   const LayoutResult& of(Case c, DType dtype, int steps) {
     c.side = 0;
     c.recompute = RecomputeGranularity::none;
     c.split_backward = false;
-    LayoutResult& result = results_[c.text() + std::string(name_of(dtype))];
-    if (result.losses.empty()) result = test::run_layout(session_of(c, dtype), steps);
-    return result;
+    return results_.of(c.text(), session_of(c, dtype), steps);
   }
 
  private:
-  std::map<std::string, LayoutResult> results_;
+  test::LayoutResults results_;
 };
 
 TEST(Grid, EqualsOneRankInF64) {

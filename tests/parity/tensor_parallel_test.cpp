@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <map>
 
 #include "tests/support/layout_run.h"
 #include "tests/support/lazy_communicator.h"
@@ -76,20 +75,18 @@ std::vector<Case> tensor_cases() {
   return cases;
 }
 
-// What one rank computes, once for all the cases that must agree with it.
+// What one rank computes of a case.
 class OneRank {
  public:
   const LayoutResult& of(Case c, DType dtype, int steps) {
     c.tensor = 1;
     c.sequence_parallel = false;
     c.recompute = Recompute::none;
-    LayoutResult& result = results_[c.text() + std::string(name_of(dtype))];
-    if (result.losses.empty()) result = test::run_layout(session_of(c, dtype), steps);
-    return result;
+    return results_.of(c.text(), session_of(c, dtype), steps);
   }
 
  private:
-  std::map<std::string, LayoutResult> results_;
+  test::LayoutResults results_;
 };
 
 TEST(TensorParallel, EqualsOneRankInF64) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "tessera/base/rng.h"
@@ -106,5 +108,19 @@ inline LayoutResult run_layout(const SessionOptions& options, int steps,
   result.weights = weights.tensors();
   return result;
 }
+
+/// What layouts compute, once for all the cases that must agree with them.
+class LayoutResults {
+ public:
+  /// `name` tells the options apart.
+  const LayoutResult& of(const std::string& name, const SessionOptions& options, int steps) {
+    LayoutResult& result = results_[name + std::string(name_of(options.model.dtype))];
+    if (result.losses.empty()) result = run_layout(options, steps);
+    return result;
+  }
+
+ private:
+  std::map<std::string, LayoutResult> results_;
+};
 
 }  // namespace tessera::test
