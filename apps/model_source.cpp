@@ -46,6 +46,7 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
     if (parsed.was_given("hidden-dropout")) model.hidden_dropout = options.model.hidden_dropout;
     if (parsed.was_given("attention-dropout"))
       model.attention_dropout = options.model.attention_dropout;
+    model.label_smoothing = options.model.label_smoothing;
     options.model = model;
   }
   resolve(options, ranks);

@@ -10,7 +10,7 @@ namespace {
 std::int64_t head_chunk_rows(const Workload& workload) {
   const BatchShape shape{workload.seq, workload.micro_batch};
   const ModelOptions& model = workload.model;
-  const LmHead head(model.vocab_size, model.hidden_size, model.init_std, {}, nullptr);
+  const LmHead head({model.vocab_size, model.hidden_size, model.init_std}, {}, nullptr);
   Carver measure;
   head.carve_scratch(measure, shape);
   Memory memory(Device{});

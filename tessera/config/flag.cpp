@@ -8,7 +8,7 @@ namespace {
 constexpr GroupTitle kGroups[] = {
     {Group::general, "General"},
     {Group::model, "Model"},
-    {Group::initialization, "Dropout and initialization"},
+    {Group::initialization, "Regularization and initialization"},
     {Group::precision, "Precision"},
     {Group::recompute, "Recompute"},
     {Group::preprocessing, "Preprocessing"},

@@ -196,6 +196,8 @@ std::vector<Flag> initialization_flags() {
            "dropout of attention weights"),
       real("hidden-dropout", at(&ModelOptions::hidden_dropout), kProbability,
            "dropout of embeddings and of each branch before it joins the residual"),
+      real("label-smoothing", at(&ModelOptions::label_smoothing), kProbability,
+           "part of each token's target that is spread evenly over the vocabulary, in training"),
       real("init-method-std", at(&ModelOptions::init_std), {0, 10, true},
            "standard deviation of initial weights"),
   };

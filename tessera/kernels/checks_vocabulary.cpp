@@ -29,13 +29,13 @@ void Kernels::embedding_backward(Stream& stream, View dtable, ConstView dy, Cons
 }
 
 void Kernels::softmax_stats(Stream& stream, View stats, ConstView logits, ConstView labels,
-                            std::int64_t first_column) {
+                            const TargetSpec& target) {
   constexpr const char* op = "softmax_stats";
   require_rows(op, "logits", logits, 2);
   require_float(op, "logits", logits);
   require_rows_of(op, "stats", stats, accumulator_of(logits.dtype()), {3, logits.dim(0)});
   require(op, "labels", labels, DType::i32, {logits.dim(0)});
-  do_softmax_stats(stream, stats, logits, labels, first_column);
+  do_softmax_stats(stream, stats, logits, labels, target);
 }
 
 void Kernels::softmax_rescale(Stream& stream, View stats, ConstView maximum) {
@@ -49,7 +49,7 @@ void Kernels::softmax_rescale(Stream& stream, View stats, ConstView maximum) {
 
 void Kernels::cross_entropy(Stream& stream, View loss, View dlogits, ConstView logits,
                             ConstView stats, ConstView labels, ConstView mask, ConstView scale,
-                            std::int64_t first_column) {
+                            const TargetSpec& target) {
   constexpr const char* op = "cross_entropy";
   require_rows(op, "logits", logits, 2);
   const std::int64_t rows = logits.dim(0);
@@ -63,7 +63,7 @@ void Kernels::cross_entropy(Stream& stream, View loss, View dlogits, ConstView l
     require(op, "mask", mask, DType::f32, {rows});
     require(op, "scale", scale, DType::f64, {1});
   }
-  do_cross_entropy(stream, loss, dlogits, logits, stats, labels, mask, scale, first_column);
+  do_cross_entropy(stream, loss, dlogits, logits, stats, labels, mask, scale, target);
 }
 
 void Kernels::masked_sum(Stream& stream, View out, ConstView x, ConstView mask, bool accumulate) {

@@ -22,6 +22,13 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
+  /// What was chosen among algorithms that differ in speed and in their roundings; empty where
+  /// there is no choice, as on the CPU. Text for take_choices of another rank.
+  virtual std::string choices() const { return {}; }
+  /// Takes the choices of several ranks, one's after the other's: for each problem the first one,
+  /// in place of an own one.
+  virtual void take_choices(const std::string&) {}
+
   // Matrix products (checks_gemm.cpp)
   // ----------------------------------------------------------------------
   /// All matrices may be row-strided. d may be f32 while a and b are 16-bit.
@@ -112,17 +119,16 @@ class Kernels {
   void embedding_backward(Stream&, View dtable, ConstView dy, ConstView ids, std::int64_t first_row,
                           bool accumulate, Workspace);
   virtual std::size_t embedding_workspace_bytes(std::int64_t rows) const = 0;
-  /// stats acc [3, N] over this rank's columns: the maximum, sum exp(logit - maximum), the label's
-  /// logit (0 when the label is elsewhere). labels i32 [N].
-  void softmax_stats(Stream&, View stats, ConstView logits, ConstView labels,
-                     std::int64_t first_column);
+  /// stats acc [3, N] over this rank's columns: the maximum, sum exp(logit - maximum), the target's
+  /// logit (sum of probability x logit; the label may be elsewhere). labels i32 [N].
+  void softmax_stats(Stream&, View stats, ConstView logits, ConstView labels, const TargetSpec&);
   /// Turns stats[1] to the new maximum: sum x exp(stats[0] - maximum); stats[0] = maximum. maximum
   /// acc [N].
   void softmax_rescale(Stream&, View stats, ConstView maximum);
-  /// loss acc [N] = log-sum-exp - label's logit (not masked). With dlogits (may be the logits
-  /// themselves): scale mask (softmax - one-hot). mask f32 [N]; scale f64 [1].
+  /// loss acc [N] = log-sum-exp - target's logit (not masked). With dlogits (may be the logits
+  /// themselves): scale mask (softmax - target). mask f32 [N]; scale f64 [1].
   void cross_entropy(Stream&, View loss, View dlogits, ConstView logits, ConstView stats,
-                     ConstView labels, ConstView mask, ConstView scale, std::int64_t first_column);
+                     ConstView labels, ConstView mask, ConstView scale, const TargetSpec&);
   /// out f64 [1] (+)= sum of x mask; x acc [N], mask f32 [N].
   void masked_sum(Stream&, View out, ConstView x, ConstView mask, bool accumulate);
 
@@ -181,10 +187,10 @@ class Kernels {
   virtual void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) = 0;
   virtual void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
                                      Workspace) = 0;
-  virtual void do_softmax_stats(Stream&, View, ConstView, ConstView, std::int64_t) = 0;
+  virtual void do_softmax_stats(Stream&, View, ConstView, ConstView, const TargetSpec&) = 0;
   virtual void do_softmax_rescale(Stream&, View, ConstView) = 0;
   virtual void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
-                                ConstView, std::int64_t) = 0;
+                                ConstView, const TargetSpec&) = 0;
   virtual void do_masked_sum(Stream&, View, ConstView, ConstView, bool) = 0;
   virtual void do_sum_squares(Stream&, View, ConstView, bool, Workspace) = 0;
   virtual void do_start_step(Stream&, View, ConstView, ConstView) = 0;

@@ -69,6 +69,14 @@ struct AttentionSpec {
   std::int64_t head_start = 0;  ///< global number of the first query head, for dropout
 };
 
+/// The probabilities that a row's softmax is pulled to: `label` on the row's label and, besides,
+/// `each` on every column of the vocabulary. Smoothing by e over V columns: {.., 1 - e, e / V}.
+struct TargetSpec {
+  std::int64_t first_column = 0;  ///< of the vocabulary, here
+  double label = 1.0;
+  double each = 0.0;
+};
+
 struct AdamSpec {
   double beta1 = 0.9;
   double beta2 = 0.999;

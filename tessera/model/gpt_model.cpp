@@ -82,7 +82,9 @@ GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recomput
   if (!part.head) return;
   final_norm = make_stream_norm("final_norm", options.hidden_size, norm_spec(options), site);
   Parameter* shared = options.tie_embeddings ? &embedding->table() : nullptr;
-  head.emplace(options.vocab_size, options.hidden_size, options.init_std, site, shared);
+  head.emplace(LmHeadSpec{options.vocab_size, options.hidden_size, options.init_std,
+                          options.label_smoothing},
+               site, shared);
 }
 
 ParameterList GptModel::parameters() {

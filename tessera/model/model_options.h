@@ -56,6 +56,7 @@ struct ModelOptions {
 
   double attention_dropout = 0.1;
   double hidden_dropout = 0.1;
+  double label_smoothing = 0.0;  ///< in training, this part of a token's target is spread evenly
   double init_std = 0.02;
 
   DType dtype = DType::f32;  ///< of parameters and activations

@@ -18,21 +18,27 @@ int count_of(const ConstView& parts) { return static_cast<int>(parts.dim(0)); }
 
 }  // namespace
 
-LmHead::LmHead(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerSite& site,
-               Parameter* shared)
-    : hidden_(hidden),
+LmHead::LmHead(const LmHeadSpec& spec, const LayerSite& site, Parameter* shared)
+    : spec_(spec),
       dtype_(site.dtype),
       rows_(site),
       layout_(make_head_layout(site)),
       most_logits_(site.most_logits),
-      largest_share_(share_of(vocab, site.shares(), 0).length()),
-      vocab_(share_of(vocab, site.shares(), site.share())),
+      largest_share_(share_of(spec.vocab, site.shares(), 0).length()),
+      vocab_(share_of(spec.vocab, site.shares(), site.share())),
       shared_(shared) {
-  if (!shared) own_ = vocab_parallel_table("output.weight", vocab, hidden, init_std, site);
+  if (!shared)
+    own_ = vocab_parallel_table("output.weight", spec.vocab, spec.hidden, spec.init_std, site);
 }
 
 void LmHead::collect(ParameterList& parameters) {
   if (own_) parameters.push_back(&*own_);
+}
+
+// Ranks have other columns, and the same probability on each.
+TargetSpec LmHead::target(bool training) const {
+  const double spread = training ? spec_.label_smoothing : 0.0;
+  return {vocab_.begin, 1.0 - spread, spread / static_cast<double>(spec_.vocab)};
 }
 
 // Enough rows for a fast product, few enough to stay small beside the model. All ranks must take
@@ -44,7 +50,7 @@ std::int64_t LmHead::chunk_rows(const BatchShape& shape) const {
 }
 
 LmHead::Saved LmHead::carve(SlotCarver& slot, const BatchShape& shape) const {
-  return {slot.until_input.take(dtype_, rows_.kept(shape, hidden_)),
+  return {slot.until_input.take(dtype_, rows_.kept(shape, spec_.hidden)),
           slot.until_input.take(accumulator_of(dtype_), {shape.rows()})};
 }
 
@@ -58,7 +64,7 @@ LmHead::Scratch LmHead::carve_scratch(Carver& scratch, const BatchShape& shape,
 }
 
 void LmHead::logits(Context& context, View out, ConstView x) const {
-  check(weight().shape()[1] == hidden_, "logits of single rows are not computed on a grid");
+  check(weight().shape()[1] == spec_.hidden, "logits of single rows are not computed on a grid");
   const View value = weight().value();
   chunk_logits(context, out, x.reshape({1, x.dim(0), x.dim(1)}),
                value.reshape({1, value.dim(0), value.dim(1)}), {0, x.dim(0)});
@@ -100,18 +106,19 @@ void LmHead::chunk_loss(Context& context, const Microbatch& batch, const Product
                         View loss, const Scratch& scratch, const Chunk& chunk) const {
   const auto part = [&](const auto& view) { return view.slice(0, chunk.begin, chunk.rows); };
   Kernels& kernels = context.kernels;
+  const TargetSpec target = this->target(batch.training);
   Communicator& group = layout_->vocabulary_group(context.mesh);
   const View out = scratch.logits.slice(0, 0, chunk.rows);
   const View stats(scratch.stats.raw(), scratch.stats.dtype(), {3, chunk.rows});
   const View maximum = scratch.maximum.slice(0, 0, chunk.rows);
   chunk_logits(context, out, products.x, products.weight, chunk);
-  kernels.softmax_stats(context.stream, stats, out, part(batch.labels), vocab_.begin);
+  kernels.softmax_stats(context.stream, stats, out, part(batch.labels), target);
   kernels.copy(context.stream, maximum, stats.slice(0, 0, 1).reshape({chunk.rows}));
   group.all_reduce(maximum, ReduceOp::max, context.stream)->wait(context.stream);
   kernels.softmax_rescale(context.stream, stats, maximum);
   group.all_reduce(stats.slice(0, 1, 2), ReduceOp::sum, context.stream)->wait(context.stream);
   kernels.cross_entropy(context.stream, part(loss), batch.training ? out : View(), out, stats,
-                        part(batch.labels), part(batch.mask), batch.grad_scale, vocab_.begin);
+                        part(batch.labels), part(batch.mask), batch.grad_scale, target);
 }
 
 void LmHead::chunk_gradients(Context& context, const Products& products, const Scratch& scratch,

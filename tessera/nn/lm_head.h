@@ -10,6 +10,13 @@
 
 namespace tessera {
 
+struct LmHeadSpec {
+  std::int64_t vocab = 0;
+  std::int64_t hidden = 0;
+  double init_std = 0.0;
+  double label_smoothing = 0.0;  ///< in training only: an evaluation's loss is the plain one
+};
+
 class LmHead {
  public:
   struct Saved {
@@ -25,8 +32,7 @@ class LmHead {
 
   /// With `shared`, the weight is that table (tied embeddings) and the head has no parameter of its
   /// own.
-  LmHead(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerSite& site,
-         Parameter* shared);
+  LmHead(const LmHeadSpec& spec, const LayerSite& site, Parameter* shared);
 
   void collect(ParameterList& parameters);
   Saved carve(SlotCarver& slot, const BatchShape& shape) const;
@@ -50,13 +56,14 @@ class LmHead {
   };
   const Parameter& weight() const { return shared_ ? *shared_ : *own_; }
   Parameter& weight() { return shared_ ? *shared_ : *own_; }
+  TargetSpec target(bool training) const;
   std::int64_t chunk_rows(const BatchShape& shape) const;
   void chunk_logits(Context&, View out, ConstView x, ConstView weight, const Chunk&) const;
   void chunk_loss(Context&, const Microbatch&, const Products&, View loss, const Scratch&,
                   const Chunk&) const;
   void chunk_gradients(Context&, const Products&, const Scratch&, const Chunk&) const;
 
-  std::int64_t hidden_;
+  LmHeadSpec spec_;
   DType dtype_;
   RowLayout rows_;
   std::unique_ptr<HeadLayout> layout_;

@@ -48,6 +48,7 @@ void StepDump::finish(Session& session, const StepRecord& record, LossAverage av
       {"learning_rate", record.learning_rate},
       {"loss_scale", record.loss_scale},
       {"loss_average", average == LossAverage::per_token ? "per_token" : "per_microbatch"},
+      {"label_smoothing", session.options().model.label_smoothing},
       {"microbatches", session.options().microbatches},
       {"optimizer", adam ? "adamw" : "sgd"},
       {"adam_beta1", o.adam_beta1},

@@ -1,7 +1,11 @@
 #include "tessera/train/session.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "tessera/launch/compare.h"
 #include "tessera/nn/initialize.h"
 #include "tessera/pipeline/schedules.h"
 
@@ -15,6 +19,12 @@ Schedule schedule_of(const SessionOptions& options, int stage) {
 
 std::int64_t positions_of(const SessionOptions& options) {
   return std::max(options.shape.seq, options.model.max_position_embeddings);
+}
+
+// Rank 0 alone reads and writes the file of chosen algorithms; the others learn them from it.
+CudaOptions cuda_of_rank(CudaOptions cuda, int rank) {
+  if (rank > 0) cuda.gemm_file.clear();
+  return cuda;
 }
 
 // How many tensor-parallel ranks hold the same key/value heads.
@@ -82,11 +92,12 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       memory_(options.device),
       stream_(options.device),
       trace_(options.device),
-      kernels_(make_kernels(options.device, rank.threads, options.cuda)),
+      kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
       mesh_(RankGrid(options.parallel, rank.size), rank.world, head_copies(options),
             options.parallel.grid),
       schedule_(schedule_of(options, mesh_.pipeline().rank())),
       evaluation_(forward_only({options.parallel.pipeline, options.microbatches})) {
+  share_choices();  // those of rank 0's file
   const LayerSite site{options.model.dtype,
                        options.seed,
                        mesh_.tensor().rank(),
@@ -143,9 +154,26 @@ void Session::share_losses() {
 }
 
 void Session::run_microbatches(bool training) {
+  const Schedule& schedule = training ? schedule_ : evaluation_;
   batches_->set_training(training);
   runner_->set_microbatches(batches_->microbatches());
-  executor_->run(training ? schedule_ : evaluation_);
+  executor_->run(schedule);
+  bool& chose = training ? chose_for_training_ : chose_for_evaluation_;
+  if (std::exchange(chose, true) || !share_choices()) return;
+  if (training) parameters_->begin_step();
+  executor_->run(schedule);
+}
+
+bool Session::share_choices() {
+  if (options_.device.kind == DeviceKind::cpu) return false;  // it has none
+  stream_.synchronize();
+  const std::vector<std::string> texts =
+      gather_texts(mesh_.world(), kernels_->choices(), options_.device);
+  if (std::ranges::count(texts, texts.front()) == std::ssize(texts)) return false;
+  std::string all;
+  for (const std::string& text : texts) all += text;
+  kernels_->take_choices(all);
+  return true;
 }
 
 }  // namespace tessera

@@ -62,7 +62,8 @@ class Session {
   Optimizer& optimizer() { return *optimizer_; }
   StageRunner& runner() { return *runner_; }
   DeviceBatches& batches() { return *batches_; }
-  /// Forward, and when training backward, of the batches that were set.
+  /// Forward, and when training backward, of the batches that were set. Ranks whose choices of
+  /// algorithms turn out different the first time run it twice, the second time with rank 0's.
   void run_microbatches(bool training);
   /// The last stage knows the losses, a grid's rows those of their samples; afterwards all know
   /// all.
@@ -70,6 +71,9 @@ class Session {
 
  private:
   void make_borders();
+  /// Ranks that compute the same round alike: all take rank 0's choices of algorithms, and for what
+  /// it does not compute those of the first rank that does. False when all were equal.
+  bool share_choices();
 
   SessionOptions options_;
   Memory memory_;
@@ -89,6 +93,8 @@ class Session {
   Tensor border_memory_;
   BorderBuffers borders_;
   std::optional<Executor> executor_;
+  bool chose_for_training_ = false;  ///< choices were shared after a first run
+  bool chose_for_evaluation_ = false;
 };
 
 }  // namespace tessera

@@ -119,8 +119,8 @@ std::string differences(const Options& saved, const Options& now) {
   return text;
 }
 
-// A run goes on as what it was: the same model on the same data. Dropout may change, and so may the
-// batch size, the schedule and the length, which Megatron's users do change.
+// A run goes on as what it was: the same model on the same data. Dropout and label smoothing may
+// change, and so may the batch size, the schedule and the length, which Megatron's users do change.
 void check_same_run(const Checkpoint& checkpoint, const Options& now) {
   const std::string file = (checkpoint.path() / "config.yaml").string();
   const Options saved = options_from_yaml(checkpoint.config(), file);
@@ -130,6 +130,7 @@ void check_same_run(const Checkpoint& checkpoint, const Options& now) {
   after.model = now.model;
   before.model.attention_dropout = after.model.attention_dropout;
   before.model.hidden_dropout = after.model.hidden_dropout;
+  before.model.label_smoothing = after.model.label_smoothing;
   before.data = saved.data;
   after.data = now.data;
   before.data.data_cache_path = after.data.data_cache_path;

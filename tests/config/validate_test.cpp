@@ -126,6 +126,14 @@ TEST(Validate, AcceptsTheOtherCommands) {
   accept("preprocess", "--input a.jsonl --output-prefix out --append-eod");
   accept("inspect", "--load a");
   accept("inspect", "--num-layers 2");
+  accept("inspect", "--num-layers 2 --device cpu --threads 1 --bf16 --main-grads-dtype bf16");
+}
+
+TEST(Validate, RecomputesLayerByLayerUnlessToldOtherwise) {
+  const Options o =
+      accept("train", std::string(test::kTraining) + " --recompute-granularity full").options;
+  EXPECT_EQ(o.recompute.method, RecomputeMethod::uniform);
+  EXPECT_EQ(o.recompute.num_layers, 1);
 }
 
 ModelOptions small_model() {
@@ -154,6 +162,7 @@ TEST(ValidateModel, ChecksValuesThatNoFlagGave) {
       {"--rotary-percent nan", "--kv-channels 9223372036854775807"});
   refuse([](ModelOptions& m) { m.attention_window = -7; }, {"--window-size of -7 keys"});
   refuse([](ModelOptions& m) { m.hidden_dropout = 1; }, {"--hidden-dropout 1"});
+  refuse([](ModelOptions& m) { m.label_smoothing = -1; }, {"--label-smoothing -1"});
   refuse([](ModelOptions& m) { m.vocab_size = 0; }, {"vocabulary is not known"});
   refuse([](ModelOptions& m) { m.max_position_embeddings = 0; }, {"--max-position-embeddings or"});
   refuse([](ModelOptions& m) { m.num_query_groups = 7; }, {"not a multiple of --num-query-groups"});

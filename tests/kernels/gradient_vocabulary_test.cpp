@@ -16,14 +16,16 @@ constexpr double kScale = 0.25;  // a power of two, so that the mask stays exact
 
 class VocabularyGradients : public GradientTest {
  protected:
+  // A vocabulary of seven, smoothed by 0.3.
+  static TargetSpec target(std::int64_t first_column) { return {first_column, 0.7, 0.3 / 7}; }
   Tensor stats_of(const Tensor& logits, std::int64_t first_column) {
     Tensor stats = empty({3, kRows});
-    lab->softmax_stats(stream, stats, logits, labels, first_column);
+    lab->softmax_stats(stream, stats, logits, labels, target(first_column));
     return stats;
   }
   Values loss_of(const Tensor& logits, const Tensor& stats) {
     const Tensor loss = empty({kRows});
-    lab->cross_entropy(stream, loss, {}, logits, stats, labels, {}, {}, 0);
+    lab->cross_entropy(stream, loss, {}, logits, stats, labels, {}, {}, target(0));
     return lab.read(loss);
   }
   // d sum(dy loss) / d logits: the gradient's factor reaches the op as scale x mask.
@@ -35,7 +37,7 @@ class VocabularyGradients : public GradientTest {
     const Tensor dlogits = empty(logits.view().shape());
     lab->cross_entropy(stream, loss, dlogits, logits, stats, labels,
                        lab.tensor(DType::f32, {kRows}, mask), lab.full(DType::f64, {1}, kScale),
-                       first_column);
+                       target(first_column));
     return lab.read(dlogits);
   }
   // What two ranks do: agree on the maximum, rescale, add up sums and label logits.

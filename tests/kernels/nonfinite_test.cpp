@@ -100,8 +100,8 @@ TEST_P(NonfiniteTest, CrossEntropy) {
     const Tensor stats = empty(acc(), {3, 3});
     const Tensor loss = empty(acc(), {3});
     const Tensor sum = lab.full(DType::f64, {1}, 0);
-    lab->softmax_stats(stream, stats, logits, labels, 0);
-    lab->cross_entropy(stream, loss, logits, logits, stats, labels, ones, scale, 0);
+    lab->softmax_stats(stream, stats, logits, labels, {0});
+    lab->cross_entropy(stream, loss, logits, logits, stats, labels, ones, scale, {0});
     expect_nan_only(loss, 1, 2, "loss");
     expect_nan_only(logits, 5, 10, "dlogits");
     lab->masked_sum(stream, sum, loss, ones, false);
@@ -115,9 +115,9 @@ TEST_P(NonfiniteTest, MinusInfinityInLogitsIsNoError) {
   const Tensor labels = lab.tensor(DType::i32, {1}, {0});
   const Tensor stats = empty(acc(), {3, 1});
   const Tensor loss = empty(acc(), {1});
-  lab->softmax_stats(stream, stats, logits, labels, 0);
+  lab->softmax_stats(stream, stats, logits, labels, {0});
   lab->cross_entropy(stream, loss, logits, logits, stats, labels, lab.full(DType::f32, {1}, 1),
-                     lab.full(DType::f64, {1}, 1), 0);
+                     lab.full(DType::f64, {1}, 1), {0});
   expect_values(loss, {std::log(2)});
   EXPECT_EQ(lab.read(logits), (Values{-0.5, 0, 0.5}));
 }

@@ -18,15 +18,17 @@ class VocabularyTest : public KernelTest {
     Values loss, left, right;
   };
   Split split_cross_entropy(const Values& logits, const Input& labels, const Input& mask,
-                            std::int64_t columns, std::int64_t cut) {
+                            const TargetSpec& target, std::int64_t cut) {
     const std::int64_t rows = labels.tensor.view().dim(0);
+    const std::int64_t columns = static_cast<std::int64_t>(logits.size()) / rows;
     const Input whole = input(dtype(), {rows, columns}, logits);
     const View part[2] = {View(whole).slice(1, 0, cut), View(whole).slice(1, cut, columns - cut)};
     Tensor stats[2];
     Values maximum(static_cast<std::size_t>(rows), -INFINITY);
     for (int rank : {0, 1}) {
       stats[rank] = empty(acc(), {3, rows});
-      lab->softmax_stats(stream, stats[rank], part[rank], View(labels), rank * cut);
+      lab->softmax_stats(stream, stats[rank], part[rank], View(labels),
+                         {rank * cut, target.label, target.each});
       const Values own = lab.read(stats[rank].view().slice(0, 0, 1));
       for (std::size_t i = 0; i < own.size(); ++i) maximum[i] = std::max(maximum[i], own[i]);
     }
@@ -35,12 +37,12 @@ class VocabularyTest : public KernelTest {
     Values sums = lab.read(stats[0]);
     const Values other = lab.read(stats[1]);
     for (std::size_t i = static_cast<std::size_t>(rows); i < sums.size(); ++i) sums[i] += other[i];
-    return finish_split(part, labels, mask, lab.tensor(acc(), {3, rows}, sums), cut);
+    return finish_split(part, labels, mask, lab.tensor(acc(), {3, rows}, sums), target, cut);
   }
 
  private:
   Split finish_split(const View (&part)[2], const Input& labels, const Input& mask,
-                     const Tensor& stats, std::int64_t cut) {
+                     const Tensor& stats, const TargetSpec& target, std::int64_t cut) {
     const std::int64_t rows = labels.tensor.view().dim(0);
     const Tensor scale = lab.full(DType::f64, {1}, 1.75);
     const Tensor loss = empty(acc(), {rows});
@@ -48,7 +50,7 @@ class VocabularyTest : public KernelTest {
     for (int rank : {0, 1}) {
       const Tensor dlogits = empty(part[rank].shape());
       lab->cross_entropy(stream, loss, dlogits, part[rank], stats, View(labels), View(mask), scale,
-                         rank * cut);
+                         {rank * cut, target.label, target.each});
       grads[rank] = lab.read(dlogits);
     }
     return {lab.read(loss), grads[0], grads[1]};
@@ -117,7 +119,13 @@ TEST_P(VocabularyTest, EmbeddingGradientsAreCarriedInTheAccumulator) {
 
 TEST_P(VocabularyTest, CrossEntropy) {
   for (const std::int64_t rows : {1, 7})
-    for (const std::int64_t columns : {1, 5, 131}) {
+    for (const auto& [columns, smoothing] : {std::pair<std::int64_t, double>{1, 0},
+                                             {5, 0},
+                                             {131, 0},
+                                             {1, 0.1},
+                                             {5, 0.1},
+                                             {131, 0.3}}) {
+      const TargetSpec target{0, 1 - smoothing, smoothing / static_cast<double>(columns)};
       const Input logits = random({rows, columns}, 4);
       const Input labels = indices({rows}, columns);
       const Input mask = random(DType::f32, {rows});
@@ -126,15 +134,15 @@ TEST_P(VocabularyTest, CrossEntropy) {
       for (double& each : weights) each *= 1.75;
       const Tensor stats = empty(acc(), {3, rows});
       const Tensor loss = empty(acc(), {rows});
-      lab->softmax_stats(stream, stats, View(logits), View(labels), 0);
-      lab->cross_entropy(stream, loss, {}, View(logits), stats, View(labels), {}, {}, 0);
-      const auto expected = reference::cross_entropy(logits.values, labels.values, weights);
+      lab->softmax_stats(stream, stats, View(logits), View(labels), target);
+      lab->cross_entropy(stream, loss, {}, View(logits), stats, View(labels), {}, {}, target);
+      const auto expected = reference::cross_entropy(logits.values, labels.values, weights, target);
       const double floor = norm_of(logits.values);
       EXPECT_LE(relative_error(lab.read(loss), expected.loss, floor), tolerance_of(acc()));
 
       // The gradient may take the logits' place.
       lab->cross_entropy(stream, loss, logits, View(logits), stats, View(labels), View(mask),
-                         View(scale), 0);
+                         View(scale), target);
       EXPECT_LE(relative_error(lab.read(View(logits)), expected.dlogits, norm_of(weights)),
                 tolerance(2));
     }
@@ -144,7 +152,7 @@ TEST_P(VocabularyTest, StatsAreTheMaximumTheSumAndTheLabel) {
   const Input logits = input(dtype(), {2, 3}, {1, 3, 2, -4, -4, -4});
   const Input labels = input(DType::i32, {2}, {12, 5});  // columns 10 ... 12 are here
   const Tensor stats = empty(acc(), {3, 2});
-  lab->softmax_stats(stream, stats, View(logits), View(labels), 10);
+  lab->softmax_stats(stream, stats, View(logits), View(labels), {10});
   expect_values(stats, {3, -4, std::exp(-2) + 1 + std::exp(-1), 3, 2, 0});
   lab->softmax_rescale(stream, stats, lab.tensor(acc(), {2}, {4, -4}));
   expect_values(stats, {4, -4, std::exp(-3) + std::exp(-1) + std::exp(-2), 3, 2, 0}, 4);
@@ -157,9 +165,10 @@ TEST_P(VocabularyTest, RanksTogetherGiveWhatOneGives) {
   const Input mask = random(DType::f32, {rows});
   Values weights = mask.values;
   for (double& each : weights) each *= 1.75;
-  const auto expected = reference::cross_entropy(logits, labels.values, weights);
+  const TargetSpec target{0, 0.75, 0.25 / columns};
+  const auto expected = reference::cross_entropy(logits, labels.values, weights, target);
   for (const std::int64_t cut : {37, 20, 1, 0}) {  // 37 and 0: one rank holds padding alone
-    const Split got = split_cross_entropy(logits, labels, mask, columns, cut);
+    const Split got = split_cross_entropy(logits, labels, mask, target, cut);
     expect_close(got.loss, expected.loss, 4 * tolerance_of(acc()));
     Values grads;
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -177,9 +186,9 @@ TEST_P(VocabularyTest, ZeroMaskGivesZeroGradient) {
   const Input mask = input(DType::f32, {2}, {0, 1});
   const Tensor stats = empty(acc(), {3, 2});
   const Tensor loss = empty(acc(), {2});
-  lab->softmax_stats(stream, stats, View(logits), View(labels), 0);
+  lab->softmax_stats(stream, stats, View(logits), View(labels), {0});
   lab->cross_entropy(stream, loss, logits, View(logits), stats, View(labels), View(mask),
-                     lab.full(DType::f64, {1}, 1), 0);
+                     lab.full(DType::f64, {1}, 1), {0});
   EXPECT_EQ(lab.read(View(logits).slice(0, 0, 1)), Values(9, 0.0));
   EXPECT_GT(norm_of(lab.read(View(logits).slice(0, 1, 1))), 0);
   EXPECT_GT(lab.read(loss)[0], 0) << "the loss itself is not masked";

@@ -69,7 +69,7 @@ class HeadRun {
         mesh_(RankGrid(layout(side), rank.size), rank.world, 1, side),
         context_{*lab_.operator->(), lab_.stream, mesh_, {}},
         // At least 64 rows make a chunk.
-        head_(kVocab, kHidden, 0.2, {kF64Type, 1234, rank.rank, rank.size, false, 1, side},
+        head_({kVocab, kHidden, 0.2, 0.1}, {kF64Type, 1234, rank.rank, rank.size, false, 1, side},
               nullptr) {
     ParameterList parameters;
     head_.collect(parameters);

@@ -48,6 +48,7 @@ SessionOptions session_of(const Case& c, DType dtype) {
   model.tie_embeddings = c.tied;
   model.vocab_size = 53;  // so that ranks hold unequal parts
   model.attention_dropout = model.hidden_dropout = 0.1;
+  model.label_smoothing = 0.1;
   options.parallel.grid = c.side;
   options.parallel.tensor = std::max(1, c.side * c.side);
   options.recompute.granularity = c.recompute;

@@ -64,6 +64,7 @@ void throw_model(Dice& dice, ModelOptions& model, int shares) {
   model.attention_window = dice.coin() ? 0 : 5;
   model.attention_dropout = dice.coin() ? 0.0 : 0.2;
   model.hidden_dropout = dice.coin() ? 0.0 : 0.2;
+  model.label_smoothing = dice.coin() ? 0.0 : 0.2;
   model.dtype = DType::f64;
 }
 

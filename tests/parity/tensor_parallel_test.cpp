@@ -46,6 +46,7 @@ SessionOptions session_of(const Case& c, DType dtype) {
   model.tie_embeddings = c.tied;
   model.vocab_size = 53;  // odd, so that ranks hold unequal parts
   model.attention_dropout = model.hidden_dropout = 0.1;
+  model.label_smoothing = 0.1;
   options.parallel.tensor = c.tensor;
   options.parallel.sequence_parallel = c.sequence_parallel;
   if (c.recompute == Recompute::selective)

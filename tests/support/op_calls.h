@@ -235,7 +235,7 @@ inline std::vector<OpCall> training_calls() {
        {{"stats", kF32, {3, 4}, kGaps},
         {"logits", kF32, {4, 5}, kGaps | kAnyShape | kAnyFloat},
         {"labels", kI32, {4}}},
-       [](Lab& lab, const Views& v) { lab->softmax_stats(lab.stream, v[0], v[1], v[2], 0); }},
+       [](Lab& lab, const Views& v) { lab->softmax_stats(lab.stream, v[0], v[1], v[2], {0}); }},
       {"softmax_rescale",
        {{"stats", kF32, {3, 4}, kGaps | kLeads}, {"maximum", kF32, {4}}},
        [](Lab& lab, const Views& v) { lab->softmax_rescale(lab.stream, v[0], v[1]); }},
@@ -248,7 +248,7 @@ inline std::vector<OpCall> training_calls() {
         {"mask", kF32, {4}},
         {"scale", kF64, {1}}},
        [](Lab& lab, const Views& v) {
-         lab->cross_entropy(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], 0);
+         lab->cross_entropy(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], {0});
        }},
       {"masked_sum",
        {{"out", kF64, {1}}, {"x", kF32, {4}, kLeads}, {"mask", kF32, {4}}},

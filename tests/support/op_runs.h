@@ -157,10 +157,10 @@ inline void run_loss(OpRun& t) {
   const Tensor logits = t.random({40, 500}), labels = t.indices(40, 500);
   const Tensor stats = t.zeros(t.acc(), {3, 40}), loss = t.zeros(t.acc(), {40});
   const Tensor mask = t.random(DType::f32, {40}), sum = t.zeros(DType::f64, {1});
-  t.lab->softmax_stats(t.stream, stats, logits, labels, 0);
+  t.lab->softmax_stats(t.stream, stats, logits, labels, {0});
   t.lab->softmax_rescale(t.stream, stats, t.lab.full(t.acc(), {40}, 5));
   t.lab->cross_entropy(t.stream, loss, logits, logits, stats, labels, mask,
-                       t.lab.full(DType::f64, {1}, 0.5), 0);
+                       t.lab.full(DType::f64, {1}, 0.5), {0});
   t.lab->masked_sum(t.stream, sum, loss, mask, false);
   for (const Tensor& each : {stats, logits, loss, sum}) t.keep(each);
 }

@@ -16,8 +16,8 @@ struct CrossEntropy {
   Values loss, dlogits;
 };
 /// `weights` is scale x mask for each row; a label outside the columns belongs to nobody.
-inline CrossEntropy cross_entropy(const Values& logits, const Values& labels,
-                                  const Values& weights) {
+inline CrossEntropy cross_entropy(const Values& logits, const Values& labels, const Values& weights,
+                                  const TargetSpec& target = {}) {
   const size_t columns = logits.size() / labels.size();
   CrossEntropy result{{}, Values(logits.size())};
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -26,10 +26,12 @@ inline CrossEntropy cross_entropy(const Values& logits, const Values& labels,
     double sum = 0;
     for (size_t j = 0; j < columns; ++j) sum += std::exp(row[j] - maximum);
     const auto label = static_cast<size_t>(labels[i]);
-    result.loss.push_back(std::log(sum) + maximum - row[label]);
-    for (size_t j = 0; j < columns; ++j)
-      result.dlogits[i * columns + j] =
-          weights[i] * (std::exp(row[j] - maximum) / sum - (j == label ? 1 : 0));
+    result.loss.push_back(0);
+    for (size_t j = 0; j < columns; ++j) {
+      const double wanted = target.each + (j == label ? target.label : 0);
+      result.loss.back() += wanted * (std::log(sum) + maximum - row[j]);
+      result.dlogits[i * columns + j] = weights[i] * (std::exp(row[j] - maximum) / sum - wanted);
+    }
   }
   return result;
 }

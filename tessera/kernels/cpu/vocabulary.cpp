@@ -31,6 +31,14 @@ A row_exp_sum(const T* x, int64_t n, A maximum) {
   return sum;
 }
 
+template <class T, class A = Accumulator<T>>
+A row_sum(const T* x, int64_t n) {
+  A sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < n; ++j) sum += load(x[j]);
+  return sum;
+}
+
 // (row of the table, row of dy) for the ids that lie in the table, in order.
 void sort_rows(std::vector<std::pair<int64_t, int64_t>>& sorted, const ConstView& ids,
                int64_t first_row, int64_t rows) {
@@ -100,18 +108,21 @@ void CpuKernels::do_embedding_backward(Stream& stream, View dtable, ConstView dy
 }
 
 void CpuKernels::do_softmax_stats(Stream&, View stats, ConstView logits, ConstView labels,
-                                  int64_t first_column) {
+                                  const TargetSpec& target) {
   dispatch_float(logits.dtype(), "softmax_stats", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const int64_t n = logits.dim(1);
     parallel_for(threads_, logits.dim(0), [&](int64_t i) {
       const T* row = logits.data<T>() + i * logits.stride(0);
-      const int64_t label = labels.data<std::int32_t>()[i] - first_column;
       const A maximum = row_maximum(row, n);
       A* out = stats.data<A>() + i;
       out[0] = maximum;
       out[stats.stride(0)] = row_exp_sum(row, n, maximum);
-      out[2 * stats.stride(0)] = label >= 0 && label < n ? load(row[label]) : A(0);
+      const int64_t label = labels.data<std::int32_t>()[i] - target.first_column;
+      A at_target =
+          label >= 0 && label < n ? static_cast<A>(target.label) * load(row[label]) : A(0);
+      if (target.each != 0) at_target += static_cast<A>(target.each) * row_sum(row, n);
+      out[2 * stats.stride(0)] = at_target;
     });
   });
 }
@@ -132,7 +143,7 @@ void CpuKernels::do_softmax_rescale(Stream&, View stats, ConstView maximum) {
 
 void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView logits,
                                   ConstView stats, ConstView labels, ConstView mask,
-                                  ConstView scale, int64_t first_column) {
+                                  ConstView scale, const TargetSpec& target) {
   dispatch_float(logits.dtype(), "cross_entropy", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const int64_t n = logits.dim(1);
@@ -147,12 +158,15 @@ void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView lo
       const A weight =
           static_cast<A>(scale.data<double>()[0] * static_cast<double>(mask.data<float>()[i]));
       const A factor = weight / sum;
-      const int64_t label = labels.data<std::int32_t>()[i] - first_column;
+      const int64_t label = labels.data<std::int32_t>()[i] - target.first_column;
       const bool here = label >= 0 && label < n;
+      const A each = weight * static_cast<A>(target.each);
+      const A more = weight * static_cast<A>(target.label);
       // The label's own gradient is formed before the row is overwritten (dlogits may be logits).
-      const A at_label = here ? factor * exp_of(load(row[label]) - maximum) - weight : A(0);
+      const A at_label = here ? factor * exp_of(load(row[label]) - maximum) - each - more : A(0);
 #pragma omp simd
-      for (int64_t j = 0; j < n; ++j) store<T>(out[j], factor * exp_of(load(row[j]) - maximum));
+      for (int64_t j = 0; j < n; ++j)
+        store<T>(out[j], factor * exp_of(load(row[j]) - maximum) - each);
       if (here) store<T>(out[label], at_label);
     });
   });

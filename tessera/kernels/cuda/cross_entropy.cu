@@ -73,9 +73,9 @@ struct Stats {
   int64_t stride;
   __device__ A& maximum(int64_t row) const { return data[row]; }
   __device__ A& sum(int64_t row) const { return data[stride + row]; }
-  __device__ A& label(int64_t row) const { return data[2 * stride + row]; }
+  __device__ A& target(int64_t row) const { return data[2 * stride + row]; }
   __device__ std::remove_const_t<A> loss(int64_t row) const {
-    return log(sum(row)) + (maximum(row) - label(row));
+    return log(sum(row)) + (maximum(row) - target(row));
   }
 };
 
@@ -89,16 +89,24 @@ struct Logits {
   const T* data;
   int64_t stride, columns;
   const std::int32_t* labels;
-  int64_t first_column;
+  TargetSpec target;
   __device__ const T* row(int64_t i) const { return data + i * stride; }
   /// May lie outside of the columns here.
-  __device__ int64_t label(int64_t i) const { return labels[i] - first_column; }
+  __device__ int64_t label(int64_t i) const { return labels[i] - target.first_column; }
 };
 
 template <class T>
-Logits<T> logits_of(const ConstView& logits, const ConstView& labels, int64_t first_column) {
-  return {logits.data<T>(), logits.stride(0), logits.dim(1), labels.data<std::int32_t>(),
-          first_column};
+Logits<T> logits_of(const ConstView& logits, const ConstView& labels, const TargetSpec& target) {
+  return {logits.data<T>(), logits.stride(0), logits.dim(1), labels.data<std::int32_t>(), target};
+}
+
+template <class T, int kCount>
+__device__ Accumulator<T> sum_of(const Pack<T, kCount>& pack) {
+  const Pack<Accumulator<T>, kCount> x = widened(pack);
+  Accumulator<T> sum = 0;
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) sum += x.at[k];
+  return sum;
 }
 
 template <class T>
@@ -107,16 +115,25 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   using A = Accumulator<T>;
   const int64_t i = blockIdx.x;
   const T* x = logits.row(i);
+  const bool smooth = logits.target.each != 0;
   OnlineSum<T> own;
+  A plain_sum = 0;
   packing_of<kPackWidth<T>>(logits.columns, x)
-      .read(x, threadIdx.x, blockDim.x, [&](int64_t, const auto& pack) { own.add(pack); });
+      .read(x, threadIdx.x, blockDim.x, [&](int64_t, const auto& pack) {
+        own.add(pack);
+        if (smooth) plain_sum += sum_of(pack);
+      });
   own.rescale(block_max(own.maximum));
   const A sum = block_sum(own.sum);
+  if (smooth) plain_sum = block_sum(plain_sum);
   if (threadIdx.x > 0) return;
   const int64_t label = logits.label(i);
   stats.maximum(i) = own.maximum;
   stats.sum(i) = sum;
-  stats.label(i) = label >= 0 && label < logits.columns ? load(x[label]) : A(0);
+  A at_target =
+      label >= 0 && label < logits.columns ? A(logits.target.label) * load(x[label]) : A(0);
+  if (smooth) at_target += A(logits.target.each) * plain_sum;
+  stats.target(i) = at_target;
 }
 
 template <class A>
@@ -155,16 +172,18 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   const A maximum = stats.maximum(i);
   const A weight = static_cast<A>(*gradient.scale * static_cast<double>(gradient.mask[i]));
   const A factor = weight / stats.sum(i);
+  const A each = weight * A(logits.target.each);
+  const A more = weight * A(logits.target.label);
   const int64_t label = logits.label(i);
   if (threadIdx.x == 0) loss[i] = stats.loss(i);
   packing_of<kPackWidth<T>>(logits.columns, x, static_cast<const T*>(dx))
       .read(x, threadIdx.x, blockDim.x, [&]<int kCount>(int64_t at, const Pack<T, kCount>& pack) {
         Pack<A, kCount> y = widened(pack);
 #pragma unroll
-        for (int k = 0; k < kCount; ++k) y.at[k] = factor * exp_of<T>(y.at[k] - maximum);
+        for (int k = 0; k < kCount; ++k) y.at[k] = factor * exp_of<T>(y.at[k] - maximum) - each;
         if (label >= at && label < at + kCount) {
 #pragma unroll
-          for (int k = 0; k < kCount; ++k) y.at[k] -= at + k == label ? weight : A(0);
+          for (int k = 0; k < kCount; ++k) y.at[k] -= at + k == label ? more : A(0);
         }
         store_pack(dx + at, rounded<T>(y));
       });
@@ -195,11 +214,11 @@ void dispatch_accumulator(DType dtype, F&& f) {
 }  // namespace
 
 void CudaKernels::do_softmax_stats(Stream& stream, View stats, ConstView logits, ConstView labels,
-                                   int64_t first_column) {
+                                   const TargetSpec& target) {
   dispatch_float(logits.dtype(), "softmax_stats", [&]<class T>(TypeTag<T>) {
     launch(stream, "softmax_stats", one_block_per_row<T>(logits.dim(0), logits.dim(1)),
            softmax_stats_kernel<T>, stats_of<Accumulator<T>>(stats),
-           logits_of<T>(logits, labels, first_column));
+           logits_of<T>(logits, labels, target));
   });
 }
 
@@ -212,7 +231,7 @@ void CudaKernels::do_softmax_rescale(Stream& stream, View stats, ConstView maxim
 
 void CudaKernels::do_cross_entropy(Stream& stream, View loss, View dlogits, ConstView logits,
                                    ConstView stats, ConstView labels, ConstView mask,
-                                   ConstView scale, int64_t first_column) {
+                                   ConstView scale, const TargetSpec& target) {
   constexpr const char* op = "cross_entropy";
   dispatch_float(logits.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
@@ -225,7 +244,7 @@ void CudaKernels::do_cross_entropy(Stream& stream, View loss, View dlogits, Cons
         stream, op, one_block_per_row<T>(logits.dim(0), logits.dim(1)), cross_entropy_kernel<T>,
         out,
         Gradient<T>{dlogits.data<T>(), dlogits.stride(0), mask.data<float>(), scale.data<double>()},
-        logits_of<T>(logits, labels, first_column), stats_of<const A>(stats));
+        logits_of<T>(logits, labels, target), stats_of<const A>(stats));
   });
 }
 

@@ -21,6 +21,9 @@ class CudaKernels final : public Kernels {
   CudaKernels(Device device, const CudaOptions& options);
   ~CudaKernels() override;
 
+  std::string choices() const override;
+  void take_choices(const std::string& text) override;
+
   std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, DType) const override;
   std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;
   std::size_t embedding_workspace_bytes(std::int64_t rows) const override;
@@ -58,10 +61,10 @@ class CudaKernels final : public Kernels {
   void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
   void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
                              Workspace) override;
-  void do_softmax_stats(Stream&, View, ConstView, ConstView, std::int64_t) override;
+  void do_softmax_stats(Stream&, View, ConstView, ConstView, const TargetSpec&) override;
   void do_softmax_rescale(Stream&, View, ConstView) override;
   void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView, ConstView,
-                        std::int64_t) override;
+                        const TargetSpec&) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
   void do_start_step(Stream&, View, ConstView, ConstView) override;

@@ -67,6 +67,9 @@ void run_plain(GemmPlans& gemms, Stream& stream, const GemmCall& call, const Wor
 
 }  // namespace
 
+std::string CudaKernels::choices() const { return gemms_->choices(); }
+void CudaKernels::take_choices(const std::string& text) { gemms_->take_choices(text); }
+
 // Step by step, a bias is put where the product goes and the product added to it, so that their
 // sum is rounded once. A product for dgelu, though, is rounded before it is scaled.
 void CudaKernels::do_gemm(Stream& stream, View d, const Operand& a, const Operand& b,

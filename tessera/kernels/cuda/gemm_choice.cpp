@@ -84,6 +84,24 @@ std::optional<GemmAlgorithm> GemmChoices::find(const std::string& problem) const
 
 void GemmChoices::store(const std::string& problem, const GemmAlgorithm& algorithm) {
   choices_[key_of(problem)] = algorithm;
+  update_file();
+}
+
+std::string GemmChoices::text() const {
+  std::string lines;
+  for (const auto& [key, algorithm] : choices_)
+    if (key.starts_with(setting_ + '\t')) lines += line_of(key, algorithm);
+  return lines;
+}
+
+void GemmChoices::take(std::string_view text) {
+  auto own = std::exchange(choices_, {});
+  add(text);
+  choices_.merge(own);
+  update_file();
+}
+
+void GemmChoices::update_file() {
   if (file_.empty()) return;
   try {
     read();
@@ -94,10 +112,13 @@ void GemmChoices::store(const std::string& problem, const GemmAlgorithm& algorit
 }
 
 GemmChoices::Report GemmChoices::read() {
+  if (file_.empty() || !fs::exists(file_)) return {};
+  return add(read_text_file(file_, kLargestFile));
+}
+
+GemmChoices::Report GemmChoices::add(std::string_view lines) {
   Report report;
-  if (file_.empty() || !fs::exists(file_)) return report;
-  const std::string text = read_text_file(file_, kLargestFile);
-  for (std::string_view rest = text; !rest.empty();) {
+  for (std::string_view rest = lines; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     if (line.empty() || line.front() == '#') continue;

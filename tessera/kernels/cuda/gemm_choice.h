@@ -2,8 +2,9 @@
 // is timed once per device and library version and later runs compute the same bits.
 //
 // A line holds, parted by tabs: the device and library (the setting), the problem, the algorithm's
-// opaque bytes in hex, and a checksum of all before it. Ranks and runs may share a file: a writer
-// takes in what others wrote, and lines of other settings stay in it.
+// opaque bytes in hex, and a checksum of all before it. Runs may share a file: a writer takes in
+// what others wrote, and lines of other settings stay in it. Of the ranks of a run rank 0 has it;
+// the others are given its lines as text.
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tessera/base/files.h"
 
@@ -30,6 +32,12 @@ class GemmChoices {
   /// Replaces the choice for `problem`, and the file.
   void store(const std::string& problem, const GemmAlgorithm& algorithm);
 
+  /// The lines of this setting.
+  std::string text() const;
+  /// Takes lines of text(), of several objects too: the first one for a problem counts, and
+  /// replaces the own choice. The file follows.
+  void take(std::string_view text);
+
  private:
   struct Report {
     int damaged = 0;
@@ -37,9 +45,11 @@ class GemmChoices {
   };
 
   std::string key_of(const std::string& problem) const { return setting_ + '\t' + problem; }
-  /// Adds the file's choices to those that are known.
+  /// Adds the lines' choices to those that are known.
+  Report add(std::string_view lines);
   Report read();
   void write() const;
+  void update_file();
   void warn(const std::exception& error);
 
   fs::path file_;

@@ -74,6 +74,11 @@ bool GemmPlans::run(Stream& stream, const GemmCall& call, const Workspace& scrat
   return true;
 }
 
+void GemmPlans::take_choices(const std::string& text) {
+  choices_.take(text);
+  plans_.clear();
+}
+
 std::optional<GemmAlgorithm> GemmPlans::choose(Matmul& matmul, const std::string& problem,
                                                cudaStream_t stream, const GemmCall& call,
                                                const Workspace& scratch) {

@@ -22,6 +22,10 @@ class GemmPlans {
   /// False when cuBLASLt has no algorithm for the call. `scratch` is only used for timing.
   bool run(Stream& stream, const GemmCall& call, const Workspace& scratch);
 
+  /// As Kernels has them. Who takes some must not be capturing; plans follow at their next use.
+  std::string choices() const { return choices_.text(); }
+  void take_choices(const std::string& text);
+
  private:
   struct DestroyLibrary {
     void operator()(cublasLtContext* handle) const noexcept { cublasLtDestroy(handle); }
