@@ -1,38 +1,86 @@
 #include "tessera/parallel/mesh.h"
 
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "tessera/base/check.h"
 
 namespace tessera {
 namespace {
 
-std::shared_ptr<Communicator> along(const RankGrid& grid, Communicator& world, Axis axis) {
-  return world.split(grid.colour(world.rank(), axis), grid.coordinate(world.rank(), axis));
-}
+// Makes groups of the world, each set of them once: a set is known by the first member of every
+// rank's group. All ranks know all sets, so that they agree on what is made.
+class Groups {
+ public:
+  explicit Groups(const std::shared_ptr<Communicator>& world) : world_(world) {
+    made_[firsts([](int) { return 0; })] = world;
+    made_[firsts([](int rank) { return rank; })] = make_self_communicator();
+  }
 
-std::shared_ptr<Communicator> grid_row(Communicator& tensor, int side) {
-  if (side == 0) return make_self_communicator();
-  check(tensor.size() == side * side, "{} tensor-parallel ranks cannot form a grid of {} x {}",
-        tensor.size(), side, side);
-  return tensor.split(tensor.rank() / side, tensor.rank() % side);
-}
+  template <class FirstOf>
+  std::shared_ptr<Communicator> make(const FirstOf& first_of) {
+    std::shared_ptr<Communicator>& group = made_[firsts(first_of)];
+    if (!group) group = world_->split(first_of(world_->rank()), world_->rank());
+    return group;
+  }
 
-std::shared_ptr<Communicator> grid_column(Communicator& tensor, int side) {
-  if (side == 0) return make_self_communicator();
-  return tensor.split(tensor.rank() % side, tensor.rank() / side);
-}
+ private:
+  template <class FirstOf>
+  std::vector<int> firsts(const FirstOf& first_of) const {
+    std::vector<int> all;
+    for (int rank = 0; rank < world_->size(); ++rank) all.push_back(first_of(rank));
+    return all;
+  }
+
+  std::shared_ptr<Communicator> world_;
+  std::map<std::vector<int>, std::shared_ptr<Communicator>> made_;
+};
 
 }  // namespace
 
-Mesh::Mesh(const RankGrid& grid, std::shared_ptr<Communicator> world, int head_copies, int side)
-    : grid_(grid),
-      world_(std::move(world)),
-      tensor_(along(grid_, *world_, Axis::tensor)),
-      head_copies_(tensor_->split(tensor_->rank() / head_copies, tensor_->rank() % head_copies)),
-      grid_row_(tessera::grid_row(*tensor_, side)),
-      grid_column_(tessera::grid_column(*tensor_, side)),
-      data_(along(grid_, *world_, Axis::data)),
-      pipeline_(along(grid_, *world_, Axis::pipeline)) {}
+Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, int head_copies)
+    : grid_(options, world->size()),
+      expert_grid_(options, world->size()),
+      world_(std::move(world)) {
+  Groups groups(world_);
+  for (std::size_t a = 0; a < kAxes.size(); ++a) {
+    const std::array axis{kAxes[a]};
+    axes_[a] = groups.make([&](int rank) { return grid_.first_along(rank, axis); });
+  }
+  for (std::size_t a = 0; a < kAxes.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b) {
+      const std::array both{kAxes[a], kAxes[b]};
+      pairs_[a][b] = pairs_[b][a] =
+          groups.make([&](int rank) { return grid_.first_along(rank, both); });
+    }
+  const auto experts = [&](std::initializer_list<ExpertAxis> along) {
+    const std::vector<ExpertAxis> axes(along);
+    return groups.make([&](int rank) { return expert_grid_.first_along(rank, axes); });
+  };
+  expert_tensor_ = experts({ExpertAxis::tensor});
+  expert_ = experts({ExpertAxis::expert});
+  expert_tensor_expert_ = experts({ExpertAxis::tensor, ExpertAxis::expert});
+  expert_data_ = experts({ExpertAxis::data});
+  split_tensor_group(head_copies, options.grid);
+}
+
+Communicator& Mesh::pair(Axis a, Axis b) const {
+  check(a != b, "a pair of one axis");
+  return *pairs_[static_cast<std::size_t>(a)][static_cast<std::size_t>(b)];
+}
+
+// A grid's rows follow each other.
+void Mesh::split_tensor_group(int head_copies, int side) {
+  Communicator& ranks = tensor();
+  const int rank = ranks.rank();
+  head_copies_ = ranks.split(rank / head_copies, rank % head_copies);
+  grid_row_ = grid_column_ = make_self_communicator();
+  if (side == 0) return;
+  check(ranks.size() == side * side, "{} tensor-parallel ranks cannot form a grid of {} x {}",
+        ranks.size(), side, side);
+  grid_row_ = ranks.split(rank / side, rank % side);
+  grid_column_ = ranks.split(rank % side, rank / side);
+}
 
 }  // namespace tessera

@@ -1,7 +1,9 @@
-// The ranks as a grid with one named communicator per axis. An axis of size one has an identity
-// communicator.
+// The ranks as a grid with one named communicator per axis, per pair of axes, and per axis of the
+// experts' grid. A group of one is an identity communicator, and groups of the same ranks are one
+// communicator, so that a layout pays only for what it spreads.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "tessera/comm/communicator.h"
@@ -12,31 +14,48 @@ namespace tessera {
 class Mesh {
  public:
   /// All ranks of `world` call it together. `head_copies` consecutive ranks of a tensor group hold
-  /// the same key/value heads. If `side` is not 0, a tensor group forms a grid of `side` rows and
-  /// columns, row by row.
-  Mesh(const RankGrid& grid, std::shared_ptr<Communicator> world, int head_copies = 1,
-       int side = 0);
+  /// the same key/value heads.
+  Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, int head_copies = 1);
 
   const RankGrid& grid() const { return grid_; }
+  const ExpertGrid& expert_grid() const { return expert_grid_; }
   Communicator& world() const { return *world_; }
-  Communicator& tensor() const { return *tensor_; }
+  Communicator& tensor() const { return *axes_[0]; }
+  Communicator& context() const { return *axes_[1]; }
+  Communicator& data() const { return *axes_[2]; }
+  Communicator& pipeline() const { return *axes_[3]; }
+  /// Ranks that differ along these two axes only, in the order of the world.
+  Communicator& pair(Axis a, Axis b) const;
+
   /// Those of the tensor group that hold the same key/value heads as this rank.
   Communicator& head_copies() const { return *head_copies_; }
   /// Those of the tensor group in this rank's row, and in its column: groups of one without a grid.
   Communicator& grid_row() const { return *grid_row_; }
   Communicator& grid_column() const { return *grid_column_; }
-  Communicator& data() const { return *data_; }
-  Communicator& pipeline() const { return *pipeline_; }
+
+  /// Of the experts' grid: those that share each expert's matrices, those that have other experts,
+  /// both together, and those that have copies of the same.
+  Communicator& expert_tensor() const { return *expert_tensor_; }
+  Communicator& expert() const { return *expert_; }
+  Communicator& expert_tensor_expert() const { return *expert_tensor_expert_; }
+  Communicator& expert_data() const { return *expert_data_; }
 
  private:
+  using Group = std::shared_ptr<Communicator>;
+  void split_tensor_group(int head_copies, int side);
+
   RankGrid grid_;
-  std::shared_ptr<Communicator> world_;
-  std::shared_ptr<Communicator> tensor_;
-  std::shared_ptr<Communicator> head_copies_;
-  std::shared_ptr<Communicator> grid_row_;
-  std::shared_ptr<Communicator> grid_column_;
-  std::shared_ptr<Communicator> data_;
-  std::shared_ptr<Communicator> pipeline_;
+  ExpertGrid expert_grid_;
+  Group world_;
+  std::array<Group, kAxes.size()> axes_;
+  std::array<std::array<Group, kAxes.size()>, kAxes.size()> pairs_;
+  Group head_copies_;
+  Group grid_row_;
+  Group grid_column_;
+  Group expert_tensor_;
+  Group expert_;
+  Group expert_tensor_expert_;
+  Group expert_data_;
 };
 
 }  // namespace tessera

@@ -50,14 +50,14 @@ int RankGrid::coordinate(int rank, Axis axis) const {
   fail("unknown axis");
 }
 
-int RankGrid::colour(int rank, Axis axis) const {
+int RankGrid::first_along(int rank, std::span<const Axis> axes) const {
   RankCoordinates at = coordinates(rank);
-  switch (axis) {
-    case Axis::tensor: at.tensor = 0; break;
-    case Axis::context: at.context = 0; break;
-    case Axis::data: at.data = 0; break;
-    case Axis::pipeline: at.pipeline = 0; break;
-  }
+  for (const Axis axis : axes) switch (axis) {
+      case Axis::tensor: at.tensor = 0; break;
+      case Axis::context: at.context = 0; break;
+      case Axis::data: at.data = 0; break;
+      case Axis::pipeline: at.pipeline = 0; break;
+    }
   return this->rank(at);
 }
 
@@ -85,6 +85,17 @@ ExpertCoordinates ExpertGrid::coordinates(int rank) const {
 
 int ExpertGrid::rank(const ExpertCoordinates& at) const {
   return at.tensor + tensor_ * (at.expert + expert_ * (at.data + data_ * at.pipeline));
+}
+
+int ExpertGrid::first_along(int rank, std::span<const ExpertAxis> axes) const {
+  ExpertCoordinates at = coordinates(rank);
+  for (const ExpertAxis axis : axes) switch (axis) {
+      case ExpertAxis::tensor: at.tensor = 0; break;
+      case ExpertAxis::expert: at.expert = 0; break;
+      case ExpertAxis::data: at.data = 0; break;
+      case ExpertAxis::pipeline: at.pipeline = 0; break;
+    }
+  return this->rank(at);
 }
 
 }  // namespace tessera

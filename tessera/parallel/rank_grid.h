@@ -2,11 +2,15 @@
 // in Megatron.
 #pragma once
 
+#include <array>
+#include <span>
+
 #include "tessera/parallel/parallel_options.h"
 
 namespace tessera {
 
 enum class Axis { tensor, context, data, pipeline };
+inline constexpr std::array kAxes{Axis::tensor, Axis::context, Axis::data, Axis::pipeline};
 
 struct RankCoordinates {
   int tensor = 0;
@@ -25,12 +29,15 @@ class RankGrid {
   RankCoordinates coordinates(int rank) const;
   int rank(const RankCoordinates& at) const;
   int coordinate(int rank, Axis axis) const;
-  /// Ranks that differ only along `axis` share a colour.
-  int colour(int rank, Axis axis) const;
+  /// The first of the ranks that differ from `rank` along these axes only: the colour of their
+  /// group.
+  int first_along(int rank, std::span<const Axis> axes) const;
 
  private:
   int tensor_, context_, data_, pipeline_;
 };
+
+enum class ExpertAxis { tensor, expert, data, pipeline };
 
 struct ExpertCoordinates {
   int tensor = 0;
@@ -53,6 +60,8 @@ class ExpertGrid {
   int pipeline() const { return pipeline_; }
   ExpertCoordinates coordinates(int rank) const;
   int rank(const ExpertCoordinates& at) const;
+  /// The first of the ranks that differ from `rank` along these axes only.
+  int first_along(int rank, std::span<const ExpertAxis> axes) const;
 
  private:
   int tensor_, expert_, data_, pipeline_;

@@ -68,8 +68,10 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
   Memory memory = Memory::counting(options.device);
   Memory small(options.device);
   Stream stream(options.device);
-  const std::unique_ptr<Kernels> kernels = make_kernels(options.device, threads);
-  const Mesh mesh(RankGrid({}, 1), make_self_communicator());  // nobody talks
+  CudaOptions cuda = options.cuda;
+  cuda.gemm_file.clear();  // nothing is multiplied
+  const std::unique_ptr<Kernels> kernels = make_kernels(options.device, threads, cuda);
+  const Mesh mesh({}, make_self_communicator());  // nobody talks
   Context context{*kernels, stream, mesh, {}};
   GptModel model = describe(options, small, stream);
 
@@ -110,7 +112,8 @@ std::string inspect_text(const SessionOptions& options, int threads) {
   text += fmt::format("\nFLOPs per token (forward and backward, {} tokens a sequence): {:.4g}\n",
                       options.shape.seq, flops_per_token(options.model, options.shape.seq));
   const MemoryCounters counters = plan_memory(options, threads);
-  text += fmt::format("\nmemory of one rank ({}, microbatch of {} x {} tokens)\n",
+  text += fmt::format("\nmemory of one rank ({}, {}, microbatch of {} x {} tokens)\n",
+                      options.device.kind == DeviceKind::cuda ? "cuda" : "cpu",
                       name_of(options.model.dtype), options.shape.batch, options.shape.seq);
   for (int i = 0; i < kMemoryUses; ++i)
     text += fmt::format("  {:<14} {:>12}\n", name_of(static_cast<MemoryUse>(i)),

@@ -93,8 +93,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       stream_(options.device),
       trace_(options.device),
       kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
-      mesh_(RankGrid(options.parallel, rank.size), rank.world, head_copies(options),
-            options.parallel.grid),
+      mesh_(options.parallel, rank.world, head_copies(options)),
       schedule_(schedule_of(options, mesh_.pipeline().rank())),
       evaluation_(forward_only({options.parallel.pipeline, options.microbatches})) {
   share_choices();  // those of rank 0's file

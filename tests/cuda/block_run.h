@@ -82,7 +82,7 @@ class BlockRun {
 
   BlockRun(Device device, const BlockCase& what, DType dtype)
       : lab(device),
-        mesh_(RankGrid({}, 1), make_self_communicator()),
+        mesh_({}, make_self_communicator()),
         rope_(lab.memory, lab.stream, dtype, frequencies(what.spec.attention.head_size), 1.0,
               shape_.seq),
         block_(what.spec, {dtype, kSeed}, what.rope ? &rope_ : nullptr),

@@ -26,13 +26,14 @@ TEST(RankGrid, TensorVariesFastestAndPipelineSlowest) {
   for (int r = 0; r < grid.ranks(); ++r) EXPECT_EQ(grid.rank(grid.coordinates(r)), r);
 }
 
-TEST(RankGrid, RanksOfOneColourDifferAlongTheAxisOnly) {
+TEST(RankGrid, RanksWithTheSameFirstDifferAlongTheAxisOnly) {
   const RankGrid grid(degrees(2, 1, 2, 2), 8);
   for (const Axis axis : {Axis::tensor, Axis::context, Axis::data, Axis::pipeline}) {
     std::map<int, std::set<int>> groups;
-    for (int r = 0; r < 8; ++r) groups[grid.colour(r, axis)].insert(grid.coordinate(r, axis));
+    for (int r = 0; r < 8; ++r)
+      groups[grid.first_along(r, std::array{axis})].insert(grid.coordinate(r, axis));
     EXPECT_EQ(static_cast<int>(groups.size()), 8 / grid.size(axis));
-    for (const auto& [colour, members] : groups)
+    for (const auto& [first, members] : groups)
       EXPECT_EQ(static_cast<int>(members.size()), grid.size(axis));
   }
 }

@@ -66,7 +66,7 @@ class HeadRun {
   HeadRun(int side, const Rank& rank)
       : part_(side, rank.rank),
         shape_{kBatch.seq, part_.samples.length()},
-        mesh_(RankGrid(layout(side), rank.size), rank.world, 1, side),
+        mesh_(layout(side), rank.world),
         context_{*lab_.operator->(), lab_.stream, mesh_, {}},
         // At least 64 rows make a chunk.
         head_({kVocab, kHidden, 0.2, 0.1}, {kF64Type, 1234, rank.rank, rank.size, false, 1, side},
