@@ -81,8 +81,7 @@ Attention::Saved Attention::carve(SlotCarver& slot, Carver& scratch,
   saved.lse = (spec_.recompute_core ? scratch : slot.until_input)
                   .take(acc, {shape.batch, heads_, shape.seq});
   saved.d_qkv = slot.gradient(scratch, dtype_, {n, (heads_ + 2 * groups_) * d});
-  if (slot.split_backward)
-    saved.dy = slot.until_weight.take(dtype_, rows_.kept(shape, spec_.hidden));
+  saved.rows = SublayerRows(slot, rows_, dtype_, shape, spec_.hidden);
   return saved;
 }
 
@@ -194,7 +193,7 @@ void Attention::core_forward(Context& context, const Microbatch& batch, Saved& s
 
 void Attention::forward(Context& context, const Microbatch& batch, View y, ConstView x,
                         Saved& saved, const LinearScratch& linear) const {
-  saved.x = x;
+  saved.rows.set_input(x);
   qkv_->forward(context, saved.qkv, x, linear);
   prepare_heads(context, batch, saved);
   core_forward(context, batch, saved);
@@ -205,10 +204,9 @@ WorkHandle Attention::backward_input(Context& context, const Microbatch& batch, 
                                      ConstView dy, Saved& saved, const Scratch& scratch,
                                      const LinearScratch& linear) {
   const BatchShape& shape = batch.shape;
-  if (saved.dy) context.kernels.copy(context.stream, saved.dy, dy);
-  saved.dy_seen = rows_.gather_now(context, linear.all.dy, dy);
+  const ConstView dy_seen = saved.rows.begin_backward(context, rows_, linear.all, dy);
   if (spec_.recompute_core) core_forward(context, batch, saved);
-  out_->backward_input(context, scratch.d_out, saved.dy_seen, linear)->wait(context.stream);
+  out_->backward_input(context, scratch.d_out, dy_seen, linear)->wait(context.stream);
   context.kernels.attention_backward(
       context.stream, heads(saved.d_qkv, shape, 0, heads_),
       heads(saved.d_qkv, shape, heads_, groups_),
@@ -216,20 +214,15 @@ WorkHandle Attention::backward_input(Context& context, const Microbatch& batch, 
       queries(saved, shape), keys(saved, shape), values(saved, shape),
       heads(saved.out, shape, 0, heads_), saved.lse, core_spec(batch), context.workspace);
   undo_heads(context, batch, saved);
-  if (!saved.dy) saved.x_coming = rows_.gather(context, linear.all.x, saved.x);
+  saved.rows.fetch_input(context, rows_, linear.all);
   return qkv_->backward_input(context, dx, saved.d_qkv, linear);
 }
 
-// Apart from the input gradient, what that gathered is no more there.
 void Attention::backward_weight(Context& context, Saved& saved, const LinearScratch& linear) {
-  const AllRows& all = linear.all;
-  if (saved.dy) {
-    saved.dy_seen = rows_.gather_now(context, all.dy, saved.dy);
-    saved.x_coming = rows_.gather(context, all.x, saved.x);
-  }
-  out_->backward_weight(context, saved.dy_seen, saved.out, linear);
-  saved.x_coming->wait(context.stream);
-  qkv_->backward_weight(context, saved.d_qkv, rows_.gathered(all.x, saved.x), linear);
+  const ConstView dy = saved.rows.begin_weight(context, rows_, linear.all);
+  out_->backward_weight(context, dy, saved.out, linear);
+  const ConstView x = saved.rows.input(context, rows_, linear.all);
+  qkv_->backward_weight(context, saved.d_qkv, x, linear);
 }
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 #include "tessera/nn/microbatch.h"
 #include "tessera/nn/norm.h"
 #include "tessera/nn/rope_table.h"
+#include "tessera/nn/sublayer_rows.h"
 
 namespace tessera {
 
@@ -38,16 +39,13 @@ class Attention {
   /// What one microbatch keeps. Views that backward fills lie in scratch unless the backward is
   /// split.
   struct Saved {
-    ConstView x;  ///< [., hidden] this rank's rows, the caller's memory
+    SublayerRows rows;
     View qkv;     ///< [N, (H + 2K) D]: q | k | v; rotated in place, unless qk_norm keeps them raw
     View normed;  ///< [N, (H + K) D] with qk_norm: normed and rotated q | k
     View q_stats, k_stats;
-    View out;             ///< [N, H D]
-    View lse;             ///< acc [B, H, S]
-    View d_qkv;           ///< as qkv
-    View dy;              ///< [., hidden], split backward only
-    ConstView dy_seen;    ///< all rows: what backward_weight reads
-    WorkHandle x_coming;  ///< all rows of x
+    View out;    ///< [N, H D]
+    View lse;    ///< acc [B, H, S]
+    View d_qkv;  ///< as qkv
   };
   struct Scratch {
     View d_out;  ///< [N, H D]

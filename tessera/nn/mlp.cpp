@@ -37,8 +37,7 @@ Mlp::Saved Mlp::carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape
   // SwiGLU's gradient takes the place of its input, unless the two gradients are computed apart.
   const bool in_place = spec_.kind == MlpKind::swiglu && !slot.split_backward && slot.gradients;
   saved.d_pre = in_place ? saved.pre : slot.gradient(scratch, dtype_, {n, pre_width()});
-  if (slot.split_backward)
-    saved.dy = slot.until_weight.take(dtype_, rows_.kept(shape, spec_.hidden));
+  saved.rows = SublayerRows(slot, rows_, dtype_, shape, spec_.hidden);
   return saved;
 }
 
@@ -54,7 +53,7 @@ GridSizes Mlp::grid_sizes(const BatchShape& shape) const {
 void Mlp::forward(Context& context, View y, ConstView x, Saved& saved, const Scratch& scratch,
                   const LinearScratch& linear) const {
   const View act = saved.act ? saved.act : scratch.act;
-  saved.x = x;
+  saved.rows.set_input(x);
   if (spec_.kind == MlpKind::gelu) {
     up_->forward_gelu(context, act, saved.pre, x, linear);
   } else {
@@ -66,30 +65,24 @@ void Mlp::forward(Context& context, View y, ConstView x, Saved& saved, const Scr
 
 WorkHandle Mlp::backward_input(Context& context, View dx, ConstView dy, Saved& saved,
                                const Scratch& scratch, const LinearScratch& linear) {
-  if (saved.dy) context.kernels.copy(context.stream, saved.dy, dy);
-  saved.dy_seen = rows_.gather_now(context, linear.all.dy, dy);
+  const ConstView dy_seen = saved.rows.begin_backward(context, rows_, linear.all, dy);
   if (spec_.kind == MlpKind::gelu) {
-    down_->backward_input_gelu(context, saved.d_pre, saved.dy_seen, saved.pre, linear);
+    down_->backward_input_gelu(context, saved.d_pre, dy_seen, saved.pre, linear);
   } else {
-    down_->backward_input(context, scratch.act, saved.dy_seen, linear)->wait(context.stream);
+    down_->backward_input(context, scratch.act, dy_seen, linear)->wait(context.stream);
     context.kernels.swiglu_backward(context.stream, saved.d_pre, saved.act ? View() : scratch.act,
                                     scratch.act, saved.pre);
   }
   saved.act_seen = saved.act ? saved.act : scratch.act;
-  if (!saved.dy) saved.x_coming = rows_.gather(context, linear.all.x, saved.x);
+  saved.rows.fetch_input(context, rows_, linear.all);
   return up_->backward_input(context, dx, saved.d_pre, linear);
 }
 
-// Apart from the input gradient, what that gathered is no more there.
 void Mlp::backward_weight(Context& context, Saved& saved, const LinearScratch& linear) {
-  const AllRows& all = linear.all;
-  if (saved.dy) {
-    saved.dy_seen = rows_.gather_now(context, all.dy, saved.dy);
-    saved.x_coming = rows_.gather(context, all.x, saved.x);
-  }
-  down_->backward_weight(context, saved.dy_seen, saved.act_seen, linear);
-  saved.x_coming->wait(context.stream);
-  up_->backward_weight(context, saved.d_pre, rows_.gathered(all.x, saved.x), linear);
+  const ConstView dy = saved.rows.begin_weight(context, rows_, linear.all);
+  down_->backward_weight(context, dy, saved.act_seen, linear);
+  const ConstView x = saved.rows.input(context, rows_, linear.all);
+  up_->backward_weight(context, saved.d_pre, x, linear);
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 
 #include "tessera/nn/linear.h"
 #include "tessera/nn/microbatch.h"
+#include "tessera/nn/sublayer_rows.h"
 
 namespace tessera {
 
@@ -24,14 +25,11 @@ struct MlpSpec {
 class Mlp {
  public:
   struct Saved {
-    ConstView x;        ///< [., hidden] this rank's rows, the caller's memory
-    View pre;           ///< [N, F], or [N, 2F] = gate | up: before the activation
-    View act;           ///< [N, F]: after it; swiglu: split backward only
-    View d_pre;         ///< as pre; swiglu: in its place where that can be
-    View dy;            ///< [., hidden], split backward only
-    ConstView dy_seen;  ///< all rows: what backward_weight reads
-    ConstView act_seen;
-    WorkHandle x_coming;  ///< all rows of x
+    SublayerRows rows;
+    View pre;            ///< [N, F], or [N, 2F] = gate | up: before the activation
+    View act;            ///< [N, F]: after it; swiglu: split backward only
+    View d_pre;          ///< as pre; swiglu: in its place where that can be
+    ConstView act_seen;  ///< what backward_weight reads
   };
   struct Scratch {
     /// [N, F], swiglu only. Its output in forward; in backward that output's gradient, then the

@@ -5,10 +5,7 @@
 //   with sequence parallelism           forward 4, backward 6: two inputs are gathered again
 #include <gtest/gtest.h>
 
-#include <map>
-
-#include "tessera/comm/recording.h"
-#include "tests/support/layout_run.h"
+#include "tests/support/step_counts.h"
 #include "tests/support/tiny_models.h"
 
 namespace tessera {
@@ -29,34 +26,16 @@ double ring_bytes(const CommCounts& counts, int n) {
   return sum;
 }
 
+// Of one microbatch on rank 0.
 struct Traffic {
   double forward = 0;
   double backward = 0;
 };
 
-// Of one microbatch on rank 0.
-Traffic traffic_of(SessionOptions options, std::int64_t layers) {
-  options.model.num_layers = layers;
-  Traffic traffic;
-  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
-    CommCounts counts;
-    Rank recorded = rank;
-    recorded.world = make_recording_communicator(rank.world, counts);
-    Session session(options, recorded);
-    const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
-    const auto next = [&]() -> const HostBatch& { return batch; };
-    const auto bytes_of = [&](const auto& run) {
-      counts.clear();
-      run();
-      return ring_bytes(counts, options.parallel.tensor);
-    };
-    const double forward =
-        bytes_of([&] { evaluate_step(session, next, LossAverage::per_microbatch); });
-    const double both =
-        bytes_of([&] { compute_gradients(session, next, LossAverage::per_microbatch); });
-    if (rank.rank == 0) traffic = {forward, both - forward};
-  });
-  return traffic;
+Traffic traffic_of(const SessionOptions& options, std::int64_t layers) {
+  const test::StepCounts counts = test::step_counts(options, layers);
+  const double forward = ring_bytes(counts.forward, options.parallel.tensor);
+  return {forward, ring_bytes(counts.both, options.parallel.tensor) - forward};
 }
 
 Traffic layer_traffic(const SessionOptions& options) {

@@ -11,8 +11,7 @@
 
 #include <map>
 
-#include "tessera/comm/recording.h"
-#include "tests/support/layout_run.h"
+#include "tests/support/step_counts.h"
 #include "tests/support/tiny_models.h"
 
 namespace tessera {
@@ -34,33 +33,16 @@ Traffic minus(Traffic a, const Traffic& b) {
   return a;
 }
 
+// Of one microbatch on rank 0.
 struct StepTraffic {
   Traffic forward;
   Traffic both;  ///< forward and backward
 };
 
-// Of one microbatch on rank 0.
-StepTraffic traffic_of(SessionOptions options, std::int64_t layers) {
-  options.model.num_layers = layers;
-  StepTraffic traffic;
-  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
-    CommCounts counts;
-    Rank recorded = rank;
-    recorded.world = make_recording_communicator(rank.world, counts);
-    Session session(options, recorded);
-    const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
-    const auto next = [&]() -> const HostBatch& { return batch; };
-    const auto traffic_during = [&](const auto& run) {
-      counts.clear();
-      run();
-      return ring_traffic(counts, options.parallel.grid);
-    };
-    const StepTraffic mine{
-        traffic_during([&] { evaluate_step(session, next, LossAverage::per_microbatch); }),
-        traffic_during([&] { compute_gradients(session, next, LossAverage::per_microbatch); })};
-    if (rank.rank == 0) traffic = mine;
-  });
-  return traffic;
+StepTraffic traffic_of(const SessionOptions& options, std::int64_t layers) {
+  const test::StepCounts counts = test::step_counts(options, layers);
+  return {ring_traffic(counts.forward, options.parallel.grid),
+          ring_traffic(counts.both, options.parallel.grid)};
 }
 
 StepTraffic layer_traffic(const SessionOptions& options) {

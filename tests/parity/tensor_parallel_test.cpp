@@ -4,9 +4,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
-#include "tests/support/layout_run.h"
+#include "tests/support/layout_cases.h"
 #include "tests/support/lazy_communicator.h"
 #include "tests/support/tiny_models.h"
 
@@ -14,8 +12,6 @@ namespace tessera {
 namespace {
 
 using test::LayoutResult;
-
-bool all_cases() { return std::getenv("TESSERA_FULL") != nullptr; }
 
 enum class Recompute { none, selective, full, distributed };
 
@@ -32,30 +28,32 @@ struct Case {
                        groups, tensor, sequence_parallel ? " sequence-parallel" : "",
                        static_cast<int>(recompute));
   }
+  SessionOptions session(DType dtype) const;
+  Case alone() const { return {family, tied, groups, 1, false, Recompute::none}; }
 };
 
-SessionOptions session_of(const Case& c, DType dtype) {
-  SessionOptions options = test::tiny_session(c.family);
+SessionOptions Case::session(DType dtype) const {
+  SessionOptions options = test::tiny_session(family);
   options.shape = {16, 2};
   options.microbatches = 2;
   ModelOptions& model = options.model;
   model.dtype = dtype;
   model.num_layers = 2;
   model.num_attention_heads = 8;
-  model.num_query_groups = c.groups;
-  model.tie_embeddings = c.tied;
+  model.num_query_groups = groups;
+  model.tie_embeddings = tied;
   model.vocab_size = 53;  // odd, so that ranks hold unequal parts
   model.attention_dropout = model.hidden_dropout = 0.1;
   model.label_smoothing = 0.1;
-  options.parallel.tensor = c.tensor;
-  options.parallel.sequence_parallel = c.sequence_parallel;
-  if (c.recompute == Recompute::selective)
+  options.parallel.tensor = tensor;
+  options.parallel.sequence_parallel = sequence_parallel;
+  if (recompute == Recompute::selective)
     options.recompute.granularity = RecomputeGranularity::selective;
-  if (c.recompute >= Recompute::full) {
+  if (recompute >= Recompute::full) {
     options.recompute.granularity = RecomputeGranularity::full;
     options.recompute.num_layers = 1;
   }
-  options.recompute.distribute_saved_activations = c.recompute == Recompute::distributed;
+  options.recompute.distribute_saved_activations = recompute == Recompute::distributed;
   // The key bias of a model without RoPE has no gradient in mathematics; a larger epsilon keeps
   // Adam from blowing its rounding noise up.
   options.optimizer.adam_eps = 1e-3;
@@ -76,30 +74,13 @@ std::vector<Case> tensor_cases() {
   return cases;
 }
 
-// What one rank computes of a case.
-class OneRank {
- public:
-  const LayoutResult& of(Case c, DType dtype, int steps) {
-    c.tensor = 1;
-    c.sequence_parallel = false;
-    c.recompute = Recompute::none;
-    return results_.of(c.text(), session_of(c, dtype), steps);
-  }
-
- private:
-  test::LayoutResults results_;
-};
-
 TEST(TensorParallel, EqualsOneRankInF64) {
-  OneRank one;
-  const std::vector<Case> cases = tensor_cases();
-  const std::size_t stride = all_cases() ? 1 : 17;  // no factor in common with any of the choices
-  for (std::size_t i = 0; i < cases.size(); i += stride) {
-    SCOPED_TRACE(cases[i].text());
-    test::expect_same_layouts(test::run_layout(session_of(cases[i], DType::f64), 20),
-                              one.of(cases[i], DType::f64, 20), {});
-    if (HasFailure()) return;
-  }
+  // No factor in common with any of the choices.
+  test::expect_cases_equal_one_rank(tensor_cases(), test::all_cases() ? 1 : 17);
+}
+
+TEST(TensorParallel, EqualsOneRankInF32) {
+  test::expect_cases_near_one_rank(tensor_cases(), test::all_cases() ? 5 : 61, DType::f32, 1e-5);
 }
 
 // What layers do not wait for never happens here.
@@ -110,13 +91,13 @@ TEST(TensorParallel, WaitsForAllThatItAsksFor) {
   const std::vector<Case> cases = tensor_cases();
   for (std::size_t i = 0; i < cases.size(); i += 41) {
     SCOPED_TRACE(cases[i].text());
-    SessionOptions options = session_of(cases[i], DType::f64);
+    SessionOptions options = cases[i].session(DType::f64);
     options.split_backward = cases[i].recompute == Recompute::none;
     test::expect_same_layouts(test::run_layout(options, 2, 1e-2, 1, lazy),
                               test::run_layout(options, 2), {0, 0, 0});
   }
   Case grid{"gpt", true, 8, 4, false, Recompute::none};
-  SessionOptions options = session_of(grid, DType::f64);
+  SessionOptions options = grid.session(DType::f64);
   options.parallel.grid = 2;
   test::expect_same_layouts(test::run_layout(options, 2, 1e-2, 1, lazy),
                             test::run_layout(options, 2), {0, 0, 0});
@@ -125,7 +106,7 @@ TEST(TensorParallel, WaitsForAllThatItAsksFor) {
 // A vocabulary whose shares make ranks round their chunks of rows differently, unless they agree.
 TEST(TensorParallel, TakesEqualChunksOfARaggedVocabulary) {
   Case two{"llama", false, 8, 2, false, Recompute::none};
-  SessionOptions options = session_of(two, DType::f32);
+  SessionOptions options = two.session(DType::f32);
   options.model.num_layers = 1;
   options.model.vocab_size = 32769;
   options.model.init_std = 0.02;
@@ -136,21 +117,6 @@ TEST(TensorParallel, TakesEqualChunksOfARaggedVocabulary) {
   options.parallel = {};
   const LayoutResult want = test::run_layout(options, 1);
   EXPECT_NEAR(got.losses[0], want.losses[0], 1e-5 * want.losses[0]);
-}
-
-TEST(TensorParallel, EqualsOneRankInF32) {
-  OneRank one;
-  const std::vector<Case> cases = tensor_cases();
-  const std::size_t stride = all_cases() ? 5 : 61;
-  for (std::size_t i = 0; i < cases.size(); i += stride) {
-    SCOPED_TRACE(cases[i].text());
-    const LayoutResult got = test::run_layout(session_of(cases[i], DType::f32), 20);
-    const LayoutResult& want = one.of(cases[i], DType::f32, 20);
-    for (std::size_t step = 0; step < want.losses.size(); ++step)
-      EXPECT_NEAR(got.losses[step], want.losses[step], 1e-5 * want.losses[step]) << step;
-    test::expect_tensors_near(got.first_weights, want.first_weights, 0.0);
-    if (HasFailure()) return;
-  }
 }
 
 }  // namespace

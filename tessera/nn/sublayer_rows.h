@@ -1,0 +1,53 @@
+// The rows that go into and come back to a sublayer, attention or MLP: its input and the gradient
+// of its output. Its first linear layer wants all rows of the input, its last one all rows of the
+// gradient, in backward twice: with the input gradient, and with the weight gradient.
+#pragma once
+
+#include "tessera/nn/row_layout.h"
+
+namespace tessera {
+
+class SublayerRows {
+ public:
+  SublayerRows() = default;
+  /// What the caller of a split backward keeps until the weight gradient, [., hidden].
+  SublayerRows(SlotCarver& slot, const RowLayout& layout, DType dtype, const BatchShape& shape,
+               std::int64_t hidden) {
+    if (slot.split_backward) dy_ = slot.until_weight.take(dtype, layout.kept(shape, hidden));
+  }
+
+  /// x [., hidden]: this rank's rows, in memory that stays.
+  void set_input(ConstView x) { x_ = x; }
+
+  /// All rows of dy, for the input gradient and the weight gradient with it.
+  ConstView begin_backward(Context& context, const RowLayout& layout, const AllRows& all,
+                           ConstView dy) {
+    if (dy_) context.kernels.copy(context.stream, dy_, dy);
+    return dy_seen_ = layout.gather_now(context, all.dy, dy);
+  }
+  /// Calls for all rows of the input, if the weight gradient follows at once.
+  void fetch_input(Context& context, const RowLayout& layout, const AllRows& all) {
+    if (!dy_) x_coming_ = layout.gather(context, all.x, x_);
+  }
+
+  /// All rows of dy for the weight gradient. Apart from the input gradient, what that gathered is
+  /// no more there.
+  ConstView begin_weight(Context& context, const RowLayout& layout, const AllRows& all) {
+    if (!dy_) return dy_seen_;
+    x_coming_ = layout.gather(context, all.x, x_);
+    return layout.gather_now(context, all.dy, dy_);
+  }
+  /// All rows of the input, after begin_weight.
+  ConstView input(Context& context, const RowLayout& layout, const AllRows& all) {
+    x_coming_->wait(context.stream);
+    return layout.gathered(all.x, x_);
+  }
+
+ private:
+  ConstView x_;
+  View dy_;  ///< split backward only
+  ConstView dy_seen_;
+  WorkHandle x_coming_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// What rank 0 communicates in a step, counted.
+#pragma once
+
+#include "tessera/comm/recording.h"
+#include "tests/support/layout_run.h"
+
+namespace tessera::test {
+
+struct StepCounts {
+  CommCounts forward;
+  CommCounts both;  ///< forward and backward
+};
+
+/// Of one microbatch, with so many layers.
+inline StepCounts step_counts(SessionOptions options, std::int64_t layers) {
+  options.model.num_layers = layers;
+  StepCounts result;
+  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+    CommCounts counts;
+    Rank recorded = rank;
+    recorded.world = make_recording_communicator(rank.world, counts);
+    Session session(options, recorded);
+    const HostBatch batch = random_batch(options.shape, options.model.vocab_size, 0);
+    const auto next = [&]() -> const HostBatch& { return batch; };
+    const auto during = [&](const auto& run) {
+      counts.clear();
+      run();
+      return counts;
+    };
+    const StepCounts mine{
+        during([&] { evaluate_step(session, next, LossAverage::per_microbatch); }),
+        during([&] { compute_gradients(session, next, LossAverage::per_microbatch); })};
+    if (rank.rank == 0) result = mine;
+  });
+  return result;
+}
+
+}  // namespace tessera::test
