@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "nn": LOW + ["parallel/*", "kernels/*", "comm/*"],
     "pipeline": LOW + ["comm/*"],
     "model": LOW + ["nn/*", "pipeline/stage.h", "parallel/parallel_options.h"],
-    "optim": LOW + ["nn/parameter.h", "parallel/*", "kernels/*", "comm/*"],
+    "optim": LOW + ["nn/parameter.h", "nn/unit_hooks.h", "parallel/*", "kernels/*", "comm/*"],
     "checkpoint": LOW + ["parallel/sharding.h", "model/model_options.h", "comm/*"],
     "plan": LOW + ["parallel/*", "pipeline/*", "model/*", "*/*_options.h"],
     "config": LOW + ["*/*_options.h"],

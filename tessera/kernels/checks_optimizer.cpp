@@ -33,6 +33,15 @@ void Kernels::sum_squares(Stream& stream, View out, ConstView x, bool accumulate
   do_sum_squares(stream, out, x, accumulate, workspace);
 }
 
+void Kernels::divide_by_sum(Stream& stream, View weights, ConstView totals) {
+  constexpr const char* op = "divide_by_sum";
+  require_rows(op, "weights", weights, 1);
+  require(op, "weights", weights, DType::f64, weights.shape());
+  require_rows(op, "totals", totals, 1);
+  require(op, "totals", totals, DType::f64, totals.shape());
+  do_divide_by_sum(stream, weights, totals);
+}
+
 void Kernels::start_step(Stream& stream, View grad_scales, ConstView weights, ConstView state) {
   constexpr const char* op = "start_step";
   require_rows(op, "weights", weights, 1);

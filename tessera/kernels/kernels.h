@@ -137,6 +137,8 @@ class Kernels {
   /// out f64 [1] (+)= sum of squares.
   void sum_squares(Stream&, View out, ConstView x, bool accumulate, Workspace);
   virtual std::size_t sum_squares_workspace_bytes(std::int64_t elements) const = 0;
+  /// weights f64 [M] /= the sum of totals f64 [R], or 1 if that is less.
+  void divide_by_sum(Stream&, View weights, ConstView totals);
   /// grad_scales f64 [M] = weights f64 [M] x the state's loss scale.
   void start_step(Stream&, View grad_scales, ConstView weights, ConstView state);
   /// Decides by finish_step_state (step_state.h) what the update does, and puts the step's record
@@ -193,6 +195,7 @@ class Kernels {
                                 ConstView, const TargetSpec&) = 0;
   virtual void do_masked_sum(Stream&, View, ConstView, ConstView, bool) = 0;
   virtual void do_sum_squares(Stream&, View, ConstView, bool, Workspace) = 0;
+  virtual void do_divide_by_sum(Stream&, View, ConstView) = 0;
   virtual void do_start_step(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_finish_step(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
                               const StepRules&) = 0;

@@ -87,12 +87,20 @@ GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recomput
                site, shared);
 }
 
+std::vector<ParameterList> GptModel::units() {
+  std::vector<ParameterList> units;
+  if (embedding) embedding->collect(units.emplace_back());
+  for (Block& block : blocks) block.collect(units.emplace_back());
+  if (!head) return units;
+  final_norm->collect(units.emplace_back());
+  head->collect(units.back());
+  return units;
+}
+
 ParameterList GptModel::parameters() {
   ParameterList parameters;
-  if (embedding) embedding->collect(parameters);
-  for (Block& block : blocks) block.collect(parameters);
-  if (final_norm) final_norm->collect(parameters);
-  if (head) head->collect(parameters);
+  for (const ParameterList& unit : units())
+    parameters.insert(parameters.end(), unit.begin(), unit.end());
   return parameters;
 }
 

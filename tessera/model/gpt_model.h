@@ -35,6 +35,8 @@ class GptModel {
   const RowLayout& rows() const { return rows_; }
   /// In the order of the forward pass.
   ParameterList parameters();
+  /// The same in units: the embedding, each block, the final norm with the head.
+  std::vector<ParameterList> units();
   /// Of the rotary tables for that many positions.
   std::int64_t rope_bytes(std::int64_t positions) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,

@@ -170,10 +170,13 @@ void StageRunner::copy(const View& to, const ConstView& from) {
 
 void StageRunner::start_layers(const Microbatch& batch, Block::Saved& first, ConstView in) {
   const TraceRange range(context_.trace, model_.embedding ? "embedding forward" : "stage input");
-  if (model_.embedding)
+  if (model_.embedding) {
+    hooks_->before_use(0, NextUnit::following);
     model_.embedding->forward(context_, batch, first.x, scratch_.embedding);
-  else
+  } else {
     copy(first.x, in);
+  }
+  hooks_->before_use(block_unit(0), NextUnit::following);
   model_.blocks.front().norm1().forward(context_, first.y1, first.stats1, first.x);
 }
 
@@ -192,6 +195,7 @@ void StageRunner::run_layers(const Microbatch& batch, Slot& slot, ConstView in) 
 // with.
 void StageRunner::finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer) {
   Block::Saved& next = slot.layers[layer + 1];
+  hooks_->before_use(block_unit(layer + 1), NextUnit::following);
   model_.blocks[layer + 1].norm1().add_forward(context_, next.y1, next.x, next.stats1,
                                                slot.layers[layer].x1, scratch_.block.branch,
                                                model_.blocks[layer].mlp_dropout(batch));
@@ -203,26 +207,34 @@ void StageRunner::forward(int microbatch, int slot_number, View out, ConstView i
   Slot& slot = slot_of(slot_number);
   run_layers(batch, slot, in);
   const TraceRange range(context_.trace, model_.head ? "head" : "stage output");
-  const Block::Saved& last = slot.layers.back();
-  const DropoutSpec dropout = model_.blocks.back().mlp_dropout(batch);
   if (!model_.head) {
-    context_.kernels.add_dropout(context_.stream, out.reshape(last.x1.shape()), last.x1,
-                                 scratch_.block.branch, dropout);
+    const View x1 = slot.layers.back().x1;
+    context_.kernels.add_dropout(context_.stream, out.reshape(x1.shape()), x1,
+                                 scratch_.block.branch, model_.blocks.back().mlp_dropout(batch));
     return;
   }
-  model_.final_norm->add_forward(context_, slot.head.x, slot.final_x, slot.final_stats, last.x1,
-                                 scratch_.block.branch, dropout);
+  finish_layers(batch, slot);
+  if (batch.training) hooks_->before_gradients(model_.options().tie_embeddings ? 0 : head_unit());
   model_.head->forward(context_, batch, slot.head, scratch_.head);
+  // The gradient of a table of its own is complete with the final norm's.
+  if (batch.training && model_.options().tie_embeddings) hooks_->gradients_added(0, false);
   context_.kernels.masked_sum(context_.stream, loss_sums_.view().slice(0, microbatch, 1),
                               slot.head.loss, batch.mask, false);
+}
+
+// The final norm, and what the output layer needs.
+void StageRunner::finish_layers(const Microbatch& batch, Slot& slot) {
+  hooks_->before_use(head_unit(), NextUnit::unknown);
+  model_.final_norm->add_forward(context_, slot.head.x, slot.final_x, slot.final_stats,
+                                 slot.layers.back().x1, scratch_.block.branch,
+                                 model_.blocks.back().mlp_dropout(batch));
+  if (model_.options().tie_embeddings) hooks_->before_use(0, NextUnit::unknown);
 }
 
 void StageRunner::trailing_logits(const Microbatch& batch, View logits) {
   Slot& slot = slots_.front();
   run_layers(batch, slot, {});
-  const Block::Saved& last = slot.layers.back();
-  model_.final_norm->add_forward(context_, slot.head.x, slot.final_x, slot.final_stats, last.x1,
-                                 scratch_.block.branch, model_.blocks.back().mlp_dropout(batch));
+  finish_layers(batch, slot);
   const std::int64_t rows = logits.dim(0);
   model_.head->logits(context_, logits, slot.head.x.slice(0, batch.shape.rows() - rows, rows));
 }
@@ -249,6 +261,7 @@ void StageRunner::recompute_segment(const Microbatch& batch, Slot& slot, const S
   const TraceRange whole(context_.trace, "recompute");
   Block::Saved& first = slot.layers[segment.begin];
   restore_input(slot, segment.begin);
+  hooks_->before_use(block_unit(segment.begin), NextUnit::unknown);
   model_.blocks[segment.begin].norm1().forward(context_, first.y1, first.stats1, first.x);
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
     const TraceRange range(context_.trace, "block forward", number_of(i));
@@ -271,7 +284,9 @@ void StageRunner::backward_weight(int microbatch, int slot) {
   Slot& kept = slot_of(slot);
   for (std::size_t i = model_.blocks.size(); i-- > 0;) {
     const TraceRange range(context_.trace, "block backward weights", number_of(i));
+    hooks_->before_gradients(block_unit(i));
     model_.blocks[i].backward_weight(context_, kept.layers[i], scratch_.block);
+    hooks_->gradients_added(block_unit(i), true);
   }
 }
 
@@ -282,8 +297,11 @@ void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView 
   const View d_residual = scratch_.d_residual;
   if (model_.head) {
     const TraceRange range(context_.trace, "final norm backward");
+    hooks_->before_use(head_unit(), NextUnit::preceding);
+    hooks_->before_gradients(head_unit());
     model_.final_norm->backward(context_, d_residual, slot.head.x, slot.final_x, slot.final_stats,
                                 false);
+    hooks_->gradients_added(head_unit(), true);
   } else {
     copy(d_residual, d_out);
   }
@@ -291,16 +309,22 @@ void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView 
     if (segment->recompute) recompute_segment(batch, slot, *segment);
     for (std::size_t i = segment->end; i-- > segment->begin;) {
       const TraceRange range(context_.trace, "block backward", number_of(i));
+      hooks_->before_use(block_unit(i), NextUnit::preceding);
+      hooks_->before_gradients(block_unit(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, slot.layers[i], scratch_.block,
                                       weights_too);
+      hooks_->gradients_added(block_unit(i), weights_too);  // of norms, if nothing else
     }
   }
   const TraceRange range(context_.trace,
                          model_.embedding ? "embedding backward" : "stage input backward");
-  if (model_.embedding)
+  if (model_.embedding) {
+    hooks_->before_gradients(0);
     model_.embedding->backward(context_, batch, d_residual, scratch_.embedding);
-  else
+    hooks_->gradients_added(0, true);
+  } else {
     copy(d_in.reshape(d_residual.shape()), d_residual);
+  }
 }
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/model/gpt_model.h"
+#include "tessera/nn/unit_hooks.h"
 #include "tessera/pipeline/stage.h"
 #include "tessera/tensor/memory.h"
 
@@ -25,6 +26,8 @@ class StageRunner final : public Stage {
  public:
   StageRunner(GptModel& model, Context& context, Memory& memory, const RunnerOptions& options);
 
+  /// Who is told of the work with parameters, by the model's units; it must outlive this.
+  void set_hooks(UnitHooks& hooks) { hooks_ = &hooks; }
   /// The microbatches that forward and backward refer to by number; they must outlive the step.
   void set_microbatches(std::span<const Microbatch> microbatches);
 
@@ -88,6 +91,7 @@ class StageRunner final : public Stage {
   Slot& slot_of(int slot) { return slots_[static_cast<std::size_t>(slot)]; }
   void run_layers(const Microbatch& batch, Slot& slot, ConstView in);
   void start_layers(const Microbatch& batch, Block::Saved& first, ConstView in);
+  void finish_layers(const Microbatch& batch, Slot& slot);
   void finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer);
   /// Keeps this rank's share of a layer's input, if that is how it is kept, and brings it back.
   void keep_share(Slot& slot, std::size_t layer);
@@ -100,8 +104,13 @@ class StageRunner final : public Stage {
     return model_.part().layers.begin + static_cast<std::int64_t>(layer);
   }
 
+  std::size_t block_unit(std::size_t layer) const { return layer + (model_.embedding ? 1 : 0); }
+  std::size_t head_unit() const { return block_unit(model_.blocks.size()); }
+
   GptModel& model_;
   Context& context_;
+  UnitHooks no_hooks_;
+  UnitHooks* hooks_ = &no_hooks_;
   RunnerOptions options_;
   std::vector<Segment> segments_;
   std::span<const Microbatch> microbatches_;

@@ -48,6 +48,10 @@ double first_scale(const OptimizerOptions& options, DType dtype) {
   return options.loss_scale > 0 ? options.loss_scale : options.initial_loss_scale;
 }
 
+View in(const View& block, const Range& range) {
+  return block.slice(0, range.begin, range.length());
+}
+
 void copy_and_wait(Context& context, void* to, const void* from, std::size_t bytes) {
   context.stream.api().copy_bytes(context.stream.native(), to, from, bytes);
   context.stream.synchronize();
@@ -74,10 +78,12 @@ Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers,
     : options_(options),
       rules_(rules_of(options, buffers.dtype())),
       buffers_(buffers),
+      owned_(buffers.owned()),
       counted_(buffers.counted_grads()) {
   for (const StateKind& kind : state_kinds(options, buffers.dtype())) {
-    memory_.push_back(memory.allocate(MemoryUse::optimizer, kind.dtype, {buffers.elements()}));
-    states_.push_back({kind.name, memory_.back()});
+    memory_.push_back(
+        memory.allocate(MemoryUse::optimizer, kind.dtype, {buffers.state_elements()}));
+    states_.push_back({kind.name, buffers.state_block(memory_.back())});
     context.kernels.fill(context.stream, memory_.back(), 0);
   }
   const auto bytes = [&](std::size_t each, std::int64_t count) {
@@ -100,7 +106,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers,
 
 View Optimizer::block(const std::string& name) const {
   for (const State& each : states_)
-    if (each.name == name) return each.block;
+    if (each.name == name) return each.block.memory;
   return {};
 }
 
@@ -114,7 +120,8 @@ void Optimizer::adopt_values(Context& context) {
   if (exact.dtype() == DType::i16)
     context.kernels.fill(context.stream, exact, 0);
   else if (exact)
-    context.kernels.copy(context.stream, exact, buffers_.values());
+    for (const ParameterBuffers::Owned& each : owned_)
+      context.kernels.copy(context.stream, in(exact, each.state), each.value);
 }
 
 // Replicated parameters count on one rank only, and the ranks that share the model add up.
@@ -122,7 +129,8 @@ void Optimizer::measure_gradients(Context& context) {
   context.kernels.fill(context.stream, squares_, 0);
   for (const View& grads : counted_)
     context.kernels.sum_squares(context.stream, squares_, grads, true, context.workspace);
-  for (Communicator* group : {&context.mesh.tensor(), &context.mesh.pipeline()})
+  for (Communicator* group :
+       {&context.mesh.tensor(), &context.mesh.pipeline(), &context.mesh.shards()})
     group->all_reduce(squares_, ReduceOp::sum, context.stream)->wait(context.stream);
 }
 
@@ -146,21 +154,18 @@ void Optimizer::set_rates(Context& context, std::span<const double> rates) {
 void Optimizer::update(Context& context, const ConstView& losses, const ConstView& weights) {
   context.kernels.finish_step(context.stream, device_state_, records_, squares_, losses, weights,
                               rates_, rules_);
-  for (const ParameterBuffers::Range& range : buffers_.ranges())
-    if (range.length > 0) update_range(context, range);
+  for (const ParameterBuffers::Owned& each : owned_) update_range(context, each);
 }
 
-void Optimizer::update_range(Context& context, const ParameterBuffers::Range& range) {
-  const View value = range.in(buffers_.values());
-  const View grad = range.in(buffers_.grads());
-  const View exact = master() ? range.in(master()) : View();
+void Optimizer::update_range(Context& context, const ParameterBuffers::Owned& range) {
+  const auto state = [&](const char* name) { return in(block(name), range.state); };
+  const View exact = master() ? in(master(), range.state) : View();
   if (options_.kind == OptimizerKind::adam)
     context.kernels.adamw_step(
-        context.stream, value, exact, range.in(block("exp_avg")), range.in(block("exp_avg_sq")),
-        grad, device_state_,
-        {options_.adam_beta1, options_.adam_beta2, options_.adam_eps, range.decays});
+        context.stream, range.value, exact, state("exp_avg"), state("exp_avg_sq"), range.grad,
+        device_state_, {options_.adam_beta1, options_.adam_beta2, options_.adam_eps, range.decays});
   else
-    context.kernels.sgd_step(context.stream, value, exact, range.in(block("momentum")), grad,
+    context.kernels.sgd_step(context.stream, range.value, exact, state("momentum"), range.grad,
                              device_state_, {options_.sgd_momentum, range.decays});
 }
 

@@ -16,7 +16,7 @@ class Optimizer {
   /// A block of state laid out like the parameters; checkpoints save it under this name.
   struct State {
     std::string name;  ///< exp_avg, exp_avg_sq, momentum, master or master_rest
-    View block;
+    ParameterBlock block;
   };
 
   Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers, Context& context,
@@ -57,11 +57,12 @@ class Optimizer {
  private:
   View block(const std::string& name) const;
   View master() const;
-  void update_range(Context& context, const ParameterBuffers::Range& range);
+  void update_range(Context& context, const ParameterBuffers::Owned& range);
 
   OptimizerOptions options_;
   StepRules rules_;
   ParameterBuffers& buffers_;
+  std::vector<ParameterBuffers::Owned> owned_;
   std::vector<View> counted_;  ///< gradients that this rank adds to the norm
   std::vector<Tensor> memory_;
   std::vector<State> states_;

@@ -1,5 +1,6 @@
 #include "tessera/optim/parameter_buffers.h"
 
+#include <algorithm>
 #include <map>
 
 #include "tessera/base/check.h"
@@ -7,68 +8,129 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;  // elements: at least two cache lines
-
-std::int64_t aligned(std::int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
-
-// Over which ranks all of its gradient is summed; parts of it may be summed besides (head copies).
-GradientSum sum_of(const Parameter& parameter) {
-  const GradientSum sum = parameter.tensors().front().gradient_sum;
-  return sum == GradientSum::head_copies ? GradientSum::none : sum;
+ParameterList all_of(const std::vector<ParameterList>& units) {
+  ParameterList all;
+  for (const ParameterList& unit : units) all.insert(all.end(), unit.begin(), unit.end());
+  return all;
 }
 
-Communicator& group_of(GradientSum sum, const Mesh& mesh) {
-  return sum == GradientSum::grid_column ? mesh.grid_column() : mesh.tensor();
+View in(const View& block, const Range& range) {
+  return block.slice(0, range.begin, range.length());
+}
+
+std::size_t number_of(const BucketLayout& layout, const Bucket& bucket) {
+  return static_cast<std::size_t>(&bucket - layout.buckets().data());
+}
+
+// Of the buckets of even (0) or odd (1) number.
+std::int64_t longest_bucket(const BucketLayout& layout, std::size_t parity) {
+  std::int64_t longest = 0;
+  for (std::size_t i = parity; i < layout.buckets().size(); i += 2)
+    longest = std::max(longest, layout.buckets()[i].range.length());
+  return longest;
+}
+
+std::int64_t longest_bucket(const BucketLayout& layout) {
+  return std::max(longest_bucket(layout, 0), longest_bucket(layout, 1));
 }
 
 }  // namespace
 
-// Those that are summed lie in the middle, each kind side by side, so that one call sums it: on a
-// grid, parameters with weight decay are summed over a column or not at all.
-ParameterBuffers::ParameterBuffers(const ParameterList& parameters, Context& context,
-                                   Memory& memory, std::optional<DType> gradients)
-    : parameters_(parameters), offsets_(parameters.size()) {
-  check(!parameters.empty(), "a model without parameters");
-  std::int64_t used = 0;
-  const auto place = [&](bool decays, GradientSum over) {
-    const std::int64_t begin = used;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (parameters[i]->decays() != decays || sum_of(*parameters[i]) != over) continue;
-      offsets_[i] = used;
-      used += aligned(parameters[i]->shape().numel());
-    }
-    if (over == GradientSum::none || used == begin) return;
-    if (partials_.empty() || partials_.back().over != over) partials_.push_back({over, {begin, 0}});
-    partials_.back().range.length = used - partials_.back().range.begin;
+ParameterBuffers::ParameterBuffers(const std::vector<ParameterList>& units, Context& context,
+                                   Memory& memory, const Options& options)
+    : options_(options),
+      parameters_(all_of(units)),
+      layout_(units, options.shards, options.bucket_elements) {
+  allocate(context, memory, parameters_.front()->dtype());
+  for (const Bucket& bucket : layout_.buckets())
+    for (const std::size_t i : bucket.parameters)
+      parameters_[i]->bind(part(whole_values(bucket), i),
+                           options.gradients ? part(whole_grads(bucket), i) : View());
+}
+
+void ParameterBuffers::allocate(Context& context, Memory& memory, DType dtype) {
+  const auto zeros = [&](MemoryUse use, DType type, std::int64_t elements) {
+    Tensor tensor = memory.allocate(use, type, {elements});
+    context.kernels.fill(context.stream, tensor, 0);
+    return tensor;
   };
-  place(true, GradientSum::none);
-  place(true, GradientSum::tensor_group);
-  place(true, GradientSum::grid_column);
-  ranges_[0] = {0, used, true};
-  place(false, GradientSum::grid_column);
-  place(false, GradientSum::tensor_group);
-  place(false, GradientSum::none);
-  ranges_[1] = {ranges_[0].length, used - ranges_[0].length, false};
-  const DType dtype = parameters.front()->dtype();
-  values_ = memory.allocate(MemoryUse::parameters, dtype, {used});
-  context.kernels.fill(context.stream, values_, 0);
-  if (gradients) {
-    grads_ = memory.allocate(MemoryUse::gradients, *gradients, {used});
-    context.kernels.fill(context.stream, grads_, 0);
-  }
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    parameters[i]->bind(part(values_, i), gradients ? part(grads_, i) : View());
+  const auto kept = [&](bool sharded) {
+    return sharded ? layout_.shard_elements() : layout_.elements();
+  };
+  values_ = zeros(MemoryUse::parameters, dtype, kept(options_.shard_values));
+  if (options_.shard_values)
+    for (const std::size_t parity : {0u, 1u})
+      slots_[parity] = zeros(MemoryUse::parameters, dtype, longest_bucket(layout_, parity));
+  if (!options_.gradients) return;
+  grads_ = zeros(MemoryUse::gradients, *options_.gradients, kept(options_.shard_gradients));
+  if (options_.shard_gradients)
+    grad_slot_ = zeros(MemoryUse::gradients, *options_.gradients, longest_bucket(layout_));
 }
 
-std::int64_t ParameterBuffers::elements_for(const ParameterList& parameters) {
-  std::int64_t elements = 0;
-  for (const Parameter* parameter : parameters) elements += aligned(parameter->shape().numel());
-  return elements;
+ParameterBuffers::Bytes ParameterBuffers::bytes_for(const BucketLayout& layout, DType dtype,
+                                                    const Options& options) {
+  const auto bytes = [](std::int64_t elements, DType type) {
+    return elements * static_cast<std::int64_t>(size_of(type));
+  };
+  Bytes total;
+  total.values =
+      options.shard_values
+          ? bytes(layout.shard_elements() + longest_bucket(layout, 0) + longest_bucket(layout, 1),
+                  dtype)
+          : bytes(layout.elements(), dtype);
+  if (!options.gradients) return total;
+  total.grads = options.shard_gradients
+                    ? bytes(layout.shard_elements() + longest_bucket(layout), *options.gradients)
+                    : bytes(layout.elements(), *options.gradients);
+  return total;
 }
 
-View ParameterBuffers::part(const View& block, std::size_t parameter) const {
+View ParameterBuffers::part(const View& bucket, std::size_t parameter) const {
   const Shape& shape = parameters_[parameter]->shape();
-  return block.slice(0, offsets_[parameter], shape.numel()).reshape(shape);
+  const std::int64_t begin = layout_.offset(parameter) - layout_.bucket_of(parameter).range.begin;
+  return bucket.slice(0, begin, shape.numel()).reshape(shape);
+}
+
+View ParameterBuffers::bucket_in(const ParameterBlock& block, const Bucket& bucket) const {
+  check(!block.sharded, "a sharded block has no whole buckets");
+  return in(block.memory, bucket.range);
+}
+
+View ParameterBuffers::shard_in(const ParameterBlock& block, const Bucket& bucket) const {
+  const Range shard = layout_.shard(bucket, options_.shard);
+  if (!block.sharded) return in(block.memory, shard);
+  return block.memory.slice(0, layout_.shard_offset(bucket), shard.length());
+}
+
+View ParameterBuffers::whole_values(const Bucket& bucket) const {
+  if (!options_.shard_values) return bucket_in(values(), bucket);
+  return slots_[number_of(layout_, bucket) % 2].view().slice(0, 0, bucket.range.length());
+}
+
+View ParameterBuffers::whole_grads(const Bucket& bucket) const {
+  if (!options_.shard_gradients) return bucket_in(grads(), bucket);
+  return grad_slot_.view().slice(0, 0, bucket.range.length());
+}
+
+View ParameterBuffers::own_values(const Bucket& bucket) const { return shard_in(values(), bucket); }
+View ParameterBuffers::own_grads(const Bucket& bucket) const { return shard_in(grads(), bucket); }
+
+std::vector<ParameterBuffers::Owned> ParameterBuffers::owned() const {
+  std::vector<Owned> all;
+  for (const Bucket& bucket : layout_.buckets()) {
+    const Range shard = layout_.shard(bucket, options_.shard);
+    for (const Stretch& stretch : bucket.stretches) {
+      const Range mine = intersection(stretch.range, shard);
+      if (mine.length() == 0) continue;
+      const std::int64_t at = mine.begin - shard.begin;
+      const std::int64_t state = layout_.shard_offset(bucket) + at;
+      all.push_back({own_values(bucket).slice(0, at, mine.length()),
+                     own_grads(bucket).slice(0, at, mine.length()),
+                     {state, state + mine.length()},
+                     stretch.decays});
+    }
+  }
+  return all;
 }
 
 std::vector<View> ParameterBuffers::counted_grads() const {
@@ -77,39 +139,27 @@ std::vector<View> ParameterBuffers::counted_grads() const {
     for (const ShardedTensor& tensor : parameters_[i]->tensors()) {
       const std::int64_t numel = tensor.pieces.front().extent.numel();
       if (!tensor.counts_in_norm || numel == 0) continue;
-      const std::int64_t begin = offsets_[i] + tensor.pieces.front().storage_offset;
+      const std::int64_t begin = layout_.offset(i) + tensor.pieces.front().storage_offset;
       const bool last = &tensor == &parameters_[i]->tensors().back();
       counted[begin] =
-          last ? offsets_[i] + aligned(parameters_[i]->shape().numel()) : begin + numel;
+          last ? layout_.offset(i) + BucketLayout::room_of(*parameters_[i]) : begin + numel;
     }
   std::vector<View> pieces;
-  for (auto first = counted.begin(); first != counted.end();) {
-    std::int64_t end = first->first;
-    auto last = first;
-    for (; last != counted.end() && last->first == end; ++last) end = last->second;
-    pieces.push_back(grads().slice(0, first->first, end - first->first));
-    first = last;
+  for (const Bucket& bucket : layout_.buckets()) {
+    const Range shard = layout_.shard(bucket, options_.shard);
+    const View grads = own_grads(bucket);
+    auto first = counted.lower_bound(bucket.range.begin);
+    while (first != counted.end() && first->first < bucket.range.end) {
+      Range run{first->first, first->first};
+      for (; first != counted.end() && first->first == run.end && run.end < bucket.range.end;
+           ++first)
+        run.end = first->second;
+      const Range mine = intersection(run, shard);
+      if (mine.length() > 0)
+        pieces.push_back(grads.slice(0, mine.begin - shard.begin, mine.length()));
+    }
   }
   return pieces;
-}
-
-void ParameterBuffers::begin_step() {
-  for (Parameter* parameter : parameters_) parameter->begin_step();
-}
-
-void ParameterBuffers::finish_gradients(Context& context) {
-  for (Parameter* parameter : parameters_)
-    if (!parameter->contributed()) context.kernels.fill(context.stream, parameter->grad_view(), 0);
-  std::vector<WorkHandle> sums;
-  for (const Partial& partial : partials_)
-    sums.push_back(group_of(partial.over, context.mesh)
-                       .all_reduce(partial.range.in(grads()), ReduceOp::sum, context.stream));
-  for (const Parameter* parameter : parameters_)
-    for (const ShardedTensor& tensor : parameter->tensors())
-      if (tensor.gradient_sum == GradientSum::head_copies)
-        sums.push_back(context.mesh.head_copies().all_reduce(
-            tensor.pieces.front().in(parameter->grad_view()), ReduceOp::sum, context.stream));
-  for (const WorkHandle& sum : sums) sum->wait(context.stream);
 }
 
 }  // namespace tessera

@@ -63,6 +63,18 @@ Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, 
   expert_tensor_expert_ = experts({ExpertAxis::tensor, ExpertAxis::expert});
   expert_data_ = experts({ExpertAxis::data});
   split_tensor_group(head_copies, options.grid);
+  split_replicas(options);
+}
+
+// Neighbours share, so that what moves most stays near.
+void Mesh::split_replicas(const ParallelOptions& options) {
+  Communicator& ranks = replicas();
+  const bool sharded = options.sharding != Sharding::none;
+  check(ranks.size() % options.sharding_instances == 0,
+        "{} data-parallel ranks cannot form {} groups", ranks.size(), options.sharding_instances);
+  const int size = sharded ? ranks.size() / options.sharding_instances : 1;
+  shards_ = ranks.split(ranks.rank() / size, ranks.rank() % size);
+  shard_copies_ = ranks.split(ranks.rank() % size, ranks.rank() / size);
 }
 
 Communicator& Mesh::pair(Axis a, Axis b) const {

@@ -27,6 +27,12 @@ class Mesh {
   /// Ranks that differ along these two axes only, in the order of the world.
   Communicator& pair(Axis a, Axis b) const;
 
+  /// Ranks that have the same part of the model and other data.
+  Communicator& replicas() const { return pair(Axis::data, Axis::context); }
+  /// Those of them that share what is sharded, and those that have the same shard.
+  Communicator& shards() const { return *shards_; }
+  Communicator& shard_copies() const { return *shard_copies_; }
+
   /// Those of the tensor group that hold the same key/value heads as this rank.
   Communicator& head_copies() const { return *head_copies_; }
   /// Those of the tensor group in this rank's row, and in its column: groups of one without a grid.
@@ -43,12 +49,15 @@ class Mesh {
  private:
   using Group = std::shared_ptr<Communicator>;
   void split_tensor_group(int head_copies, int side);
+  void split_replicas(const ParallelOptions& options);
 
   RankGrid grid_;
   ExpertGrid expert_grid_;
   Group world_;
   std::array<Group, kAxes.size()> axes_;
   std::array<std::array<Group, kAxes.size()>, kAxes.size()> pairs_;
+  Group shards_;
+  Group shard_copies_;
   Group head_copies_;
   Group grid_row_;
   Group grid_column_;

@@ -1,10 +1,15 @@
 // The degrees of parallelism, and how ranks are started. Plain data, no code.
 #pragma once
 
+#include <cstdint>
+
 namespace tessera {
 
 /// What --nproc starts: threads of this process, or processes of this machine.
 enum class LaunchKind { threads, processes };
+
+/// What data-parallel ranks share instead of each having a copy: ZeRO's stages 0 to 3.
+enum class Sharding { none, optimizer, gradients, parameters };
 
 /// Values that are marked "derived" are filled in by resolve (config/resolve.h).
 struct ParallelOptions {
@@ -14,6 +19,11 @@ struct ParallelOptions {
   int expert = 1;
   int expert_tensor = 0;  ///< tensor-parallel size of experts; derived: tensor
   int data = 1;           ///< derived: ranks / (tensor x pipeline x context)
+  Sharding sharding = Sharding::none;
+  int sharding_instances = 1;         ///< groups of data-parallel ranks; each holds all shards
+  bool overlap_grad_reduce = false;   ///< gradients are summed while backward goes on
+  bool overlap_param_gather = false;  ///< parameters are gathered while forward goes on
+  std::int64_t bucket_elements = 0;   ///< gradients that are summed at once; 0: as many as pay
   int grid = 0;  ///< side q of a q x q grid of tensor-parallel ranks; 0: not two-dimensional
   bool sequence_parallel = false;
   int nproc = 1;  ///< ranks that this program starts itself

@@ -4,20 +4,27 @@
 #include <functional>
 
 #include "tessera/base/check.h"
+#include "tessera/train/whole_buckets.h"
 #include "tessera/train/whole_tensors.h"
 
 namespace tessera {
 namespace {
 
-// Every tensor of a block laid out like the parameters, with its name behind a prefix.
+// Every tensor of a block laid out like the parameters, with its name behind a prefix, to be
+// written.
 using TensorVisitor =
     std::function<void(const std::string& name, const ShardedTensor&, const View& part)>;
 
-void visit_block(const ParameterBuffers& buffers, const View& block, const std::string& prefix,
+void write_block(Session& session, const ParameterBlock& block, const std::string& prefix,
                  const TensorVisitor& visit) {
-  for (std::size_t i = 0; i < buffers.parameters().size(); ++i)
-    for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
-      visit(prefix + tensor.name, tensor, buffers.part(block, i));
+  const ParameterBuffers& buffers = session.parameters();
+  write_buckets(session, block, [&](const Bucket& bucket, const View& whole) {
+    HostBlock host = downloaded(session.context(), whole);  // the gaps between tensors stay
+    for (const std::size_t i : bucket.parameters)
+      for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
+        visit(prefix + tensor.name, tensor, buffers.part(host.view(), i));
+    host.upload();
+  });
 }
 
 void add_block(std::vector<NamedView>& to, const WholeTensors& tensors, const std::string& prefix) {
@@ -26,11 +33,10 @@ void add_block(std::vector<NamedView>& to, const WholeTensors& tensors, const st
 
 // Reads a block's tensors and returns how many there were. A run that goes on must go on in the
 // same type, or it would not repeat itself; `convert` is for models that are only used.
-std::size_t read_block(const SafetensorsFile& file, Session& session, const View& block,
+std::size_t read_block(const SafetensorsFile& file, Session& session, const ParameterBlock& block,
                        const std::string& prefix, bool convert) {
   std::size_t count = 0;
-  HostBlock host = downloaded(session.context(), block);  // the gaps between tensors stay
-  visit_block(session.parameters(), host.view(), prefix,
+  write_block(session, block, prefix,
               [&](const std::string& name, const ShardedTensor& tensor, const View& part) {
                 check_input(file.contains(name), "'{}' has no tensor '{}', which this model needs",
                             file.what(), name);
@@ -45,7 +51,6 @@ std::size_t read_block(const SafetensorsFile& file, Session& session, const View
                   file.read_box(name, piece.offset, piece.extent, piece.in(part));
                 ++count;
               });
-  host.upload();
   return count;
 }
 
@@ -103,7 +108,7 @@ void load_weights(Session& session, const Checkpoint& checkpoint) {
   const bool convert = !session.options().training;
   check_count(checkpoint.model(),
               read_block(checkpoint.model(), session, session.parameters().values(), "", convert));
-  if (session.options().training) session.optimizer().adopt_values(session.context());
+  session.adopt_values();
 }
 
 void load_optimizer(Session& session, const Checkpoint& checkpoint) {

@@ -16,6 +16,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
                              const Limits& limits, const SampleShare& share)
     : shape_(shape),
       count_(microbatches),
+      replicas_(share.replicas),
       limits_(limits),
       kept_{shape.seq, shape.batch / share.count},
       first_sample_(kept_.batch * share.index),
@@ -49,6 +50,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
 DeviceBatches::Fields DeviceBatches::carve(Carver& carver) const {
   Fields fields;
   fields.weights = carver.take(DType::f64, {count_});
+  fields.tokens = carver.take(DType::f64, {1});
   for (int i = 0; i < count_; ++i)
     fields.microbatches.push_back(
         {carver.take(DType::i32, {kept_.rows()}), carver.take(DType::i32, {kept_.rows()}),
@@ -109,9 +111,11 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
 // A microbatch whose every label is masked weighs nothing.
 void DeviceBatches::weigh(Staging& to, LossAverage average) {
   sent_tokens_ = std::accumulate(tokens_.begin(), tokens_.end(), 0.0);
+  to.fields.tokens.data<double>()[0] = sent_tokens_;
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    const double counted = average == LossAverage::per_token ? sent_tokens_ : tokens_[i] * count_;
-    sent_weights_[i] = 1.0 / std::max(counted, 1.0);
+    double counted = sent_tokens_;
+    if (average == LossAverage::per_microbatch) counted = tokens_[i] * count_ * replicas_;
+    sent_weights_[i] = divides_by_tokens(average) ? 1.0 : 1.0 / std::max(counted, 1.0);
     to.fields.weights.data<double>()[i] = sent_weights_[i];
   }
 }

@@ -24,6 +24,7 @@ enum class LossAverage {
 struct SampleShare {
   int count = 1;
   int index = 0;
+  int replicas = 1;  ///< ranks that work on batches of their own
 };
 
 class DeviceBatches {
@@ -46,8 +47,15 @@ class DeviceBatches {
   void set_training(bool training);
   const std::vector<Microbatch>& microbatches() const { return microbatches_; }
 
-  /// f64 [microbatches]: what a token's loss weighs in the loss of the step.
+  /// f64 [microbatches]: what a token's loss weighs in the loss of the step; per token, once it was
+  /// divided by the tokens of all replicas.
   View weights() const { return fields_.weights; }
+  /// f64 [1]: how many labels count in the step here.
+  View tokens() const { return fields_.tokens; }
+  /// Whether the weights wait for the tokens of all replicas.
+  bool divides_by_tokens(LossAverage average) const {
+    return replicas_ > 1 && average == LossAverage::per_token;
+  }
   /// f64 [microbatches]: what it weighs in the gradient.
   View grad_scales() const { return grad_scales_.view(); }
   /// The weights on the host, of the step that was sent last.
@@ -61,6 +69,7 @@ class DeviceBatches {
   };
   struct Fields {
     View weights;
+    View tokens;
     std::vector<Microfields> microbatches;
   };
   // A step on its way. Two of them: one is filled while the other may still be read.
@@ -78,6 +87,7 @@ class DeviceBatches {
 
   BatchShape shape_;  ///< of batches
   int count_;
+  int replicas_;
   Limits limits_;
   BatchShape kept_;            ///< of microbatches
   std::int64_t first_sample_;  ///< of a batch, that is kept

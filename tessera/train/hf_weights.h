@@ -14,7 +14,7 @@ void load_hf_weights(Session& session, const HfFolder& folder);
 
 /// Writes a block laid out like the parameters (values, gradients) under Hugging Face names. All
 /// ranks call it together, and rank 0 writes.
-void write_hf_block(const fs::path& path, Session& session, const View& block,
+void write_hf_block(const fs::path& path, Session& session, const ParameterBlock& block,
                     std::string_view family, const std::string& prefix);
 
 }  // namespace tessera

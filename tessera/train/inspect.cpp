@@ -81,16 +81,17 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
   const DeviceBatches batches(memory, options.shape, options.microbatches, batch_limits(options),
                               SampleShare{std::max(1, options.parallel.grid), 0});
   MemoryCounters counters = memory.counters();
-  const auto elements = ParameterBuffers::elements_for(model.parameters());
-  const DType gradient = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
-  add(counters, MemoryUse::parameters,
-      elements * static_cast<std::int64_t>(size_of(options.model.dtype)));
+  const ParameterBuffers::Options buffers = buffer_options(options, 0);
+  const BucketLayout layout(model.units(), buffers.shards, buffers.bucket_elements);
+  const ParameterBuffers::Bytes bytes =
+      ParameterBuffers::bytes_for(layout, options.model.dtype, buffers);
+  add(counters, MemoryUse::parameters, bytes.values);
   add(counters, MemoryUse::parameters, model.rope_bytes(plan.positions));
   add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
   if (!options.training) return counters;
-  add(counters, MemoryUse::gradients, elements * static_cast<std::int64_t>(size_of(gradient)));
+  add(counters, MemoryUse::gradients, bytes.grads);
   add(counters, MemoryUse::optimizer,
-      Optimizer::bytes_for(options.optimizer, elements, options.model.dtype));
+      Optimizer::bytes_for(options.optimizer, layout.shard_elements(), options.model.dtype));
   return counters;
 }
 

@@ -59,6 +59,29 @@ BatchShape rank_shape(const SessionOptions& options) {
   return {options.shape.seq, options.shape.batch / std::max(1, options.parallel.grid)};
 }
 
+// Megatron's rule: large enough to use the network well, however many ranks share it.
+constexpr std::int64_t kLeastBucket = 40'000'000;
+constexpr std::int64_t kBucketPerRank = 1'000'000;
+
+ParameterBuffers::Options buffer_options(const SessionOptions& options, int shard) {
+  const ParallelOptions& p = options.parallel;
+  const int replicas = p.data * p.context;
+  ParameterBuffers::Options buffers;
+  if (options.training)
+    buffers.gradients = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
+  buffers.shards = p.sharding == Sharding::none ? 1 : replicas / p.sharding_instances;
+  buffers.shard = shard;
+  buffers.shard_gradients = p.sharding >= Sharding::gradients;
+  buffers.shard_values = p.sharding == Sharding::parameters;
+  if (buffers.shard_gradients)
+    buffers.bucket_elements = 1;  // every unit by itself
+  else if (p.bucket_elements > 0)
+    buffers.bucket_elements = p.bucket_elements;
+  else if (replicas > 1)
+    buffers.bucket_elements = std::max(kLeastBucket, kBucketPerRank * replicas);
+  return buffers;
+}
+
 DeviceBatches::Limits batch_limits(const SessionOptions& options) {
   const bool learned = options.model.position_embedding == PositionEmbedding::learned_absolute;
   return {options.model.vocab_size,
@@ -70,9 +93,10 @@ Session::Plan Session::plan(const SessionOptions& options, GptModel& model,
   Plan plan;
   plan.positions = positions_of(options);
   plan.workspace_bytes = model.workspace_bytes(kernels, rank_shape(options), plan.positions);
-  plan.workspace_bytes = std::max(
-      plan.workspace_bytes,
-      kernels.sum_squares_workspace_bytes(ParameterBuffers::elements_for(model.parameters())));
+  const ParameterBuffers::Options buffers = buffer_options(options, 0);
+  const BucketLayout layout(model.units(), buffers.shards, buffers.bucket_elements);
+  plan.workspace_bytes =
+      std::max(plan.workspace_bytes, kernels.sum_squares_workspace_bytes(layout.elements()));
   RunnerOptions& run = plan.runner;
   run.shape = rank_shape(options);
   // Earlier stages hold more microbatches; the first stage of all bounds them.
@@ -113,17 +137,47 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   workspace_ = memory_.allocate(MemoryUse::workspace, DType::u8,
                                 {static_cast<std::int64_t>(sizes.workspace_bytes)});
   context_.emplace(Context{*kernels_, stream_, mesh_, workspace_, &trace_});
-  std::optional<DType> gradients;
-  if (options.training)
-    gradients = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
-  parameters_.emplace(model_->parameters(), *context_, memory_, gradients);
-  initialize_parameters(*context_, parameters_->parameters(), options.seed);
+  parameters_.emplace(model_->units(), *context_, memory_,
+                      buffer_options(options, mesh_.shards().rank()));
+  initialize();
+  data_parallel_.emplace(*parameters_, *context_,
+                         DataParallel::Options{options.parallel.sharding, options.microbatches,
+                                               options.parallel.overlap_grad_reduce,
+                                               options.parallel.overlap_param_gather});
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
   runner_.emplace(*model_, *context_, memory_, sizes.runner);
-  batches_.emplace(memory_, options.shape, options.microbatches, batch_limits(options),
-                   SampleShare{mesh_.grid_column().size(), mesh_.grid_column().rank()});
+  runner_->set_hooks(*data_parallel_);
+  batches_.emplace(
+      memory_, options.shape, options.microbatches, batch_limits(options),
+      SampleShare{mesh_.grid_column().size(), mesh_.grid_column().rank(), options.parallel.data});
+  const auto of_all = [&](std::int64_t each) {
+    return memory_.allocate(MemoryUse::data, DType::f64, {mesh_.data().size() * each});
+  };
+  step_losses_ = of_all(options.microbatches);
+  step_weights_ = of_all(options.microbatches);
+  step_tokens_ = of_all(1);
   make_borders();
   executor_.emplace(*runner_, mesh_.pipeline(), stream_, borders_);
+}
+
+// Bucket by bucket, so that of sharded parameters no rank ever has more than that.
+void Session::initialize() {
+  for (const Bucket& bucket : parameters_->layout().buckets()) {
+    ParameterList all;
+    for (const std::size_t i : bucket.parameters) all.push_back(parameters_->parameters()[i]);
+    initialize_parameters(*context_, all, options_.seed);
+    if (!parameters_->values().sharded) continue;
+    const View whole = parameters_->whole_values(bucket);
+    const std::int64_t length = whole.numel() / mesh_.shards().size();
+    kernels_->copy(stream_, parameters_->own_values(bucket),
+                   whole.slice(0, length * mesh_.shards().rank(), length));
+    kernels_->fill(stream_, whole, 0);
+  }
+}
+
+void Session::adopt_values() {
+  data_parallel_->values_changed();
+  if (optimizer_) optimizer_->adopt_values(*context_);
 }
 
 // What passes between neighbouring stages: the residual stream and its gradient, [N, hidden].
@@ -150,6 +204,19 @@ void Session::share_losses() {
   if (!model_->head) kernels_->fill(stream_, losses, 0);
   mesh_.pipeline().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
   mesh_.grid_column().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
+  gather_over_replicas(step_losses_, losses);
+  gather_over_replicas(step_weights_, batches_->weights());
+}
+
+void Session::share_tokens(LossAverage average) {
+  gather_over_replicas(step_tokens_, batches_->tokens());
+  if (batches_->divides_by_tokens(average))
+    kernels_->divide_by_sum(stream_, batches_->weights(), step_tokens_);
+}
+
+void Session::gather_over_replicas(const View& all, const View& own) {
+  Communicator& replicas = mesh_.data();
+  replicas.all_gather(all.reshape({replicas.size(), own.numel()}), own, stream_)->wait(stream_);
 }
 
 void Session::run_microbatches(bool training) {
@@ -159,7 +226,7 @@ void Session::run_microbatches(bool training) {
   executor_->run(schedule);
   bool& chose = training ? chose_for_training_ : chose_for_evaluation_;
   if (std::exchange(chose, true) || !share_choices()) return;
-  if (training) parameters_->begin_step();
+  if (training) data_parallel_->begin_step();
   executor_->run(schedule);
 }
 

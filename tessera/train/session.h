@@ -7,6 +7,7 @@
 
 #include "tessera/launch/launch.h"
 #include "tessera/model/stage_runner.h"
+#include "tessera/optim/data_parallel.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/optim/parameter_buffers.h"
 #include "tessera/pipeline/executor.h"
@@ -21,7 +22,7 @@ struct SessionOptions {
   OptimizerOptions optimizer;
   ParallelOptions parallel;
   BatchShape shape;      ///< of a microbatch, whose samples a grid's rows share
-  int microbatches = 1;  ///< per step
+  int microbatches = 1;  ///< per step and data-parallel rank
   std::uint64_t seed = 1234;
   bool training = true;
   bool split_backward = false;  ///< weight gradients apart from input gradients
@@ -36,6 +37,9 @@ std::int64_t most_logits(Device device);
 
 /// Of the part of a microbatch that a rank works on.
 BatchShape rank_shape(const SessionOptions& options);
+
+/// How parameters, gradients and optimizer state lie on a rank, `shard` of those that share them.
+ParameterBuffers::Options buffer_options(const SessionOptions& options, int shard);
 
 /// How far tokens and positions may go.
 DeviceBatches::Limits batch_limits(const SessionOptions& options);
@@ -60,16 +64,28 @@ class Session {
   ParameterBuffers& parameters() { return *parameters_; }
   /// Only when training.
   Optimizer& optimizer() { return *optimizer_; }
+  DataParallel& data_parallel() { return *data_parallel_; }
+  /// The parameters were given other values: what follows from them follows.
+  void adopt_values();
   StageRunner& runner() { return *runner_; }
   DeviceBatches& batches() { return *batches_; }
   /// Forward, and when training backward, of the batches that were set. Ranks whose choices of
   /// algorithms turn out different the first time run it twice, the second time with rank 0's.
   void run_microbatches(bool training);
-  /// The last stage knows the losses, a grid's rows those of their samples; afterwards all know
-  /// all.
+  /// Per token, a batch's weights follow from the tokens of all replicas.
+  void share_tokens(LossAverage average);
+  /// The last stage knows the losses, a grid's rows those of their samples, replicas their own;
+  /// afterwards all know all.
   void share_losses();
+  /// f64 [replicas x microbatches]: sums of losses, and what they weigh. f64 [replicas]: labels
+  /// that counted.
+  ConstView step_losses() const { return step_losses_.view(); }
+  ConstView step_weights() const { return step_weights_.view(); }
+  ConstView step_tokens() const { return step_tokens_.view(); }
 
  private:
+  void initialize();
+  void gather_over_replicas(const View& all, const View& own);
   void make_borders();
   /// Ranks that compute the same round alike: all take rank 0's choices of algorithms, and for what
   /// it does not compute those of the first rank that does. False when all were equal.
@@ -87,9 +103,13 @@ class Session {
   Tensor workspace_;
   std::optional<Context> context_;
   std::optional<ParameterBuffers> parameters_;
+  std::optional<DataParallel> data_parallel_;
   std::optional<Optimizer> optimizer_;
   std::optional<StageRunner> runner_;
   std::optional<DeviceBatches> batches_;
+  Tensor step_losses_;
+  Tensor step_weights_;
+  Tensor step_tokens_;
   Tensor border_memory_;
   BorderBuffers borders_;
   std::optional<Executor> executor_;

@@ -1,6 +1,6 @@
 #include "tessera/train/train_step.h"
 
-#include "tessera/base/check.h"
+#include <numeric>
 
 namespace tessera {
 namespace {
@@ -12,36 +12,44 @@ void load_batches(Session& session, const NextBatch& next_batch, LossAverage ave
   batches.send(session.context().stream, average);
 }
 
-void run_gradients_of(Session& session) {
+void run_gradients_of(Session& session, LossAverage average) {
   Context& context = session.context();
   const DeviceBatches& batches = session.batches();
+  session.share_tokens(average);
   context.kernels.start_step(context.stream, batches.grad_scales(), batches.weights(),
                              session.optimizer().state());
-  session.parameters().begin_step();
+  session.data_parallel().begin_step();
   session.run_microbatches(true);
   const TraceRange range(context.trace, "gradient norm");
   session.share_losses();
-  session.parameters().finish_gradients(context);
+  session.data_parallel().finish_gradients();
   session.optimizer().measure_gradients(context);
 }
 
 void run_update_of(Session& session) {
   const TraceRange range(session.context().trace, "optimizer");
-  session.optimizer().update(session.context(), session.runner().loss_sums(),
-                             session.batches().weights());
+  session.optimizer().update(session.context(), session.step_losses(), session.step_weights());
+  session.data_parallel().values_changed();
+}
+
+std::vector<double> on_host(Session& session, const ConstView& values) {
+  std::vector<double> copy(static_cast<std::size_t>(values.numel()));
+  Stream& stream = session.context().stream;
+  stream.api().copy_bytes(stream.native(), copy.data(), values.raw(), values.bytes());
+  stream.synchronize();
+  return copy;
 }
 
 // The weighted sum of the microbatches' losses; waits for them.
 double loss_of(Session& session) {
-  const std::vector<double>& weights = session.batches().sent_weights();
-  std::vector<double> sums(weights.size());
-  Stream& stream = session.context().stream;
-  stream.api().copy_bytes(stream.native(), sums.data(), session.runner().loss_sums().raw(),
-                          sums.size() * sizeof(double));
-  stream.synchronize();
-  double loss = 0;
-  for (std::size_t i = 0; i < sums.size(); ++i) loss += sums[i] * weights[i];
-  return loss;
+  const std::vector<double> sums = on_host(session, session.step_losses());
+  const std::vector<double> weights = on_host(session, session.step_weights());
+  return std::inner_product(sums.begin(), sums.end(), weights.begin(), 0.0);
+}
+
+double tokens_of(Session& session) {
+  const std::vector<double> tokens = on_host(session, session.step_tokens());
+  return std::accumulate(tokens.begin(), tokens.end(), 0.0);
 }
 
 // A graph needs a device that replays it, and communication that can be part of it.
@@ -76,7 +84,7 @@ void Steps::submit(const NextBatch& next_batch, bool call_by_call) {
   Stream& stream = session_.context().stream;
   if (!graph_)
     graph_.emplace(stream, [this] {
-      run_gradients_of(session_);
+      run_gradients_of(session_, average_);
       run_update_of(session_);
     });
   session_.context().mesh.world().watched(stream, [&] { graph_->launch(stream); });
@@ -85,7 +93,7 @@ void Steps::submit(const NextBatch& next_batch, bool call_by_call) {
 
 void Steps::submit_gradients(const NextBatch& next_batch) {
   load_batches(session_, next_batch, average_);
-  run_gradients_of(session_);
+  run_gradients_of(session_, average_);
 }
 
 void Steps::submit_update() {
@@ -102,25 +110,30 @@ std::vector<StepRecord> Steps::collect() {
 
 StepResult compute_gradients(Session& session, const NextBatch& next_batch, LossAverage average) {
   load_batches(session, next_batch, average);
-  run_gradients_of(session);
+  run_gradients_of(session, average);
   const double loss = loss_of(session);
-  return {loss, session.optimizer().grad_norm(session.context()), session.batches().sent_tokens()};
+  return {loss, session.optimizer().grad_norm(session.context()), tokens_of(session)};
 }
 
 StepResult train_step(Session& session, const NextBatch& next_batch, LossAverage average,
                       double learning_rate) {
   const StepResult result = compute_gradients(session, next_batch, average);
+  apply_gradients(session, learning_rate);
+  return result;
+}
+
+void apply_gradients(Session& session, double learning_rate) {
   session.optimizer().set_rates(session.context(), std::span(&learning_rate, 1));
   run_update_of(session);
-  return result;
 }
 
 StepResult evaluate_step(Session& session, const NextBatch& next_batch, LossAverage average) {
   load_batches(session, next_batch, average);
+  session.share_tokens(average);
   session.run_microbatches(false);
   session.share_losses();
   const double loss = loss_of(session);
-  return {loss, 0, session.batches().sent_tokens()};
+  return {loss, 0, tokens_of(session)};
 }
 
 }  // namespace tessera

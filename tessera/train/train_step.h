@@ -53,6 +53,9 @@ StepResult train_step(Session& session, const NextBatch& next_batch, LossAverage
 /// Gradients of the batches, their norm, and the loss; no update.
 StepResult compute_gradients(Session& session, const NextBatch& next_batch, LossAverage average);
 
+/// The update that they are for, with a rate of its own.
+void apply_gradients(Session& session, double learning_rate);
+
 /// The loss of one step's worth of batches, without gradients.
 StepResult evaluate_step(Session& session, const NextBatch& next_batch, LossAverage average);
 

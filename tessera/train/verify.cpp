@@ -30,7 +30,7 @@ struct Run {
   std::vector<NamedValues> stream;     // a fingerprint of the residual stream after each sublayer
 };
 
-std::vector<NamedValues> values_of(Session& session, const View& block) {
+std::vector<NamedValues> values_of(Session& session, const ParameterBlock& block) {
   const WholeTensors whole(session, block);
   std::vector<NamedValues> all;
   for (const Parameter* parameter : session.parameters().parameters())
@@ -94,10 +94,11 @@ Run run_of(const SessionOptions& options, const VerifyOptions& verify, bool layo
     Run own;
     own.weights = values_of(session, session.parameters().values());
     HostBatch batch;
-    std::int64_t sample = 0;
+    // Data-parallel ranks take microbatches in turn.
+    std::int64_t sample = session.context().mesh.data().rank() * options.shape.batch;
     const auto next = [&]() -> const HostBatch& {
       batch = batch_of(options, sample);
-      sample += options.shape.batch;
+      sample += options.shape.batch * options.parallel.data;
       return batch;
     };
     for (int i = 0; i < verify.steps; ++i) {
@@ -109,10 +110,7 @@ Run run_of(const SessionOptions& options, const VerifyOptions& verify, bool layo
         std::reverse(own.gradients.begin(), own.gradients.end());
         own.stream = fingerprints(session);
       }
-      const double rate = 1e-2;
-      session.optimizer().set_rates(session.context(), std::span(&rate, 1));
-      session.optimizer().update(session.context(), session.runner().loss_sums(),
-                                 session.batches().weights());
+      apply_gradients(session, 1e-2);
     }
     own.updated = values_of(session, session.parameters().values());
     if (rank.rank == 0) run = std::move(own);

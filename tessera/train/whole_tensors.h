@@ -15,16 +15,16 @@ namespace tessera {
 class WholeTensors {
  public:
   /// All ranks call it together. On ranks other than 0 there is nothing to see afterwards.
-  WholeTensors(Session& session, const View& block);
+  WholeTensors(Session& session, const ParameterBlock& block);
 
   /// By global name, in host memory of this object.
   const std::map<std::string, ConstView>& by_name() const { return by_name_; }
 
  private:
-  void look_into(Session& session);
-  void gather(Session& session, const View& block);
+  void look_into(Session& session, const ParameterBlock& block);
+  void gather(Session& session, const Bucket& bucket, const View& whole);
 
-  std::optional<HostBlock> own_;  ///< one rank has them whole already
+  std::vector<HostBlock> own_;  ///< buckets: one rank has all tensors whole already
   std::vector<Tensor> gathered_;
   std::map<std::string, ConstView> by_name_;
 };

@@ -111,7 +111,7 @@ class Golden : public testing::TestWithParam<std::tuple<std::string, Precision, 
   }
 
   // What a block of the session holds, under Hugging Face names.
-  test::GlobalTensors as_hf(Session& session, const View& block) {
+  test::GlobalTensors as_hf(Session& session, const ParameterBlock& block) {
     const fs::path path = temp_ / "block.safetensors";
     write_hf_block(path, session, block, folder_.model().family, "");
     return read_prefixed(SafetensorsFile(path), "");

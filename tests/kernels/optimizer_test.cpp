@@ -192,6 +192,14 @@ TEST_P(OptimizerTest, ASkippedStepChangesNothing) {
   EXPECT_EQ(lab.read(View(v)), v.values);
 }
 
+TEST_P(OptimizerTest, WeightsAreDividedByASumOfAtLeastOne) {
+  const Tensor weights = lab.tensor(DType::f64, {2}, {3, 8});
+  lab->divide_by_sum(stream, weights, lab.tensor(DType::f64, {3}, {1, 2.5, 0.5}));
+  EXPECT_EQ(lab.read(weights), (Values{0.75, 2}));
+  lab->divide_by_sum(stream, weights, lab.tensor(DType::f64, {1}, {0.5}));
+  EXPECT_EQ(lab.read(weights), (Values{0.75, 2}));
+}
+
 // How a step ends, from its sum of squares and its losses.
 class FinishStep : public OptimizerTest {
  protected:

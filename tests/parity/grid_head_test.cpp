@@ -73,7 +73,8 @@ class HeadRun {
               nullptr) {
     ParameterList parameters;
     head_.collect(parameters);
-    buffers_.emplace(parameters, context_, lab_.memory, kF64Type);
+    buffers_.emplace(std::vector<ParameterList>{parameters}, context_, lab_.memory,
+                     ParameterBuffers::Options{kF64Type});
     initialize_parameters(context_, parameters, 1234);
     lay_out();
   }

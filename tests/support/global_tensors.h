@@ -53,10 +53,14 @@ class Gatherer {
   }
   /// Every parameter of a rank, from a block laid out like its parameters (values, grads, a
   /// moment).
-  void add_all(const ParameterBuffers& buffers, const View& block) {
-    for (std::size_t i = 0; i < buffers.parameters().size(); ++i)
+  void add_all(const ParameterBuffers& buffers, const ParameterBlock& block) {
+    for (const Bucket& bucket : buffers.layout().buckets())
+      add_bucket(buffers, bucket, buffers.bucket_in(block, bucket));
+  }
+  void add_bucket(const ParameterBuffers& buffers, const Bucket& bucket, const View& whole) {
+    for (const std::size_t i : bucket.parameters)
       for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
-        add(tensor, buffers.part(block, i));
+        add(tensor, buffers.part(whole, i));
   }
   const GlobalTensors& tensors() const { return tensors_; }
 

@@ -9,6 +9,7 @@
 #include "tessera/base/rng.h"
 #include "tessera/launch/launch.h"
 #include "tessera/train/train_step.h"
+#include "tessera/train/whole_buckets.h"
 #include "tests/support/global_tensors.h"
 
 namespace tessera::test {
@@ -65,6 +66,13 @@ inline HostBatch random_batch(const BatchShape& shape, std::int64_t vocab,
   return batch;
 }
 
+/// A block's tensors, also where ranks have shards of them.
+inline void add_all(Gatherer& to, Session& session, const ParameterBlock& block) {
+  read_buckets(session, block, [&](const Bucket& bucket, const View& whole) {
+    to.add_bucket(session.parameters(), bucket, whole);
+  });
+}
+
 /// What a rank takes for its world.
 using WorldWrapper =
     std::function<std::shared_ptr<Communicator>(std::shared_ptr<Communicator> world)>;
@@ -81,27 +89,26 @@ inline LayoutResult run_layout(const SessionOptions& options, int steps,
     Rank mine = rank;
     if (wrap) mine.world = wrap(rank.world);
     Session session(options, mine);
-    initial.add_all(session.parameters(), session.parameters().values());
-    std::int64_t sample = 0;
+    add_all(initial, session, session.parameters().values());
+    // Data-parallel ranks take microbatches in turn.
+    std::int64_t sample = session.context().mesh.data().rank() * options.shape.batch;
     HostBatch batch;
     const auto next = [&]() -> const HostBatch& {
       batch = random_batch(options.shape, options.model.vocab_size, sample);
-      sample += options.shape.batch;
+      sample += options.shape.batch * options.parallel.data;
       return batch;
     };
     for (int i = 0; i < steps; ++i) {
       StepResult step = compute_gradients(session, next, LossAverage::per_microbatch);
-      if (i == 0) gradients.add_all(session.parameters(), session.parameters().grads());
-      session.optimizer().set_rates(session.context(), std::span(&learning_rate, 1));
-      session.optimizer().update(session.context(), session.runner().loss_sums(),
-                                 session.batches().weights());
+      if (i == 0) add_all(gradients, session, session.parameters().grads());
+      apply_gradients(session, learning_rate);
       step.grad_norm = session.optimizer().step_state(session.context()).grad_norm;
       if (rank.rank != ranks - 1) continue;  // the last pipeline stage knows the loss
       const std::lock_guard lock(mutex);
       result.losses.push_back(step.loss);
       result.grad_norms.push_back(step.grad_norm);
     }
-    weights.add_all(session.parameters(), session.parameters().values());
+    add_all(weights, session, session.parameters().values());
   });
   result.first_weights = initial.tensors();
   result.first_gradients = gradients.tensors();

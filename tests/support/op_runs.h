@@ -179,6 +179,7 @@ inline void run_optimizers(OpRun& t) {
   const Tensor two = t.lab.full(DType::f64, {2}, 2);
   const Tensor scales = t.zeros(DType::f64, {2});
   t.lab->start_step(t.stream, scales, two, state);
+  t.lab->divide_by_sum(t.stream, scales, two);
   t.lab->finish_step(t.stream, state, records, squares, two, two, two, {.max_norm = 1});
   t.lab->adamw_step(t.stream, value, master, m, v, grad, state, {});
   t.lab->sgd_step(t.stream, value, master, m, grad, state, {});

@@ -54,8 +54,8 @@ using Bits = std::map<std::string, std::vector<std::byte>>;
 /// Weights, moments and master weights, as they lie in the device's memory.
 inline Bits bits_of(Session& session) {
   Bits bits;
-  const auto add = [&](const std::string& name, const View& block) {
-    const HostBlock host = downloaded(session.context(), block);
+  const auto add = [&](const std::string& name, const ParameterBlock& block) {
+    const HostBlock host = downloaded(session.context(), block.memory);
     const auto* bytes = static_cast<const std::byte*>(host.view().raw());
     bits[name].assign(bytes, bytes + host.view().bytes());
   };

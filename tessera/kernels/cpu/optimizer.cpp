@@ -90,6 +90,12 @@ void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
   });
 }
 
+void CpuKernels::do_divide_by_sum(Stream&, View weights, ConstView totals) {
+  double sum = 0;
+  for (int64_t i = 0; i < totals.dim(0); ++i) sum += totals.data<double>()[i];
+  for (int64_t i = 0; i < weights.dim(0); ++i) weights.data<double>()[i] /= std::max(sum, 1.0);
+}
+
 void CpuKernels::do_start_step(Stream&, View grad_scales, ConstView weights, ConstView state) {
   for (int64_t i = 0; i < weights.dim(0); ++i)
     grad_scales.data<double>()[i] = weights.data<double>()[i] * state_of(state).loss_scale;

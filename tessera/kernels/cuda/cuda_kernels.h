@@ -67,6 +67,7 @@ class CudaKernels final : public Kernels {
                         const TargetSpec&) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
+  void do_divide_by_sum(Stream&, View, ConstView) override;
   void do_start_step(Stream&, View, ConstView, ConstView) override;
   void do_finish_step(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
                       const StepRules&) override;

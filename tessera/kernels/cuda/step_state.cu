@@ -8,6 +8,17 @@ namespace {
 
 using std::int64_t;
 
+struct DivideBySum {
+  double* weights;
+  const double* totals;
+  int64_t count;
+  __device__ void operator()(int64_t i) const {
+    double sum = 0;
+    for (int64_t k = 0; k < count; ++k) sum += totals[k];
+    weights[i] /= sum > 1 ? sum : 1;
+  }
+};
+
 struct ScaleWeights {
   double* grad_scales;
   const double* weights;
@@ -36,6 +47,11 @@ struct FinishStep {
 };
 
 }  // namespace
+
+void CudaKernels::do_divide_by_sum(Stream& stream, View weights, ConstView totals) {
+  for_each(stream, "divide_by_sum", weights.dim(0),
+           DivideBySum{weights.data<double>(), totals.data<double>(), totals.dim(0)});
+}
 
 void CudaKernels::do_start_step(Stream& stream, View grad_scales, ConstView weights,
                                 ConstView state) {

@@ -1,0 +1,182 @@
+#include "tessera/optim/data_parallel.h"
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+Communicator& group_of(GradientSum sum, const Mesh& mesh) {
+  switch (sum) {
+    case GradientSum::head_copies: return mesh.head_copies();
+    case GradientSum::grid_column: return mesh.grid_column();
+    default: return mesh.tensor();
+  }
+}
+
+// Of a flat view whose length is a multiple of 64, as rows that threads can share.
+template <class V>
+V rows_of(const V& flat) {
+  return flat.reshape({flat.numel() / 64, 64});
+}
+
+}  // namespace
+
+DataParallel::DataParallel(ParameterBuffers& buffers, Context& context, const Options& options)
+    : buffers_(buffers),
+      context_(context),
+      options_(options),
+      reductions_(context.stream.device()),
+      forked_(context.stream.device()),
+      reduced_(context.stream.device()),
+      progress_(buffers.layout().buckets().size()),
+      gathers_(buffers.layout().buckets().size()) {}
+
+std::size_t DataParallel::number_of(const Bucket& bucket) const {
+  return static_cast<std::size_t>(&bucket - buffers_.layout().buckets().data());
+}
+
+View DataParallel::by_rank(const View& bucket) const {
+  const int ranks = context_.mesh.shards().size();
+  return bucket.reshape({ranks, bucket.numel() / ranks});
+}
+
+void DataParallel::begin_step() {
+  progress_.assign(progress_.size(), {});
+  for (Parameter* parameter : buffers_.parameters()) parameter->begin_step();
+}
+
+// ---- gradients
+
+void DataParallel::before_gradients(std::size_t) {
+  if (!slot_in_use_) return;
+  reduced_.wait(context_.stream);
+  slot_in_use_ = false;
+}
+
+void DataParallel::gradients_added(std::size_t unit, bool last) {
+  const Bucket& bucket = buffers_.layout().bucket_of_unit(unit);
+  if (shards_gradients()) return reduce(bucket);
+  if (!last) return;
+  Progress& progress = progress_[number_of(bucket)];
+  progress.added += 1;
+  if (options_.overlap_gradients &&
+      progress.added == options_.microbatches * static_cast<int>(bucket.units))
+    reduce(bucket);
+}
+
+void DataParallel::reduce(const Bucket& bucket) {
+  fill_what_is_missing(bucket);
+  forked_.record(context_.stream);
+  forked_.wait(reductions_);
+  sum_partial(bucket);
+  scatter_to_shards(bucket, progress_[number_of(bucket)]);
+}
+
+// Parameters that got no gradient get zeros.
+void DataParallel::fill_what_is_missing(const Bucket& bucket) {
+  const View grads = buffers_.whole_grads(bucket);
+  for (const std::size_t i : bucket.parameters) {
+    Parameter& parameter = *buffers_.parameters()[i];
+    if (!parameter.contributed()) context_.kernels.fill(context_.stream, parameter.grad_view(), 0);
+    // Where microbatches share a slot, the next one starts anew.
+    if (shards_gradients()) parameter.begin_step();
+  }
+  if (!shards_gradients()) return;
+  for (const Range& gap : bucket.gaps)
+    context_.kernels.fill(context_.stream,
+                          grads.slice(0, gap.begin - bucket.range.begin, gap.length()), 0);
+}
+
+// What tensor-parallel ranks have parts of comes first: only then their gradients are alike.
+void DataParallel::sum_partial(const Bucket& bucket) {
+  const Mesh& mesh = context_.mesh;
+  const View grads = buffers_.whole_grads(bucket);
+  std::vector<WorkHandle> sums;
+  for (const PartialSum& partial : bucket.partial_sums)
+    sums.push_back(group_of(partial.over, mesh)
+                       .all_reduce(grads.slice(0, partial.range.begin - bucket.range.begin,
+                                               partial.range.length()),
+                                   ReduceOp::sum, reductions_));
+  for (const std::size_t i : bucket.parameters)
+    for (const ShardedTensor& tensor : buffers_.parameters()[i]->tensors())
+      if (tensor.gradient_sum == GradientSum::head_copies)
+        sums.push_back(mesh.head_copies().all_reduce(
+            tensor.pieces.front().in(buffers_.parameters()[i]->grad_view()), ReduceOp::sum,
+            reductions_));
+  for (const WorkHandle& sum : sums) sum->wait(reductions_);
+}
+
+void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
+  Communicator& shards = context_.mesh.shards();
+  Communicator& copies = context_.mesh.shard_copies();
+  const View parts = by_rank(buffers_.whole_grads(bucket));
+  const View own = buffers_.own_grads(bucket);
+  const bool adds = shards_gradients() && progress.reduced;
+  // Sums of later microbatches wait in the slot, in this rank's place.
+  const View sum = adds ? parts.slice(0, shards.rank(), 1).reshape(own.shape()) : own;
+  WorkHandle work = shards.reduce_scatter(sum, parts, ReduceOp::sum, reductions_);
+  progress.reduced = true;
+  if (!shards_gradients() && copies.size() > 1) {
+    if (shards.size() > 1) work->wait(reductions_);
+    work = copies.all_reduce(own, ReduceOp::sum, reductions_);
+  }
+  if (!shards_gradients()) {
+    sums_.push_back(work);
+    return;
+  }
+  work->wait(reductions_);
+  if (adds)
+    context_.kernels.add_dropout(reductions_, rows_of(own), rows_of(ConstView(own)),
+                                 rows_of(ConstView(sum)), {});
+  reduced_.record(reductions_);
+  slot_in_use_ = true;
+}
+
+void DataParallel::finish_gradients() {
+  for (std::size_t i = progress_.size(); i-- > 0;)
+    if (!progress_[i].reduced) reduce(buffers_.layout().buckets()[i]);
+  for (const WorkHandle& sum : sums_) sum->wait(context_.stream);
+  sums_.clear();
+  before_gradients(0);
+  Communicator& copies = context_.mesh.shard_copies();
+  if (shards_gradients() && copies.size() > 1)
+    copies.all_reduce(buffers_.grads().memory, ReduceOp::sum, context_.stream)
+        ->wait(context_.stream);
+}
+
+// ---- values
+
+void DataParallel::gather_bucket(std::size_t number) {
+  const Bucket& bucket = buffers_.layout().buckets()[number];
+  gathers_[number] = context_.mesh.shards().all_gather(
+      by_rank(buffers_.whole_values(bucket)), buffers_.own_values(bucket), context_.stream);
+}
+
+void DataParallel::values_changed() {
+  resident_ = {-1, -1};
+  if (shards_values() || context_.mesh.shards().size() == 1) return;
+  for (std::size_t i = 0; i < gathers_.size(); ++i) gather_bucket(i);
+  if (!options_.overlap_values) wait_for_values();
+}
+
+void DataParallel::wait_for_values() {
+  for (WorkHandle& gather : gathers_)
+    if (WorkHandle work = std::move(gather)) work->wait(context_.stream);
+}
+
+void DataParallel::before_use(std::size_t unit, NextUnit next) {
+  const std::size_t number = number_of(buffers_.layout().bucket_of_unit(unit));
+  const auto fetch = [&](std::size_t bucket) {
+    std::ptrdiff_t& resident = resident_[bucket % 2];
+    if (resident == static_cast<std::ptrdiff_t>(bucket)) return;
+    resident = static_cast<std::ptrdiff_t>(bucket);
+    gather_bucket(bucket);
+  };
+  if (shards_values()) fetch(number);
+  if (WorkHandle work = std::move(gathers_[number])) work->wait(context_.stream);
+  if (!shards_values()) return;
+  if (next == NextUnit::following && number + 1 < gathers_.size()) fetch(number + 1);
+  if (next == NextUnit::preceding && number > 0) fetch(number - 1);
+}
+
+}  // namespace tessera

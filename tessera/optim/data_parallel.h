@@ -1,0 +1,75 @@
+// What ranks with the same part of the model and other data do together: gradients are summed
+// bucket by bucket, while backward goes on, and what is sharded is gathered before it is used.
+//
+//                       no sharding   optimizer (1)    gradients (2)       parameters (3)
+//   after a microbatch  -             -                sum, keep shard     sum, keep shard
+//   after the last one  sum           sum, keep shard
+//   after the update    -             gather           gather              -
+//   before a unit       -             -                -                   gather
+//
+// Where several groups hold all shards, sums go over a group first, and then over the copies of
+// each shard.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "tessera/nn/unit_hooks.h"
+#include "tessera/optim/parameter_buffers.h"
+
+namespace tessera {
+
+class DataParallel final : public UnitHooks {
+ public:
+  struct Options {
+    Sharding sharding = Sharding::none;
+    int microbatches = 1;  ///< per step
+    bool overlap_gradients = false;
+    bool overlap_values = false;
+  };
+
+  DataParallel(ParameterBuffers& buffers, Context& context, const Options& options);
+
+  void begin_step();
+  void before_use(std::size_t unit, NextUnit next) override;
+  void before_gradients(std::size_t unit) override;
+  void gradients_added(std::size_t unit, bool last) override;
+  /// Sums what is not summed yet. Work put on the stream afterwards sees this rank's share of all.
+  void finish_gradients();
+
+  /// This rank's values have changed: gathers them, if all ranks keep all.
+  void values_changed();
+  /// Work put on the stream afterwards sees all values that ranks keep whole.
+  void wait_for_values();
+
+ private:
+  // What became of a bucket in this step.
+  struct Progress {
+    int added = 0;         ///< units x microbatches that are done with it
+    bool reduced = false;  ///< its own gradients hold a sum
+  };
+
+  bool shards_gradients() const { return options_.sharding >= Sharding::gradients; }
+  bool shards_values() const { return options_.sharding == Sharding::parameters; }
+  std::size_t number_of(const Bucket& bucket) const;
+  void reduce(const Bucket& bucket);
+  void fill_what_is_missing(const Bucket& bucket);
+  void sum_partial(const Bucket& bucket);
+  void scatter_to_shards(const Bucket& bucket, Progress& progress);
+  void gather_bucket(std::size_t bucket);
+  View by_rank(const View& bucket) const;
+
+  ParameterBuffers& buffers_;
+  Context& context_;
+  Options options_;
+  Stream reductions_;  ///< beside the context's stream
+  Event forked_;
+  Event reduced_;
+  bool slot_in_use_ = false;  ///< by reductions
+  std::vector<Progress> progress_;
+  std::vector<WorkHandle> sums_;                    ///< under way
+  std::vector<WorkHandle> gathers_;                 ///< by bucket, under way; null: done
+  std::array<std::ptrdiff_t, 2> resident_{-1, -1};  ///< which bucket's values lie in a slot
+};
+
+}  // namespace tessera
