@@ -3,6 +3,8 @@
 
 JOBS ?= $(shell nproc)
 FUZZ_RUNS ?= 10000
+# GPUs to build for, such as 90 (H100, H200) or "80;90"; empty: as before, at first A100, H100/H200 and B200.
+CUDA_ARCHITECTURES ?=
 # CUDA's usual place is often not on the PATH.
 export CUDACXX ?= $(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc)
 
@@ -38,9 +40,9 @@ test-full: ## every campaign at full count; hours, and resumes where it was stop
 	@tools/setup.sh build test lint
 	tools/campaigns.py
 
-cuda: ## build everything with the CUDA backend (needs nvcc, no GPU)
+cuda: ## build everything with the CUDA backend (needs nvcc, no GPU); CUDA_ARCHITECTURES=90 for one GPU alone
 	@tools/setup.sh build cuda
-	cmake --preset cuda
+	cmake --preset cuda $(if $(CUDA_ARCHITECTURES),-DCMAKE_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)")
 	cmake --build --preset cuda -j $(JOBS)
 
 gpu-test: cuda ## all tests that need an NVIDIA GPU, then our kernels under compute-sanitizer

@@ -4,6 +4,7 @@
 
 #include "apps/commands.h"
 #include "bench/layer_traffic.h"
+#include "bench/peak.h"
 #include "bench/program.h"
 #include "bench/train_bench.h"
 #include "tessera/base/check.h"
@@ -40,21 +41,42 @@ void profile(bench::TrainBench& bench, const std::string& file) {
              trace_tables(events, kSteps));
 }
 
-// What the device could do at best; 0 when nobody knows. 989 TFLOP/s is what one H100 or H200
-// multiplies in dense bf16 or f16, by its maker's word; for another GPU the user says it.
+// What the device could do at best; 0 when nobody knows: then the user may say it.
 double peak_tflops(const bench::Flags& flags, Device device, DType dtype) {
   if (!flags.text("peak-tflops").empty()) return flags.real("peak-tflops", 1e6, "TFLOP/s");
   const bool half = dtype == DType::bf16 || dtype == DType::f16;
-  return device.kind == DeviceKind::cuda && half ? 989 : 0;
+  if (device.kind == DeviceKind::cpu || !half) return 0;
+  return bench::peak_tflops_of(cuda_device_name(device.index));
+}
+
+std::string described(Device device) {
+  return device.kind == DeviceKind::cpu ? "cpu" : cuda_device_name(device.index);
+}
+
+DType dtype_of(const bench::Flags& flags) {
+  const std::string& name = flags.text("params-dtype");
+  check_input(!name.empty() + flags.on("bf16") + flags.on("fp16") <= 1,
+              "--params-dtype, --bf16 and --fp16 exclude each other: give one of them");
+  if (flags.on("bf16")) return DType::bf16;
+  if (flags.on("fp16")) return DType::f16;
+  return name.empty() ? DType::f32 : bench::dtype_from(name);
+}
+
+bool deterministic_of(const bench::Flags& flags, Device device) {
+  check_input(!flags.on("deterministic-mode") || device.kind == DeviceKind::cuda,
+              "--deterministic-mode has no effect: it belongs to --device cuda (on a CPU every run "
+              "repeats its bits)");
+  return flags.on("deterministic-mode");
 }
 
 // Tensor parallelism in a row and on a grid: bytes per layer.
 void bench_communication(const std::vector<std::string>& args) {
   constexpr std::int64_t kHidden = 72;  // four and nine ranks divide it
   constexpr std::int64_t kSizes[] = {1, 2, 4, 8, 12, 16, 24};
-  const bench::Flags flags(args, {});
-  if (flags.help())
+  if (args.size() == 1 && args[0] == "--help")
     return fmt::print("usage: tessera bench communication: bytes that a layer moves, no flags\n");
+  check_input(args.empty(), "unknown flag '{}': tessera bench communication takes no flags",
+              args.empty() ? "" : args[0]);
   fmt::print("KiB that a rank sends for one GPT layer, forward and backward (f32, h = {})\n",
              kHidden);
   for (const int side : {2, 3}) {
@@ -74,32 +96,41 @@ void bench_communication(const std::vector<std::string>& args) {
   }
 }
 
+// Where train has the same option, it has the same name.
+std::vector<bench::FlagInfo> train_flags() {
+  return {
+      {"config", "gpt2-124m-t256", "the model; a wrong name lists all"},
+      {"micro-batch-size", "4", "samples of a step"},
+      {"device", "cpu", "cpu or cuda"},
+      {"params-dtype", "", "f64, f32, bf16 or f16 [f32]"},
+      {"bf16", "false", "the same as --params-dtype bf16"},
+      {"fp16", "false", "the same as --params-dtype f16"},
+      {"threads", std::to_string(default_threads(1)), "CPU threads"},
+      {"warm-up", "5", "steps before those that are timed"},
+      {"steps", "30", "steps that are timed; the median is told"},
+      {"peak-tflops", "", "of the device, for MFU [in bf16 and f16: that of GPUs that are known]"},
+      {"deterministic-mode", "false",
+       "equal bits on a GPU; refused on a CPU, which always has them"},
+      {"profile", "", "FILE: record three more steps as a trace"},
+  };
+}
+
 void bench_train(const std::vector<std::string>& args) {
-  const std::string usage = "usage: tessera bench train [flags]";
-  const bench::Flags flags(args, {{"config", "gpt2-124m-t256"},
-                                  {"micro-batch", "4"},
-                                  {"device", "cpu"},
-                                  {"dtype", "f32"},
-                                  {"threads", std::to_string(default_threads(1))},
-                                  {"warm-up", "5"},
-                                  {"steps", "30"},
-                                  {"peak-tflops", ""},
-                                  {"deterministic", "no"},
-                                  {"profile", ""}});
-  if (flags.help()) return fmt::print("{}; with their defaults they are:{}\n", usage, flags.list());
+  const bench::Flags flags(args, train_flags());
+  if (flags.help())
+    return fmt::print("usage: tessera bench train [flags]; with their defaults they are:{}\n",
+                      flags.list());
   const std::string trace = flags.text("profile");
   if (!trace.empty()) check_trace_place(trace);
-  const bench::Workload work =
-      bench::workload(flags.text("config"), flags.number("micro-batch", bench::kMostMicroBatch));
+  const bench::Workload work = bench::workload(
+      flags.text("config"), flags.number("micro-batch-size", bench::kMostMicroBatch));
   const Device device = bench::device_from(flags.text("device"));
-  const DType dtype = bench::dtype_from(flags.text("dtype"));
+  const DType dtype = dtype_of(flags);
+  const bool deterministic = deterministic_of(flags, device);
   const double peak = peak_tflops(flags, device, dtype);
-  const std::string& deterministic = flags.text("deterministic");
-  check_input(deterministic == "yes" || deterministic == "no",
-              "--deterministic must be yes or no, got '{}'", deterministic);
-  bench::TrainBench bench(work, device, dtype, flags.threads(), deterministic == "yes");
-  fmt::print("{}, {} x {} tokens, {}, {}\n", work.name, work.micro_batch, work.seq,
-             flags.text("dtype"), to_string(device));
+  bench::TrainBench bench(work, device, dtype, flags.threads(), deterministic);
+  fmt::print("{}, {} x {} tokens, {}, {}\n", work.name, work.micro_batch, work.seq, name_of(dtype),
+             described(device));
   std::fflush(stdout);  // what follows takes a while
   if (!trace.empty()) bench.check_can_trace();
   bench.run(flags.number("warm-up", kMostSteps));

@@ -22,10 +22,23 @@ LaunchOptions launch_options(const Options& options, const std::string& config) 
   return launch;
 }
 
-void announce(const Options& options, const Rank& rank) {
+// What the ranks are, and by what they communicate: "4 ranks (threads, shared memory), ".
+std::string described(const Rank& rank, const Environment& environment) {
+  if (rank.size == 1) return "";
+  const bool threads = environment.launcher == Launcher::none;
+  const char* by = threads                                ? "shared memory"
+                   : rank.device.kind == DeviceKind::cuda ? "NCCL"
+                                                          : "MPI";
+  return fmt::format("{} ranks ({}, {}), ", rank.size,
+                     threads ? "threads" : name_of(environment.launcher), by);
+}
+
+void announce(const Options& options, const Rank& rank, const Environment& environment) {
   if (rank.rank > 0) return;
-  log_info("tessera {}: {} parameters in {}, {} thread(s){}, global batch {} x {} tokens",
+  const bool gpu = rank.device.kind == DeviceKind::cuda;
+  log_info("tessera {}: {} parameters in {}{}, {}{} thread(s){}, global batch {} x {} tokens",
            TESSERA_VERSION, parameter_count(options.model), name_of(options.model.dtype),
+           gpu ? " on " + cuda_device_name(rank.device.index) : "", described(rank, environment),
            rank.threads, rank.size > 1 ? " per rank" : "", options.train.global_batch_size,
            options.data.seq_length);
   if (rank.size > 1) log_info("{}", mesh_banner(options.parallel, rank.size));
@@ -36,6 +49,7 @@ void announce(const Options& options, const Rank& rank) {
 int train_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
   const Environment environment = recognise_environment(process_variable);
   const bool launched = environment.launcher != Launcher::none;
+  if (launched) leave_start_to_launcher(parsed, environment.size);
   const ModelSource source(parsed, launched ? std::optional(environment.size) : std::nullopt);
   const Options& options = parsed.options;
   const std::string config = print_config(options);
@@ -44,7 +58,7 @@ int train_command(ParsedCommand& parsed, const std::vector<std::string>& argumen
     return 0;
   }
   return launch(launch_options(options, config), arguments, [&](Rank& rank) {
-    announce(options, rank);
+    announce(options, rank, environment);
     Trainer trainer(options, config, rank);
     trainer.run();
   });

@@ -16,7 +16,20 @@ constexpr const char* kHelp =
     "usage: tessera verify [the flags of a training]\n\n"
     "Trains a small twin of the configuration for a few steps in its layout and on one rank, in\n"
     "float64 on the CPU, and compares losses, every gradient and every weight. Takes the flags of\n"
-    "`tessera train`; needs neither its data nor its ranks. Exit code 1 when something differs.\n";
+    "`tessera train`; needs neither its data nor its ranks, and no learning rate and length. Exit\n"
+    "code 1 when something differs.\n";
+
+// What a training needs and its twin has of its own: rate, length and data. What is given is still
+// checked by the rules of train, so these fit whatever it says.
+void fill_in(ParsedCommand& parsed) {
+  Options& options = parsed.options;
+  if (!parsed.was_given("lr"))
+    options.schedule.lr =
+        std::max({1e-3, options.schedule.min_lr, options.schedule.lr_warmup_init});
+  if (!parsed.was_given("train-iters") && !parsed.was_given("train-samples"))
+    options.train.train_iters = 1'000'000;
+  if (!parsed.was_given("data-path")) options.data.mock_data = true;
+}
 
 // The layout's own number, unless the flags say one.
 int ranks_of(const ParallelOptions& parallel) {
@@ -33,6 +46,7 @@ int verify_command(const std::vector<std::string>& args) {
     return 0;
   }
   parsed.options.parallel.nproc = ranks_of(parsed.options.parallel);
+  fill_in(parsed);
   parsed.options.train.device = DeviceChoice::cpu;  // where it is proved, whatever it will run on
   const ModelSource source(parsed);
   const Twin twin = twin_of(parsed.options);

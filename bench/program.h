@@ -12,25 +12,33 @@
 #include <vector>
 
 #include "tessera/base/dtype.h"
+#include "tessera/config/rules.h"
 #include "tessera/tensor/device.h"
 
 namespace tessera::bench {
 
-constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kMostMicroBatch = 4096;
 
 /// A whole number from 1 to `most`; `what` names it in the refusal.
 std::int64_t positive_number(const std::string& what, const std::string& text, std::int64_t most);
 
-/// "--name value" pairs over defaults; a name without a default is refused.
+/// A flag that a program takes. With "false" as its value it is a switch: given alone, it is on.
+struct FlagInfo {
+  std::string name;
+  std::string value;  ///< unless given
+  std::string help = {};
+};
+
+/// "--name value", "--name=value" and "--switch" as they were given; other names are refused.
 class Flags {
  public:
-  Flags(const std::vector<std::string>& args, std::map<std::string, std::string> defaults);
+  Flags(const std::vector<std::string>& args, const std::vector<FlagInfo>& known);
 
   const std::string& text(const std::string& name) const { return values_.at(name); }
+  bool on(const std::string& name) const { return text(name) != "false"; }
   std::int64_t number(const std::string& name, std::int64_t most) const;
   /// --threads
-  int threads() const { return static_cast<int>(number("threads", kMostThreads)); }
+  int threads() const { return static_cast<int>(number("threads", config::most_threads())); }
   /// Whether --help was asked for, and what it should say.
   bool help() const { return help_; }
   const std::string& list() const { return list_; }
@@ -48,7 +56,7 @@ Device device_from(const std::string& name);
 DType dtype_from(const std::string& name);
 
 /// A main function: flags, then `body`. The exit code is 2 for a user's mistake, 1 for ours.
-int run_program(int argc, char** argv, const std::map<std::string, std::string>& defaults,
+int run_program(int argc, char** argv, const std::vector<FlagInfo>& known,
                 const std::function<void(const Flags&)>& body);
 
 inline double seconds_since(std::chrono::steady_clock::time_point start) {

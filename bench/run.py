@@ -94,8 +94,9 @@ def peer_python(args):
 
 def commands(args, workload, python):
     """What to start, by contender."""
-    flags = ["--config", workload.config, "--micro-batch", str(workload.micro_batch)]
-    flags += ["--threads", str(args.threads), "--device", args.device, "--dtype", args.dtype]
+    flags = ["--config", workload.config, "--micro-batch-size", str(workload.micro_batch)]
+    flags += ["--threads", str(args.threads), "--device", args.device]
+    flags += ["--params-dtype", args.params_dtype]
     result = {"Tessera": [args.build / "bench" / "bench_train_step", *flags]}
     if python:
         torch = [python, BENCH / "peers" / "torch_lm.py", *flags]
@@ -214,7 +215,7 @@ def parse_args():
     add("--steps", type=int, help="steps of a turn")
     add("--threads", type=int, default=len(os.sched_getaffinity(0)))
     add("--device", choices=["cpu", "cuda"], default="cpu")
-    add("--dtype", choices=["f32", "bf16"], help="f32 on the CPU, bf16 on a GPU")
+    add("--params-dtype", choices=["f32", "bf16"], help="f32 on the CPU, bf16 on a GPU")
     add("--peers", default="eager,compiled", help="which PyTorch: eager, compiled, or both")
     add("--build", type=Path, help="where the programs were built: build/cpu or build/cuda")
     add("--venv", type=Path, default=ROOT / ".venv-bench", help="virtual environment with torch")
@@ -226,7 +227,7 @@ def parse_args():
     if not set(args.peers) <= set(PEERS):
         parser.error("--peers takes eager, compiled, or eager,compiled")
     args.build = args.build or ROOT / "build" / args.device
-    args.dtype = args.dtype or ("bf16" if gpu else "f32")
+    args.params_dtype = args.params_dtype or ("bf16" if gpu else "f32")
     args.configs = args.configs or Workload.parse_list(
         "llama-60m:1" if args.quick else GPU_CONFIGS if gpu else CPU_CONFIGS
     )

@@ -38,9 +38,9 @@ std::int64_t steps_of(const std::string& request) {
 
 void serve(const Flags& flags) {
   const Workload work =
-      workload(flags.text("config"), flags.number("micro-batch", kMostMicroBatch));
+      workload(flags.text("config"), flags.number("micro-batch-size", kMostMicroBatch));
   const Device device = device_from(flags.text("device"));
-  TrainBench bench(work, device, dtype_from(flags.text("dtype")), flags.threads());
+  TrainBench bench(work, device, dtype_from(flags.text("params-dtype")), flags.threads());
   for (std::string line; std::getline(std::cin, line);) {
     Json reply{{"ms", bench.run(steps_of(line))},
                {"loss", bench.loss()},
@@ -61,9 +61,9 @@ void serve(const Flags& flags) {
 int main(int argc, char** argv) {
   return tessera::bench::run_program(argc, argv,
                                      {{"config", "gpt2-124m-t256"},
-                                      {"micro-batch", "4"},
+                                      {"micro-batch-size", "4"},
                                       {"threads", std::to_string(tessera::default_threads(1))},
                                       {"device", "cpu"},
-                                      {"dtype", "f32"}},
+                                      {"params-dtype", "f32"}},
                                      tessera::bench::serve);
 }

@@ -47,8 +47,10 @@ sanitizer() {
 }
 
 if $sanitize; then
+  export PATH="$PATH:${CUDA_HOME:-/usr/local/cuda}/bin"  # CUDA's usual place is often not on it
   command -v compute-sanitizer >/dev/null ||
-    { echo "gpu_test: compute-sanitizer is not on the PATH; it comes with CUDA" >&2; exit 1; }
+    { echo "gpu_test: there is no compute-sanitizer on the PATH, nor in ${CUDA_HOME:-/usr/local/cuda}/bin: it" \
+        "comes with CUDA; CUDA_HOME says where that is" >&2; exit 1; }
   # ThreadsTest repeats all ops for numbers of CPU threads, which is nothing new on a GPU.
   sanitizer memcheck '*cuda*-*ThreadsTest*'
   sanitizer racecheck '*cuda*-*ThreadsTest*'

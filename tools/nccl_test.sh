@@ -6,7 +6,7 @@
 # usage: tools/nccl_test.sh RANKS [--stall] [FOLDER]
 #
 # With --stall the last rank stays away from a call, in three ways, and the others must end with an error that
-# names the call. FOLDER holds test_nccl: build/cuda/tests, or where an archive of tools/build_for_device.sh was
+# names the call; and it comes late to a patient barrier, where they wait. FOLDER holds test_nccl: build/cuda/tests, or where an archive of tools/build_for_device.sh was
 # unpacked.
 set -euo pipefail
 
@@ -100,6 +100,9 @@ run_stalled() {
       stream) finish_stalled 1 'all_reduce of f32 [1000] (4000 bytes) did not end within 10 s' ;;
     esac
   done
+  echo "stall: patience"
+  start --stall patience
+  finish
   echo "[  PASSED  ] 3 calls that one of $ranks ranks did not come to"
 }
 

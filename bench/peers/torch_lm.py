@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """PyTorch's side of the comparison: the same training step as bench_train_step, and its protocol.
 
-usage: torch_lm.py --config llama-60m --micro-batch 4 --threads 2 [--compile] [--device cuda] [--dtype bf16]
+usage: torch_lm.py --config llama-60m --micro-batch-size 4 --threads 2 [--compile] [--device cuda]
+                   [--params-dtype bf16]
 
 Each line "run N" on standard input runs N steps and answers with one line of JSON; the end of input
 ends the program. Written the way a PyTorch user gets the most out of it: fused scaled-dot-product
 attention (cuDNN's on a GPU), fused AdamW, gradients set to None, and with --compile, torch.compile.
-In float32, or with --dtype bf16 under autocast, which keeps the weights in float32.
+In float32, or with --params-dtype bf16 under autocast, which keeps the weights in float32.
 """
 
 import argparse
@@ -148,7 +149,7 @@ class Trainer:
     def __init__(self, config, args):
         torch.manual_seed(1234)
         self.on_cuda = args.device == "cuda"
-        self.dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[args.dtype]
+        self.dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[args.params_dtype]
         self.model = LanguageModel(config).to(args.device)
         if not self.model.learned_positions:  # autocast leaves buffers alone
             self.model.cos, self.model.sin = (t.to(self.dtype) for t in (self.model.cos, self.model.sin))
@@ -157,7 +158,7 @@ class Trainer:
             self.model.parameters(), lr=3e-4, weight_decay=0.1, fused=True
         )
         # One batch of random tokens, each predicting the next, serves all steps.
-        shape = (args.micro_batch, config["seq"] + 1)
+        shape = (args.micro_batch_size, config["seq"] + 1)
         tokens = torch.randint(config["vocab"], shape, device=args.device)
         self.tokens, self.labels = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
@@ -196,10 +197,10 @@ class Trainer:
 def parse_args(configs):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--config", required=True, choices=configs)
-    parser.add_argument("--micro-batch", type=int, default=4)
+    parser.add_argument("--micro-batch-size", type=int, default=4)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+    parser.add_argument("--params-dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--compile", action="store_true")
     return parser.parse_args()
 
@@ -213,7 +214,7 @@ def main():
     mode = "compiled" if args.compile else "eager"
     about = {
         "about": f"PyTorch {torch.__version__}, {mode}, {torch.get_num_threads()} thread(s)",
-        "tokens_per_step": args.micro_batch * config["seq"],
+        "tokens_per_step": args.micro_batch_size * config["seq"],
         "flops_per_token": flops_per_token(config),
     }
     for line in sys.stdin:

@@ -2,10 +2,11 @@
 // the data.
 //
 // Rules. All ranks of a group make the same calls in the same order. A call returns a Work; memory
-// it was given is not touched before the Work was waited on. (Ranks as threads work inside the
-// call: a collective and a recv block until the others have come, a send never blocks.) Sums are
-// carried in f32 (f64 for f64) in rank order, so every transport that promises it gives equal bits.
-// Where sends are not buffered (NCCL), what a rank asks for after a send waits until the send is
+// it was given is not touched before the Work was waited on. A Work that is dropped without may
+// wait by itself, so that memory is not freed under it. (Ranks as threads work inside the call: a
+// collective and a recv block until the others have come, a send never blocks.) Sums are carried in
+// f32 (f64 for f64) in rank order, so every transport that promises it gives equal bits. Where
+// sends are not buffered (NCCL), what a rank asks for after a send waits until the send is
 // received: ranks that send to each other do it in `grouped`. A group of one is an ordinary group.
 #pragma once
 
@@ -58,6 +59,9 @@ class Communicator {
   /// Their Works are waited on after this has returned.
   virtual void grouped(const std::function<void()>& calls) { calls(); }
   virtual void barrier() = 0;
+  /// A barrier without a time limit, where some ranks may have long work to do alone before they
+  /// come: to read or write large files. What ends a rank still ends the wait for it.
+  virtual void patient_barrier() { barrier(); }
   /// Whether calls on a stream that is being captured become part of the graph.
   virtual bool capturable() const { return false; }
   /// Runs `launch`, which puts captured calls on the stream, and watches over them as over others.

@@ -31,6 +31,7 @@ struct Offer {
   std::string call;  // "all_reduce sum"
   View buffer;
   Communicator::Rows in_rows, out_rows;  // for and from each rank, where they may differ
+  bool patient = false;                  // no time limit
 };
 
 // The state of one group. All waiting goes through the abort flag's mutex, so nobody can be missed.
@@ -52,9 +53,11 @@ struct Group {
   Group& operator=(const Group&) = delete;
 
   // Whether it came to be in time.
-  bool wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready) {
-    const bool in_time =
-        changed.wait_for(lock, abort->timeout, [&] { return !abort->reason.empty() || ready(); });
+  bool wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready,
+            bool patient = false) {
+    const auto over = [&] { return !abort->reason.empty() || ready(); };
+    if (patient) changed.wait(lock, over);
+    const bool in_time = patient || changed.wait_for(lock, abort->timeout, over);
     if (!abort->reason.empty()) fail("stopped, since another rank failed: {}", abort->reason);
     return in_time;
   }
@@ -74,10 +77,11 @@ struct Group {
 
   void barrier(int rank) {
     std::unique_lock lock(abort->mutex);
+    const Offer& offer = offers[static_cast<std::size_t>(rank)];
     const long mine = arrive(rank);
-    if (generation != mine || wait(lock, [&] { return generation != mine; })) return;
-    fail("{} did not come to {} within {} s", missing(),
-         offers[static_cast<std::size_t>(rank)].call, abort->timeout.count());
+    const auto all_came = [&] { return generation != mine; };
+    if (all_came() || wait(lock, all_came, offer.patient)) return;
+    fail("{} did not come to {} within {} s", missing(), offer.call, abort->timeout.count());
   }
 
   std::string missing() const {
@@ -212,6 +216,9 @@ class LocalCommunicator final : public Communicator {
   }
 
   void barrier() override { meet("barrier"); }
+  void patient_barrier() override {
+    together(Offer{"patient_barrier", View(nullptr, DType::u8, {0}), {}, {}, true}, [] {});
+  }
 
   std::shared_ptr<Communicator> split(int colour, int key) override {
     {

@@ -22,6 +22,7 @@ MpiWorld::~MpiWorld() { engine_->stop(); }
 int MpiWorld::rank() const { return engine_->rank(); }
 int MpiWorld::size() const { return engine_->size(); }
 int MpiWorld::local_rank() const { return engine_->local_rank(); }
+int MpiWorld::local_size() const { return engine_->local_size(); }
 std::shared_ptr<Communicator> MpiWorld::communicator() { return communicator_; }
 void MpiWorld::abort(const std::string& message, int exit_code) {
   engine_->abort(message, exit_code);

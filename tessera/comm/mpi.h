@@ -17,7 +17,7 @@ class MpiEngine;
 /// Communicators carry out calls in the order in which they are made, on a thread of their own that
 /// sleeps when it has nothing to do; only sends do not wait for earlier calls. Results equal those
 /// of ranks as threads bit for bit. Errors come out of Work::wait (those that this rank can see
-/// alone, out of the call):
+/// alone, out of the call), and calls that were made before the first of them came out fail alike:
 /// - ranks that make different calls are all told which;
 /// - a rank that does not come to a call in time, or has ended, is named to those who wait for it;
 /// - a rank that is stopped or dead ends the whole job: each process listens to its neighbour.
@@ -41,8 +41,9 @@ class MpiWorld {
 
   int rank() const;
   int size() const;
-  /// The place of this process among those of its host.
+  /// The place of this process among those of its host, and their number.
   int local_rank() const;
+  int local_size() const;
 
   /// The group of all ranks.
   std::shared_ptr<Communicator> communicator();

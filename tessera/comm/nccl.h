@@ -11,6 +11,11 @@
 // switches that add by themselves (NVLS) do not keep an order, so make_nccl_world sets
 // NCCL_NVLS_ENABLE=0 unless the environment says otherwise.
 //
+// NCCL itself does not notice when ranks make different calls: it hangs, or gives wrong numbers. So
+// ranks show each other the first collective calls of each communicator before they make them
+// (outside of captures), and all throw the same Error, which says who calls what, unless they
+// agree.
+//
 // Operations can be captured into a graph: called and waited on inside the same capture. Graphs go
 // before their communicator does: NCCL keeps it until the last one is gone.
 #pragma once
@@ -27,17 +32,19 @@ namespace tessera {
 
 bool nccl_built();
 
-/// By what the ranks of one world find each other: made by one of them, handed to all.
+/// By what the ranks of one world find each other: made by one of them, handed to all. It says,
+/// too, how many calls of each communicator they compare: as many as the variable
+/// TESSERA_COMPARED_CALLS has there, or 1000.
 std::vector<std::byte> make_nccl_id();
 
 /// All ranks call it together; `id` is the same on all.
 ///
 /// A rank that waits longer than `timeout` for the others ends with an Error that names the call,
-/// its sizes and this rank: out of the call where the host waits (start, split, barrier), otherwise
-/// out of the next call to any communicator of this world. A rank whose thread makes no such call
-/// within ten more seconds, since it waits for a stream that will never be done, is ended: the
-/// message goes to standard error, the exit code is 1. Graphs are watched as a whole
-/// (Communicator::watched). After such an Error the world is to be dropped.
+/// its sizes and this rank: out of the call where the host waits (start, split, barrier, calls that
+/// are compared), otherwise out of the next call to any communicator of this world. A rank whose
+/// thread makes no such call within ten more seconds, since it waits for a stream that will never
+/// be done, is ended: the message goes to standard error, the exit code is 1. Graphs are watched as
+/// a whole (Communicator::watched). After such an Error the world is to be dropped.
 std::shared_ptr<Communicator> make_nccl_world(Device device, int rank, int size,
                                               std::span<const std::byte> id,
                                               std::chrono::seconds timeout);

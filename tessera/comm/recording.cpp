@@ -56,6 +56,10 @@ class RecordingCommunicator final : public Communicator {
     count("barrier", 0);
     inner_->barrier();
   }
+  void patient_barrier() override {
+    count("patient_barrier", 0);
+    inner_->patient_barrier();
+  }
   std::shared_ptr<Communicator> split(int colour, int key) override {
     std::shared_ptr<Communicator> group = inner_->split(colour, key);
     if (group->size() == 1) return group;

@@ -110,6 +110,7 @@ class StagedCommunicator final : public Communicator {
 
   void grouped(const std::function<void()>& calls) override { inner_->grouped(calls); }
   void barrier() override { inner_->barrier(); }
+  void patient_barrier() override { inner_->patient_barrier(); }
 
   std::shared_ptr<Communicator> split(int colour, int key) override {
     std::shared_ptr<Communicator> part = inner_->split(colour, key);

@@ -5,6 +5,7 @@
 #include "tessera/base/check.h"
 #include "tessera/config/flag_table.h"
 #include "tessera/config/megatron_flags.h"
+#include "tessera/config/other_names.h"
 #include "tessera/config/suggest.h"
 #include "tessera/config/value.h"
 #include "tessera/config/yaml_reader.h"
@@ -28,7 +29,9 @@ std::string owners_of(const Flag& flag) {
   return owners;
 }
 
+// The flag that a name is near to, or what it is called in other programs: " (did you mean --lr?)".
 std::string near_flag(std::string_view name, Command command) {
+  if (const auto hint = hint_for_other_name(name)) return fmt::format(" ({})", *hint);
   std::vector<std::string_view> names;
   for (const Flag& flag : flag_table())
     if (flag.commands.has(command)) names.push_back(flag.name);

@@ -20,10 +20,6 @@ void check_partners(const Assignments& given, const Options& options, Problems& 
       !was_given(given, "num-query-groups") || was_given(given, "group-query-attention"),
       "--num-query-groups needs --group-query-attention, without which every head has keys and "
       "values of its own: add it, or drop --num-query-groups");
-  const bool all_layers = options.recompute.granularity == RecomputeGranularity::full;
-  for (const std::string_view flag : {"recompute-method", "recompute-num-layers"})
-    problems.require(!all_layers || was_given(given, flag),
-                     "--recompute-granularity full needs --{}", flag);
   const ParallelOptions& p = options.parallel;
   problems.require(
       p.grid == 0 || !was_given(given, "tensor-model-parallel-size") || p.tensor == p.grid * p.grid,

@@ -59,6 +59,13 @@ std::string entry(const Flag& flag, const Settings& defaults) {
   return text + "\n";
 }
 
+// What the flags of a command do not say themselves.
+std::string_view note_of(Command command) {
+  if (command != Command::inspect) return "";
+  return "\nTakes the flags that change a model, its memory or its layout. Other flags of tessera "
+         "train are\nrefused, but for --mesh, which takes all of them.\n";
+}
+
 }  // namespace
 
 std::string overview_text() {
@@ -73,6 +80,7 @@ std::string help_text(Command command) {
   std::string text = fmt::format(
       "tessera {0}: {1}\n\nUsage: tessera {0} [--flag VALUE | --flag=VALUE | --switch]...\n",
       name_of(command), summary_of(command));
+  text += note_of(command);
   const Settings defaults = default_settings(command);
   for (const auto& [group, title] : config::group_titles()) {
     std::string entries;

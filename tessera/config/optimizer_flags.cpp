@@ -5,6 +5,9 @@
 namespace tessera::config {
 namespace {
 
+// What changes memory, which inspect plans.
+constexpr CommandSet kPlanned = {Command::train, Command::inspect};
+
 constexpr RealRange kRate = {0, 1000};
 constexpr RealRange kFraction = {0, 1, false, true};
 
@@ -23,7 +26,8 @@ std::vector<Flag> optimizer_flags() {
   return {
       word("optimizer", at(&OptimizerOptions::kind),
            {{OptimizerKind::adam, "adam"}, {OptimizerKind::sgd, "sgd"}},
-           "adam is AdamW: weight decay apart from the gradient"),
+           "adam is AdamW: weight decay apart from the gradient")
+          .only_for(kPlanned),
       real("adam-beta1", at(&OptimizerOptions::adam_beta1), kFraction, "decay of the mean gradient")
           .only_if(uses_adam, "--optimizer adam"),
       real("adam-beta2", at(&OptimizerOptions::adam_beta2), kFraction,
@@ -40,6 +44,7 @@ std::vector<Flag> optimizer_flags() {
       word("main-grads-dtype", at(&OptimizerOptions::gradients),
            {{GradientType::accumulator, "fp32"}, {GradientType::parameters, "bf16"}},
            "type of the gradients that microbatches add to")
+          .only_for(kPlanned)
           .only_if([](const Settings& s) { return s.options.model.dtype == DType::bf16; },
                    "--bf16"),
       real("loss-scale", at(&OptimizerOptions::loss_scale), kScale,

@@ -98,4 +98,15 @@ void apply_given(const ParsedCommand& parsed, Options& options) {
   options = settings.options;
 }
 
+void leave_start_to_launcher(ParsedCommand& parsed, int ranks) {
+  ParallelOptions& parallel = parsed.options.parallel;
+  if (parallel.nproc == ranks) return;
+  const auto in_file = [&](std::string_view flag) {
+    const auto found = parsed.given.find(flag);
+    return found != parsed.given.end() && !found->second.where.empty();
+  };
+  if (in_file("nproc")) parallel.nproc = ParallelOptions().nproc;
+  if (in_file("launch")) parallel.launch = ParallelOptions().launch;
+}
+
 }  // namespace tessera

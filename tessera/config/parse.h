@@ -36,4 +36,9 @@ Options options_from_yaml(std::string_view text, std::string_view what);
 /// Stores what was given on the command line over options that come from elsewhere (a checkpoint).
 void apply_given(const ParsedCommand& parsed, Options& options);
 
+/// Under a launcher, which started `ranks` of them, what the configuration file says of starting
+/// ranks (nproc, launch) counts no more: the file may come from a run that started them itself.
+/// The same flags on the command line stay, and validate refuses them.
+void leave_start_to_launcher(ParsedCommand& parsed, int ranks);
+
 }  // namespace tessera

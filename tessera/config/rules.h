@@ -20,7 +20,10 @@ void fit_rules(const Options& options, Problems& problems);
 
 void tokenizer_rules(const DataOptions& data, Problems& problems);
 void split_rules(const DataOptions& data, Problems& problems);
+/// Whether this machine has the device, and cores for the threads.
 void device_rules(const Options& options, Problems& problems);
+/// More CPU threads than this would only wait for each other on this machine.
+int most_threads();
 
 /// Whether the ranks form whole models.
 void rank_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);

@@ -144,10 +144,14 @@ std::vector<Flag> profile_flags() {
 std::vector<Flag> device_flags() {
   return {
       word("device", at(&TrainOptions::device),
-           {{DeviceChoice::cpu, "cpu"}, {DeviceChoice::cuda, "cuda"}}, "where to compute"),
-      toggle("deterministic-mode", at(&TrainOptions::deterministic_mode),
-             "equal bits from run to run on a GPU, too (the CPU always gives them); slower")
-          .only_if(on_gpu, "--device cuda"),
+           {{DeviceChoice::cpu, "cpu"}, {DeviceChoice::cuda, "cuda"}},
+           "where to compute; of inspect: whose memory is planned")
+          .only_for(kWithModel),
+      toggle(
+          "deterministic-mode", at(&TrainOptions::deterministic_mode),
+          "equal bits from run to run on a GPU; slower. A CPU always gives them, and the flag is "
+          "refused there")
+          .only_if(on_gpu, "--device cuda (on a CPU every run repeats its bits)"),
       toggle("allow-tf32", at(&TrainOptions::allow_tf32),
              "f32 matrix products on a GPU round their operands to TF32")
           .only_if(on_gpu, "--device cuda"),
@@ -156,7 +160,8 @@ std::vector<Flag> device_flags() {
            "[default: gemm_choices.txt in the --save folder]")
           .only_if(on_gpu, "--device cuda"),
       integer("threads", at(&TrainOptions::threads), {0, 4096},
-              "CPU threads of each rank; 0 means all cores, shared by the ranks"),
+              "CPU threads of each rank; 0 means all cores, shared by the ranks")
+          .only_for(kWithModel),
   };
 }
 

@@ -1,3 +1,6 @@
+#include <unistd.h>
+
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -7,6 +10,11 @@
 
 namespace tessera::config {
 namespace {
+
+constexpr int kThreadsPerProcessor = 4;
+
+// All that the machine has: a launcher may have left this process some of them only.
+int processors() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_CONF))); }
 
 void batch_rules(const Options& options, Problems& problems) {
   const TrainOptions& train = options.train;
@@ -115,7 +123,13 @@ void parallel_rules(const Options& options, const Ranks& ranks, Problems& proble
 
 }  // namespace
 
+int most_threads() { return kThreadsPerProcessor * processors(); }
+
 void device_rules(const Options& options, Problems& problems) {
+  problems.require(options.train.threads <= most_threads(),
+                   "--threads {} is more than {} for each of this machine's {} processors: give at "
+                   "most {}, or leave it out to use all cores once",
+                   options.train.threads, kThreadsPerProcessor, processors(), most_threads());
   if (options.train.device == DeviceChoice::cpu) return;
   const std::string problem = why_no_cuda();
   problems.require(problem.empty(), "--device cuda: {}", problem);

@@ -51,6 +51,7 @@ void check_inspect(const ParsedCommand& parsed, Problems& problems) {
   const config::Ranks ranks{parallel.tensor * parallel.pipeline * parallel.context, true};
   config::split_model_rules(parsed.options, problems);
   config::version_rules(parallel, ranks, problems);
+  config::device_rules(parsed.options, problems);
 }
 
 void check_command(const ParsedCommand& parsed, const config::Ranks& ranks, Problems& problems) {

@@ -49,6 +49,32 @@ Difference first_difference(const std::string& ours, const std::string& theirs) 
   return {i + 1, quoted(a), quoted(b)};
 }
 
+// "The first difference is in line 2: 'a' on rank 0, 'b' on ranks 1 and 3", for each of the texts
+// that differ from rank 0's.
+std::string list_of_differences(const std::vector<std::string>& texts,
+                                const std::vector<int>& others) {
+  constexpr std::size_t kMost = 4;
+  std::vector<std::vector<int>> alike;
+  for (const int r : others) {
+    const auto group = std::ranges::find_if(alike, [&](const std::vector<int>& ranks) {
+      return texts[static_cast<std::size_t>(ranks.front())] == texts[static_cast<std::size_t>(r)];
+    });
+    if (group != alike.end())
+      group->push_back(r);
+    else
+      alike.push_back({r});
+  }
+  std::string list;
+  for (std::size_t i = 0; i < std::min(alike.size(), kMost); ++i) {
+    const Difference found =
+        first_difference(texts[0], texts[static_cast<std::size_t>(alike[i].front())]);
+    list += fmt::format("{} in line {}: {} on rank 0, {} on {}",
+                        i == 0 ? "The first difference is" : ";", found.line, found.ours,
+                        found.theirs, list_of_ranks(alike[i]));
+  }
+  return alike.size() <= kMost ? list : list + "; and so on";
+}
+
 }  // namespace
 
 std::vector<std::string> gather_texts(Communicator& world, const std::string& text, Device device) {
@@ -74,12 +100,8 @@ void compare_across(Communicator& world, const std::string& what, const std::str
   for (int r = 1; r < world.size(); ++r)
     if (texts[static_cast<std::size_t>(r)] != texts[0]) others.push_back(r);
   if (others.empty()) return;
-  const int other = others.front();
-  const Difference found = first_difference(texts[0], texts[static_cast<std::size_t>(other)]);
-  fail_input(
-      "the ranks were not started with the same {}: {} and rank 0 differ. The first difference is "
-      "in line {}: {} on rank 0, {} on rank {}",
-      what, list_of_ranks(others), found.line, found.ours, found.theirs, other);
+  fail_input("the ranks were not started with the same {}: {} and rank 0 differ. {}", what,
+             list_of_ranks(others), list_of_differences(texts, others));
 }
 
 }  // namespace tessera

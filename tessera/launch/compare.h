@@ -13,11 +13,13 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& te
                                       Device device = {});
 
 /// Throws the same InputError on all ranks unless all give the same text. It names the ranks that
-/// differ from rank 0, and the first line that does. `what` says what the text is: "configuration".
+/// differ from rank 0, and the first line in which each does. `what` says what the text is:
+/// "configuration".
 void compare_across(Communicator& world, const std::string& what, const std::string& text,
                     Device device = {});
 
-/// The program's version, and how it was compiled: a line for each.
+/// The program's version, how it was compiled, the libraries that it runs with, and the hash of all
+/// its code: a line for each. Equal for copies of one program alone.
 std::string build_description();
 
 }  // namespace tessera

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
+#include <sstream>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/check.h"
@@ -16,6 +18,15 @@ constexpr std::int64_t kLargestPort = 65535;
 // A secret of random hexadecimal digits has 128 bits from 32 on; words and base64 need fewer.
 constexpr std::size_t kShortestSecret = 16;
 
+constexpr std::int64_t kMostRanks = 1 << 24;
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 class Reader {
  public:
   explicit Reader(const Variables& variables) : variables_(variables) {}
@@ -28,20 +39,18 @@ class Reader {
 
   std::int64_t number(const char* name, std::int64_t least, std::int64_t most) const {
     const std::string value = text(name);
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    check_input(error == std::errc{} && end == value.data() + value.size() && number >= least &&
-                    number <= most,
+    const std::optional<std::int64_t> number = whole_number(value);
+    check_input(number && *number >= least && *number <= most,
                 "the environment variable {}='{}' is not a whole number from {} to {}", name, value,
                 least, most);
-    return number;
+    return *number;
   }
 
-  int count(const char* name) const { return static_cast<int>(number(name, 1, 1 << 24)); }
+  int count(const char* name) const { return static_cast<int>(number(name, 1, kMostRanks)); }
 
   /// A number below `size`, which `size_name` gave.
   int place(const char* name, int size, const char* size_name) const {
-    const auto place = static_cast<int>(number(name, 0, 1 << 24));
+    const auto place = static_cast<int>(number(name, 0, kMostRanks));
     check_input(place < size,
                 "the environment variables contradict each other: {}={}, but {}={}, and ranks are "
                 "counted from 0",
@@ -146,6 +155,56 @@ bool is_step(const Reader& read) {
          job != "interactive";
 }
 
+// Neighbouring nodes with equally many tasks.
+struct NodeRun {
+  std::int64_t nodes, tasks;
+};
+
+// "4(x2),3" is two nodes with 4 tasks and one with 3.
+std::vector<NodeRun> tasks_per_node(const Reader& read, const char* name) {
+  std::vector<NodeRun> runs;
+  std::istringstream list(read.text(name));
+  for (std::string part; std::getline(list, part, ',');) {
+    const std::size_t open = part.find("(x");
+    const bool repeats = open != std::string::npos && part.back() == ')';
+    const auto tasks = whole_number(std::string_view(part).substr(0, open));
+    const auto nodes =
+        repeats ? whole_number(std::string_view(part).substr(open + 2, part.size() - open - 3))
+                : std::optional<std::int64_t>(1);
+    check_input(tasks && nodes && *tasks >= 1 && *nodes >= 1 && *tasks <= kMostRanks &&
+                    *nodes <= kMostRanks && (open == std::string::npos || repeats),
+                "the environment variable {}='{}' does not list tasks per node, as '4(x2),3' does",
+                name, read.text(name));
+    runs.push_back({*nodes, *tasks});
+  }
+  return runs;
+}
+
+// The tasks of this node by a list, if the list is about as many tasks as there are: that of a job
+// says nothing about a step with other ones.
+int tasks_of_node(const Reader& read, const char* list, int size) {
+  if (!read.has(list) || !read.has("SLURM_NODEID")) return 0;
+  std::int64_t node = read.number("SLURM_NODEID", 0, kMostRanks);
+  std::int64_t total = 0, here = 0;
+  for (const NodeRun& run : tasks_per_node(read, list)) {
+    if (node >= 0 && node < run.nodes) here = run.tasks;
+    node -= run.nodes;
+    total += run.nodes * run.tasks;
+  }
+  return total == size ? static_cast<int>(here) : 0;
+}
+
+// How many tasks of the step run on this node; 0 when SLURM does not say.
+int srun_local_size(const Reader& read, int size) {
+  for (const char* list : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"})
+    if (const int tasks = tasks_of_node(read, list, size)) return tasks;
+  // What was asked for is what there is only if it fills all nodes.
+  const char* nodes = read.has("SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES";
+  if (!read.has("SLURM_NTASKS_PER_NODE") || !read.has(nodes)) return 0;
+  const int tasks = read.count("SLURM_NTASKS_PER_NODE");
+  return std::int64_t{tasks} * read.count(nodes) == size ? tasks : 0;
+}
+
 Environment read_srun(const Reader& read) {
   const char* size = read.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
   read.need("srun", {"SLURM_STEP_ID", "SLURM_PROCID", size, "SLURM_LOCALID"});
@@ -154,6 +213,11 @@ Environment read_srun(const Reader& read) {
   found.size = read.count(size);
   found.rank = read.place("SLURM_PROCID", found.size, size);
   found.local_rank = read.place("SLURM_LOCALID", found.size, size);
+  found.local_size = srun_local_size(read, found.size);
+  check_input(found.local_size == 0 || found.local_rank < found.local_size,
+              "the environment variables contradict each other: SLURM_LOCALID={}, but {} task(s) "
+              "run on this node, and are counted from 0",
+              found.local_rank, found.local_size);
   return found.size == 1 ? Environment{} : found;
 }
 

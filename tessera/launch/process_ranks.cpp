@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "tessera/base/check.h"
 #include "tessera/base/log.h"
@@ -11,6 +13,7 @@
 #include "tessera/launch/compare.h"
 #include "tessera/launch/cores.h"
 #include "tessera/launch/failure.h"
+#include "tessera/launch/lifeline.h"
 #include "tessera/launch/rendezvous.h"
 
 namespace tessera {
@@ -43,17 +46,27 @@ std::shared_ptr<Communicator> world_over_mpi(MpiWorld& mpi, Device device,
   return make_nccl_world(device, mpi.rank(), mpi.size(), id, timeout);
 }
 
+[[noreturn]] void end_process(const std::exception& error) {
+  const int code = report_failure(error);
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+// MPI watches over its processes; these get a lifeline instead.
 std::shared_ptr<Communicator> world_by_rendezvous(const Environment& environment, Device device,
-                                                  std::chrono::seconds timeout) {
+                                                  std::chrono::seconds timeout,
+                                                  std::optional<Lifeline>& lifeline) {
   if (environment.rank == 0 && environment.secret_is_weak)
     log_warning(
         "others on this network could take a rank's place: start torchrun with --rdzv-id, or set "
         "TESSERA_RENDEZVOUS_SECRET to the same random text for all ranks");
   const RendezvousOptions options{environment.address, environment.port,   environment.rank,
                                   environment.size,    environment.secret, timeout};
-  const std::vector<std::byte> id =
+  RendezvousResult met =
       rendezvous(options, environment.rank == 0 ? make_nccl_id() : std::vector<std::byte>{});
-  return make_nccl_world(device, environment.rank, environment.size, id, timeout);
+  lifeline.emplace(std::move(met.connections), Lifeline::Options{},
+                   [](const std::string& reason) { end_process(Error(reason)); });
+  return make_nccl_world(device, environment.rank, environment.size, met.data, timeout);
 }
 
 // Deals out the cores that processes of a machine share. A launcher may have done it already: then
@@ -81,7 +94,10 @@ Rank rank_of(MpiWorld& mpi, const LaunchOptions& options, const Environment& env
       "{} started {} ranks, but MPI knows of {}. With srun, start them with --mpi=pmix (and "
       "an Open MPI that has PMIx), or use mpirun",
       name_of(environment.launcher), environment.size, mpi.size());
-  const Device device = device_of(options, environment);
+  // Launchers need not say how many ranks they started on this machine, but MPI knows.
+  Environment here = environment;
+  here.local_size = std::max(environment.local_size, mpi.local_size());
+  const Device device = device_of(options, here);
   return {mpi.rank(),       mpi.size(), 1, world_over_mpi(mpi, device, options.timeout),
           mpi.local_rank(), device};
 }
@@ -118,20 +134,19 @@ int run_mpi_rank(const LaunchOptions& options, const Environment& environment,
 // for ever, and torchrun ends those when it sees the exit code.
 int run_torchrun_rank(const LaunchOptions& options, const Environment& environment,
                       const std::function<void(Rank&)>& body) {
+  std::optional<Lifeline> lifeline;
   Rank rank;
   try {
     const Device device = device_of(options, environment);
     rank = {environment.rank,
             environment.size,
             1,
-            world_by_rendezvous(environment, device, options.timeout),
+            world_by_rendezvous(environment, device, options.timeout, lifeline),
             environment.local_rank,
             device};
     run_rank(rank, options, body);
   } catch (const std::exception& error) {
-    const int code = report_failure(error);
-    std::fflush(nullptr);
-    std::_Exit(code);
+    end_process(error);
   }
   return 0;
 }

@@ -16,6 +16,7 @@ struct Rank {
   std::shared_ptr<Communicator> world;
   int local_rank = 0;  ///< its number among the ranks of its machine
   Device device = {};  ///< where it computes, and where the world's communication finds its memory
+  int process_ranks = 1;  ///< ranks that are threads of its process
 };
 
 /// "rank 3", "ranks 0, 2 and 5-7": of numbers in rising order, for messages.

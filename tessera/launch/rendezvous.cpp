@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "tessera/base/check.h"
 #include "tessera/launch/rendezvous_frames.h"
@@ -24,9 +25,9 @@ class Guest {
   explicit Guest(const RendezvousOptions& options)
       : options_(options), process_(random_nonce()), deadline_(Clock::now() + options.timeout) {}
 
-  std::vector<std::byte> meet() {
-    std::vector<std::byte> data;
-    for (milliseconds pause = kFirstPause; !try_once(data);
+  RendezvousResult meet() {
+    RendezvousResult result;
+    for (milliseconds pause = kFirstPause; !try_once(result);
          pause = std::min(2 * pause, kLongestPause)) {
       check(Clock::now() + pause < deadline_,
             "rank {} did not reach rank 0 at {}:{} within {} s: {}. Is rank 0 running, and "
@@ -34,13 +35,13 @@ class Guest {
             options_.rank, options_.address, options_.port, options_.timeout.count() / 1000, why_);
       std::this_thread::sleep_for(pause);
     }
-    return data;
+    return result;
   }
 
  private:
-  bool try_once(std::vector<std::byte>& data) {
+  bool try_once(RendezvousResult& result) {
     const Deadline introduction = std::min(deadline_, Clock::now() + options_.introduction);
-    const Socket socket = Socket::connect_to(options_.address, options_.port, introduction, why_);
+    Socket socket = Socket::connect_to(options_.address, options_.port, introduction, why_);
     if (!socket) return false;
     std::array<std::byte, Challenge::kBytes> bytes;
     const bool greeted = socket.receive_all(bytes, introduction);
@@ -56,8 +57,11 @@ class Guest {
                 random_nonce(),
                 {}};
     hello.proof = hello.transcript(*challenge).prove(options_.secret);
-    return socket.send_all(hello.to_bytes(), introduction) &&
-           hear_answer(socket, *challenge, hello, data);
+    if (!socket.send_all(hello.to_bytes(), introduction) ||
+        !hear_answer(socket, *challenge, hello, result.data))
+      return false;
+    result.connections.push_back({0, std::move(socket)});
+    return true;
   }
 
   bool hear_answer(const Socket& socket, const Challenge& challenge, const Hello& hello,
@@ -89,15 +93,15 @@ class Guest {
 
 }  // namespace
 
-std::vector<std::byte> rendezvous(const RendezvousOptions& options,
-                                  std::span<const std::byte> data) {
+RendezvousResult rendezvous(const RendezvousOptions& options, std::span<const std::byte> data) {
   check(options.rank >= 0 && options.rank < options.size, "rendezvous: rank {} of {}", options.rank,
         options.size);
   if (options.rank > 0) return Guest(options).meet();
   check(data.size() <= AnswerHeader::kMostBytes, "a rendezvous carries at most {} bytes, got {}",
         AnswerHeader::kMostBytes, data.size());
-  if (options.size > 1) RendezvousHost(options).receive_all_and_answer(data);
-  return {data.begin(), data.end()};
+  RendezvousResult result{{data.begin(), data.end()}, {}};
+  if (options.size > 1) result.connections = RendezvousHost(options).receive_all_and_answer(data);
+  return result;
 }
 
 }  // namespace tessera

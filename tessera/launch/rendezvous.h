@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/launch/socket.h"
+
 namespace tessera {
 
 struct RendezvousOptions {
@@ -25,10 +27,20 @@ struct RendezvousOptions {
   std::chrono::milliseconds introduction{5'000};
 };
 
-/// Returns rank 0's data on every rank, when all ranks have come. Rank 0 names those that have not
-/// when the time is over (an Error), or the one that came twice (an InputError), and tells the
-/// others, which throw the same.
-std::vector<std::byte> rendezvous(const RendezvousOptions& options,
-                                  std::span<const std::byte> data);
+/// To a rank that was met. What is sent there from now on is not authenticated.
+struct Connection {
+  int rank = 0;
+  Socket socket;
+};
+
+struct RendezvousResult {
+  std::vector<std::byte> data;          ///< rank 0's
+  std::vector<Connection> connections;  ///< rank 0 has one to each other rank, which has one to it
+};
+
+/// Returns on every rank, when all ranks have come. Rank 0 names those that have not when the time
+/// is over (an Error), or the one that came twice (an InputError), and tells the others, which
+/// throw the same.
+RendezvousResult rendezvous(const RendezvousOptions& options, std::span<const std::byte> data);
 
 }  // namespace tessera

@@ -25,7 +25,7 @@ RendezvousHost::RendezvousHost(const RendezvousOptions& options)
       listener_(Socket::listen_at(options.address, options.port)),
       seats_(static_cast<std::size_t>(options.size)) {}
 
-void RendezvousHost::receive_all_and_answer(std::span<const std::byte> data) {
+std::vector<Connection> RendezvousHost::receive_all_and_answer(std::span<const std::byte> data) {
   try {
     receive_all();
   } catch (const InputError& error) {
@@ -36,6 +36,10 @@ void RendezvousHost::receive_all_and_answer(std::span<const std::byte> data) {
     throw;
   }
   answer_all(Verdict::welcome, data);
+  std::vector<Connection> connections;
+  for (int r = 1; r < options_.size; ++r)
+    connections.push_back({r, std::move(seats_[static_cast<std::size_t>(r)]->socket)});
+  return connections;
 }
 
 void RendezvousHost::receive_all() {

@@ -17,9 +17,9 @@ class RendezvousHost {
  public:
   explicit RendezvousHost(const RendezvousOptions& options);
 
-  /// Returns when every rank has come and has been sent `data`. Whatever goes wrong before is told
-  /// to those that have come, and thrown.
-  void receive_all_and_answer(std::span<const std::byte> data);
+  /// Returns the connections when every rank has come and has been sent `data`. Whatever goes wrong
+  /// before is told to those that have come, and thrown.
+  std::vector<Connection> receive_all_and_answer(std::span<const std::byte> data);
 
  private:
   struct Visitor {

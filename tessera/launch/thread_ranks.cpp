@@ -29,7 +29,7 @@ std::optional<Failure> run(int ranks, int threads_per_rank, const std::function<
   for (int r = 0; r < ranks; ++r)
     threads.emplace_back([&, r] {
       try {
-        Rank rank{r, ranks, threads_per_rank, world.communicator(r), r, {}};
+        Rank rank{r, ranks, threads_per_rank, world.communicator(r), r, {}, ranks};
         body(rank);
       } catch (const std::exception& error) {
         {

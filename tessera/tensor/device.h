@@ -59,6 +59,8 @@ std::shared_ptr<DeviceApi> make_cuda_api(int index);
 
 /// How many CUDA devices this process can use; 0 in a build without CUDA.
 int cuda_device_count();
+/// What the driver calls one of them, such as "NVIDIA H200".
+std::string cuda_device_name(int index);
 /// Why there is none, and what to do; empty when there is one.
 std::string why_no_cuda();
 

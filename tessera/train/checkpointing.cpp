@@ -101,7 +101,7 @@ void save_session(const fs::path& folder, Session& session, const Progress& prog
     for (const Optimizer::State& each : session.optimizer().states())
       add_block(contents.optimizer, blocks.emplace_back(session, each.block), each.name + ".");
   if (context.mesh.world().rank() == 0) save_checkpoint(folder, contents);
-  context.mesh.world().barrier();  // nobody goes on with what is not saved
+  context.mesh.world().patient_barrier();  // nobody goes on with what is not saved
 }
 
 void load_weights(Session& session, const Checkpoint& checkpoint) {

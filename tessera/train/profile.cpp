@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "tessera/base/check.h"
 #include "tessera/base/files.h"
 #include "tessera/train/trace_file.h"
 #include "tessera/train/trace_tables.h"
@@ -21,6 +24,19 @@ std::string profile_file(const TrainOptions& options, int rank) {
   return (path.parent_path() /
           fmt::format("{}.rank{}{}", path.stem().string(), rank, path.extension().string()))
       .string();
+}
+
+bool is_profiled(const TrainOptions& options, int rank) {
+  return options.profile && std::ranges::count(options.profile_ranks, rank) > 0;
+}
+
+void check_profiled_ranks(const TrainOptions& options, const Rank& rank) {
+  const bool one_gpu = options.device == DeviceChoice::cuda && rank.process_ranks > 1;
+  check_input(!options.profile || !one_gpu || options.profile_ranks.size() == 1,
+              "--profile-ranks names {} ranks, but they are threads of one process and share its "
+              "GPU, which can be recorded for one of them: name one rank, or start the ranks as "
+              "processes (--launch processes) with a GPU each",
+              options.profile_ranks.size());
 }
 
 StepProfile::StepProfile(Trace& trace, const TrainOptions& options, int rank)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tessera/launch/rank.h"
 #include "tessera/tensor/trace.h"
 #include "tessera/train/train_options.h"
 
@@ -13,6 +14,11 @@ namespace tessera {
 std::string profile_file(const TrainOptions& options);
 /// The same for a rank: profile.json, profile.rank1.json, ...
 std::string profile_file(const TrainOptions& options, int rank);
+
+/// Whether this rank records.
+bool is_profiled(const TrainOptions& options, int rank);
+/// InputError, on all ranks alike, when ranks are to record that cannot do so at the same time.
+void check_profiled_ranks(const TrainOptions& options, const Rank& rank);
 
 /// Records the steps after --profile-step-start up to --profile-step-end, as far as the run has
 /// them.

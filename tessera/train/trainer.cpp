@@ -43,8 +43,9 @@ void check_own_folder(const TrainOptions& options) {
       options.save);
 }
 
-// Places that cannot be written are found now, before anything is, and not at the first save.
-void check_places(const TrainOptions& options) {
+// Places that cannot be written are found now, before anything is, and not at the first save. Each
+// rank checks what it writes itself: it may be on a machine of its own.
+void check_places(const TrainOptions& options, int rank) {
   const auto check_place = [](const char* flag, const std::string& value, const auto& check) {
     if (value.empty()) return;
     try {
@@ -53,24 +54,31 @@ void check_places(const TrainOptions& options) {
       fail_input("--{} {}: {}", flag, value, error.what());
     }
   };
+  if (is_profiled(options, rank)) {
+    const std::string file = profile_file(options, rank);
+    check_place("profile-file", file, [&] { check_trace_place(file); });
+  }
+  if (rank > 0) return;
   check_place("dump-step", options.dump_step, [&] { StepDump::check_place(options.dump_step); });
   check_place("save", options.save, [&] { check_own_folder(options); });
   check_place("metrics-file", options.metrics_file,
               [&] { MetricsFile::check_place(options.metrics_file); });
-  check_place("profile-file", profile_file(options),
-              [&] { check_trace_place(profile_file(options)); });
 }
 
 const Options& places_checked(const Options& options, const Rank& rank) {
-  if (rank.rank == 0) check_places(options.train);
+  check_profiled_ranks(options.train, rank);
+  check_places(options.train, rank.rank);
+  rank.world->patient_barrier();  // nobody begins to work where another has no place
   return options;
 }
 
-// Rank 0 comes first: it makes the index files that the others then find.
+// Rank 0 comes first: it makes the index files that the others then find. That may take long, and
+// where they cannot be kept it takes the others as long again.
 Datasets datasets_of(const Options& options, const Rank& rank) {
-  if (rank.rank > 0) rank.world->barrier();
+  if (rank.rank > 0) rank.world->patient_barrier();
   Datasets datasets(options);
-  if (rank.rank == 0) rank.world->barrier();
+  if (rank.rank == 0) rank.world->patient_barrier();
+  rank.world->patient_barrier();
   return datasets;
 }
 
@@ -172,7 +180,7 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
       display_(options.train.log_interval, options.train.log_throughput, writes_) {
   const TrainOptions& o = options.train;
   start();
-  if (o.profile && std::ranges::count(o.profile_ranks, rank.rank) > 0) {
+  if (is_profiled(o, rank.rank)) {
     profile_.emplace(*session_.context().trace, o, rank.rank);
     if (const std::string why = profile_->why_never(o, progress_.iteration); !why.empty())
       log_warning("--profile will record nothing: {}", why);
@@ -199,6 +207,7 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
 void Trainer::check_same_start() {
   Context& context = session_.context();
   if (context.mesh.world().size() == 1) return;
+  context.mesh.world().patient_barrier();  // each has read its files, which may have taken long
   std::string text =
       fmt::format("iteration: {}\nconsumed samples: {}\noptimizer steps: {}\n", progress_.iteration,
                   progress_.consumed_samples, session_.optimizer().step_state(context).step);

@@ -195,7 +195,8 @@ TEST_F(Commands, InspectShowsParametersAndMemory) {
            "--seq-length", "16", "--max-position-embeddings", "16", "--micro-batch-size", "2"});
   ASSERT_EQ(result.exit_code, 0) << result.error;
   for (const char* part :
-       {"layers.1.mlp.down.weight", "total", "activations", "optimizer", "FLOPs per token"})
+       {"layers.1.mlp.down.weight", "total", "activations", "optimizer", "FLOPs per token",
+        "memory of one rank (cpu, f32, microbatch of 2 x 16 tokens)"})
     EXPECT_NE(result.out.find(part), std::string::npos) << part;
 }
 

@@ -54,7 +54,14 @@ TEST_F(Layouts, WithTheWrongNumberOfRanksAreRefused) {
                  "--nproc 2 makes 2 data-parallel copies of the model (2 ranks / tensor-parallel "
                  "size 1): this version trains one copy; set --nproc 1, or set "
                  "--tensor-model-parallel-size 2");
-  expect_refused("--nproc 0", "--nproc '0': expected an integer from 1 to 1048576");
+  expect_refused("--nproc 0",
+                 "--nproc '0': expected an integer from 1 to 1024 (mpirun, srun and torchrun start "
+                 "more)");
+  expect_refused(
+      "--nproc 2048 --tensor-model-parallel-size 2048 --num-attention-heads 2048 "
+      "--hidden-size 2048 --padded-vocab-size 2048",
+      "--nproc 2048: one program starts at most 1024 ranks; start more with mpirun, "
+      "srun or torchrun");
   expect_refused("--launch ssh --nproc 2", "--launch 'ssh': expected one of threads, processes");
 }
 

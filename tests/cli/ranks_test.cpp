@@ -88,6 +88,48 @@ TEST_F(Ranks, VerifyNeedsNoRanks) {
       << result.out;
 }
 
+TEST_F(Ranks, VerifyNeedsNoRateLengthOrData) {
+  const test::ProgramResult result =
+      run({"verify", "--num-layers", "2", "--hidden-size", "32", "--num-attention-heads", "4",
+           "--seq-length", "16", "--micro-batch-size", "2", "--tensor-model-parallel-size", "2",
+           "--min-lr", "0.5", "--lr-warmup-iters", "50"});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_NE(result.out.find("same: the layout"), std::string::npos) << result.out;
+}
+
+TEST_F(Ranks, AreNamedByTheBanner) {
+  const std::vector<std::string> two{"--nproc", "2", "--tensor-model-parallel-size", "2"};
+  const test::ProgramResult threads = run(training("train", "1", two));
+  EXPECT_NE(threads.error.find("2 ranks (threads, shared memory), 1 thread(s) per rank"),
+            std::string::npos)
+      << threads.error;
+  std::vector<std::string> more = two;
+  more.insert(more.end(), {"--launch", "processes"});
+  const test::ProgramResult processes = run(training("train", "1", more));
+  EXPECT_NE(processes.error.find("2 ranks (mpirun, MPI), 1 thread(s) per rank"), std::string::npos)
+      << processes.error;
+}
+
+// The configuration that a checkpoint holds says how its ranks were started; a launcher does it in
+// another way.
+TEST_F(Ranks, GoOnUnderALauncherWithTheConfigurationOfARunWithout) {
+  const test::ProgramResult first = run(training("train", "1",
+                                                 {"--nproc", "4", "--tensor-model-parallel-size",
+                                                  "4", "--save", "run", "--save-interval", "1"}));
+  ASSERT_EQ(first.exit_code, 0) << first.error;
+  const std::string config = "run/iter_0000001/config.yaml";
+  EXPECT_NE(read_text_file(temp_ / config).find("\nnproc: 4\n"), std::string::npos);
+  const test::ProgramResult second = test::run_program(
+      "/usr/bin/env",
+      {"mpirun", "-n", "2", "--allow-run-as-root", "--oversubscribe", TESSERA_PROGRAM, "train",
+       "--config", config, "--tensor-model-parallel-size", "2", "--load", "run", "--train-iters",
+       "2"},
+      temp_.path());
+  EXPECT_EQ(second.exit_code, 0) << second.error;
+  EXPECT_NE(second.error.find("2 ranks (mpirun, MPI)"), std::string::npos) << second.error;
+  EXPECT_EQ(read_text_file(temp_ / "run/latest_checkpointed_iteration.txt"), "2\n");
+}
+
 // The process that is rank `rank` of a job that wrote this variable's value; 0 when none is.
 pid_t process_of_rank(int rank, const std::string& mark) {
   for (const auto& entry : fs::directory_iterator("/proc")) {

@@ -72,6 +72,37 @@ TEST(Local, ARankThatDoesNotComeIsNamed) {
     EXPECT_NE(error.find("rank 2 did not come to barrier within 1 s"), std::string::npos) << error;
 }
 
+// Runs `late` on rank 1 after twice the time limit, and what the others call meanwhile; returns
+// what rank 0 threw.
+std::string error_of_waiting(const std::function<void(Communicator&)>& others,
+                             const std::function<void(Communicator&)>& late) {
+  LocalWorld world(2, std::chrono::seconds(1));
+  std::string thrown;
+  std::thread slow([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    try {
+      late(*world.communicator(1));
+    } catch (const Error& error) {
+      world.abort(error.what());
+    }
+  });
+  try {
+    others(*world.communicator(0));
+  } catch (const Error& error) {
+    thrown = error.what();
+  }
+  slow.join();
+  return thrown;
+}
+
+TEST(Local, APatientBarrierWaitsAsLongAsItTakes) {
+  const auto patiently = [](Communicator& group) { group.patient_barrier(); };
+  EXPECT_EQ(error_of_waiting(patiently, patiently), "");
+  const std::string error =
+      error_of_waiting(patiently, [](Communicator&) { fail("disk on fire"); });
+  EXPECT_NE(error.find("disk on fire"), std::string::npos) << error;
+}
+
 TEST(Local, MismatchedCollectivesAreAnError) {
   EXPECT_THROW(run_ranks(2, 1,
                          [](Rank& rank) {

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+#include <vector>
 
 #include "tessera/config/megatron_flags.h"
+#include "tessera/config/other_names.h"
 
 namespace tessera::config {
 namespace {
@@ -94,6 +97,29 @@ TEST(MegatronFlags, AreKnownByNameOrFamily) {
     EXPECT_TRUE(unsupported_megatron_flag(name).has_value()) << name;
   EXPECT_EQ(unsupported_megatron_flag("lr-decay-samples"), "use --lr-decay-iters");
   EXPECT_FALSE(unsupported_megatron_flag("frobnicate").has_value());
+}
+
+// The names that a hint holds, without their dashes.
+std::vector<std::string> flags_in(std::string_view hint) {
+  std::vector<std::string> names;
+  for (std::size_t at = hint.find("--"); at != hint.npos; at = hint.find("--", at + 2)) {
+    const std::size_t end = hint.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", at);
+    names.emplace_back(hint.substr(at + 2, end - at - 2));
+  }
+  return names;
+}
+
+TEST(OtherNames, LeadToMegatrons) {
+  for (const char* name : {"tp", "tensor-parallel-size", "pp", "pipeline-parallel-size", "cp", "ep",
+                           "dp", "zero", "zero-stage"}) {
+    EXPECT_EQ(find_flag(name), nullptr) << name;
+    const auto hint = hint_for_other_name(name);
+    ASSERT_TRUE(hint.has_value()) << name;
+    for (const std::string& flag : flags_in(*hint))
+      EXPECT_TRUE(find_flag(flag) != nullptr || unsupported_megatron_flag(flag)) << flag;
+  }
+  EXPECT_EQ(hint_for_other_name("tp"), "did you mean --tensor-model-parallel-size?");
+  EXPECT_FALSE(hint_for_other_name("frobnicate").has_value());
 }
 
 }  // namespace

@@ -207,5 +207,27 @@ TEST(ApplyGiven, StoresFlagsOverOtherOptions) {
   EXPECT_EQ(stored.train.load, "x");
 }
 
+// A run's config.yaml says how it was started, which a launcher decides anew.
+TEST(LeaveStartToLauncher, TakesOnlyTheFilesWordBack) {
+  const TempFolder folder;
+  write_file_atomically(folder / "run.yaml",
+                        "nproc: 4\nlaunch: processes\ntensor-model-parallel-size: 4\n");
+  const std::string config = "--config " + (folder / "run.yaml").string();
+  const auto under = [](int ranks, const std::string& line) {
+    ParsedCommand parsed = test::train_with(line);
+    leave_start_to_launcher(parsed, ranks);
+    resolve(parsed.options, ranks);
+    validate(parsed, ranks);
+    return parsed.options.parallel;
+  };
+  EXPECT_EQ(under(2, config + " --tensor-model-parallel-size 2").nproc, 1);
+  EXPECT_EQ(under(2, config + " --tensor-model-parallel-size 2").launch, LaunchKind::threads);
+  EXPECT_EQ(under(4, config).nproc, 4) << "what it would have been anyway";
+  expect_input_error([&] { under(2, "--nproc 4 --tensor-model-parallel-size 2"); },
+                     {"started 2 ranks already: drop --nproc"});
+  expect_input_error([&] { under(2, config + " --nproc 4 --tensor-model-parallel-size 2"); },
+                     {"started 2 ranks already: drop --nproc"});
+}
+
 }  // namespace
 }  // namespace tessera

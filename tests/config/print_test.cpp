@@ -53,6 +53,12 @@ TEST(Help, ShowsDefaultsAndWhatIsRequired) {
   EXPECT_NE(help_text(Command::evaluate).find("at once [default: 1]"), std::string::npos);
 }
 
+TEST(Help, OfInspectSaysWhichFlagsOfTrainItTakes) {
+  const std::string note = "Other flags of tessera train are\nrefused, but for --mesh";
+  EXPECT_NE(help_text(Command::inspect).find(note), std::string::npos);
+  EXPECT_EQ(help_text(Command::train).find(note), std::string::npos);
+}
+
 // Prints, reads the text as a configuration file, and expects the same settings and text.
 void expect_round_trip(std::string_view command, const std::vector<std::string>& args) {
   SCOPED_TRACE(args.empty() ? "" : args.back());

@@ -74,12 +74,27 @@ constexpr Refusal kValues[] = {
     {"--window-size 128,128", "the right side must be 0"},
     {"--recompute-granularity partial", "expected one of none, selective, full"},
     {"--threads 100000", "--threads '100000'"},
-    {"--nproc 0", "--nproc '0': expected an integer from 1"},
+    {"--nproc 0",
+     "--nproc '0': expected an integer from 1 to 1024 (mpirun, srun and torchrun start more)"},
+    {"--nproc many", "--nproc 'many': expected an integer from 1 to 1024"},
     {"--launch ssh", "--launch 'ssh': expected one of threads, processes"},
     {"--distributed-timeout-minutes 0", "'0': expected an integer from 1 to 10080"},
     {"--profile --profile-step-start -1", "--profile-step-start '-1': expected an integer from 0"},
     {"--profile --profile-step-end 0", "--profile-step-end '0': expected an integer from 1"},
     {"--profile --profile-ranks first", "--profile-ranks 'first': expected an integer from 0"},
+};
+
+constexpr Refusal kOtherPrograms[] = {
+    {"--tp 2", "--tp: unknown flag (did you mean --tensor-model-parallel-size?)"},
+    {"-tp 2", "two dashes (did you mean --tensor-model-parallel-size?)"},
+    {"--tensor_parallel_size 2", "(did you mean --tensor-model-parallel-size?)"},
+    {"--pp 2", "(did you mean --pipeline-model-parallel-size?)"},
+    {"--pipeline-parallel-size 2", "(did you mean --pipeline-model-parallel-size?)"},
+    {"--cp=2", "(did you mean --context-parallel-size?)"},
+    {"--ep 2", "(did you mean --expert-model-parallel-size?)"},
+    {"--dp 2", "the data-parallel size has no flag"},
+    {"--zero 1", "Megatron's flag for ZeRO is --use-distributed-optimizer"},
+    {"--zero-stage 1", "Megatron's flag for ZeRO is --use-distributed-optimizer"},
 };
 
 constexpr Refusal kTogether[] = {
@@ -106,10 +121,9 @@ constexpr Refusal kTogether[] = {
     {"--finetune", "has no effect: it belongs to --load"},
     {"--profile-step-start 3", "has no effect: it belongs to --profile"},
     {"--profile-file p", "has no effect: it belongs to --profile"},
+    {"--deterministic-mode", "belongs to --device cuda (on a CPU every run repeats its bits)"},
     {"--window-first-layer 1", "has no effect: it belongs to --window-size"},
     {"--recompute-method block", "has no effect: it belongs to --recompute-granularity full"},
-    {"--recompute-granularity full", "--recompute-granularity full needs --recompute-method"},
-    {"--recompute-granularity full --recompute-method block", "needs --recompute-num-layers"},
     {"--recompute-granularity selective --recompute-num-layers 2", "has no effect"},
     {"--distribute-saved-activations", "belongs to --recompute-granularity full"},
     {"--expert-tensor-parallel-size 2", "belongs to --expert-model-parallel-size above 1"},
@@ -149,6 +163,7 @@ constexpr Refusal kRules[] = {
     {"--profile --profile-ranks 0 1", "--profile-ranks 1: this run has one rank, 0"},
     {"--profile --profile-ranks 0 --profile-ranks 0", "--profile-ranks has 0 twice"},
     {"--device cuda", "CUDA"},
+    {"--threads 4096", "processors: give at most "},
     {"--tensor-model-parallel-size 2", "add --nproc 2"},
     {"--nproc 2", "--nproc 2 makes 2 data-parallel copies"},
 };
@@ -159,6 +174,10 @@ TEST(Refusals, OfForms) {
 
 TEST(Refusals, OfValues) {
   for (const Refusal& refusal : kValues) expect_refused("train", test::kTraining, refusal);
+}
+
+TEST(Refusals, OfFlagsOfOtherPrograms) {
+  for (const Refusal& refusal : kOtherPrograms) expect_refused("train", test::kTraining, refusal);
 }
 
 TEST(Refusals, OfFlagsTogether) {
@@ -221,6 +240,9 @@ TEST(Refusals, OfOtherCommands) {
                  {"--workers 4", "known Megatron flag"});
   expect_refused("inspect", "", {"", "give the model in one way"});
   expect_refused("inspect", "--load a", {"--num-layers 5", "give the model in one way"});
+  expect_refused("inspect", "--load a", {"--device cuda", "CUDA"});
+  expect_refused("inspect", "--load a",
+                 {"--lr 1", "a flag of tessera train, not of tessera inspect"});
   expect_refused("tran", "", {"", "unknown command 'tran' (did you mean train?)"});
   expect_refused("", "", {"", "expected train, preprocess, generate, evaluate or inspect"});
 }

@@ -69,6 +69,32 @@ TEST(GemmChoicesTest, WritersDoNotLoseEachOthersChoices) {
   EXPECT_NE(log.find("3 line(s) for another device"), std::string::npos) << log;
 }
 
+// Ranks gather each other's lines: the first rank's count, and nothing of the file is lost.
+TEST(GemmChoicesTest, TakeThoseOfTheFirstWhoHasThem) {
+  constexpr GemmAlgorithm kThree{7};
+  const TempFolder folder;
+  const fs::path file = folder / "gemms.txt";
+  GemmChoices(file, "another device").store("a", kThree);
+  ::testing::internal::CaptureStderr();
+  GemmChoices rank0(file, "device");
+  ::testing::internal::GetCapturedStderr();
+  GemmChoices rank1({}, "device");
+  rank0.store("a", kOne);
+  rank1.store("a", kTwo);
+  rank1.store("b", kThree);
+  const std::string all = rank0.text() + rank1.text();
+  for (GemmChoices* each : {&rank0, &rank1}) {
+    each->take(all);
+    EXPECT_EQ(each->find("a"), kOne);
+    EXPECT_EQ(each->find("b"), kThree);
+  }
+  EXPECT_EQ(rank0.text(), rank1.text());
+  EXPECT_EQ(lines_of(file).size(), 3u);
+  EXPECT_EQ(rank0.text().find("another"), std::string::npos);
+  rank1.take("junk\n" + rank1.text());
+  EXPECT_EQ(rank0.text(), rank1.text());
+}
+
 // Every single changed character must be noticed, and must cost one line only.
 TEST(GemmChoicesTest, DamagedLinesAreLeftOut) {
   const TempFolder folder;

@@ -38,8 +38,15 @@ TEST(Compare, NamesTheRanksAndTheFirstLine) {
   const std::string common = "seed: 1\nlr: 0.1\nsplit: 9,1\n";
   const std::string other = "seed: 1\nlr: 0.2\nsplit: 8,2\n";
   expect_difference({common, common, other, other, common, other},
-                    {"the same configuration", "ranks 2, 3 and 5", "line 2", "'lr: 0.1' on rank 0",
-                     "'lr: 0.2' on rank 2"});
+                    {"the same configuration", "ranks 2, 3 and 5 and rank 0 differ",
+                     "line 2: 'lr: 0.1' on rank 0, 'lr: 0.2' on ranks 2, 3 and 5"});
+}
+
+TEST(Compare, EachDifferenceIsSaidWithItsRanks) {
+  expect_difference({"a\nb\nc\n", "a\nb\nx\n", "y\nb\nc\n", "a\nb\nx\n"},
+                    {"ranks 1-3 and rank 0 differ", "line 3: 'c' on rank 0, 'x' on ranks 1 and 3",
+                     "line 1: 'a' on rank 0, 'y' on rank 2"});
+  expect_difference({"0", "1", "2", "3", "4", "5"}, {"'4' on rank 4; and so on"});
 }
 
 TEST(Compare, ALineMoreOrLess) {
@@ -50,10 +57,14 @@ TEST(Compare, ALineMoreOrLess) {
 
 TEST(Compare, WhatOnlyTheLastLineEndTells) { expect_difference({"a", "a\n"}, {"rank 1"}); }
 
-TEST(Compare, ABuildHasAVersionAndFlags) {
+TEST(Compare, ABuildHasAVersionFlagsLibrariesAndAHash) {
   const std::string text = build_description();
-  for (const char* part : {"version ", "compiler ", "flags ", "-march=", "CUDA "})
+  for (const char* part :
+       {"version ", "commit ", "compiler ", "flags ", "-march=", "CUDA ", "library libmpi.so."})
     EXPECT_NE(text.find(part), std::string::npos) << text;
+  const std::size_t program = text.find("program ");
+  ASSERT_NE(program, std::string::npos) << text;
+  EXPECT_EQ(text.find_first_not_of("0123456789abcdef", program + 8), program + 8 + 40) << text;
 }
 
 TEST(Ranks, AreListed) {

@@ -171,6 +171,45 @@ TEST(Environment, Srun) {
       << "one task is no launch of ranks";
 }
 
+// How many of 7 tasks run on a node, where SLURM says it with these variables.
+int local_size(const Set& variables) {
+  const Set step{{"SLURM_STEP_NUM_TASKS", "7"}, {"SLURM_PROCID", "6"}, {"SLURM_LOCALID", "0"}};
+  return recognise(with(with(srun(), step), variables)).local_size;
+}
+
+TEST(Environment, SrunsTasksPerNode) {
+  const auto on_node = [](const char* list, const char* node) {
+    return local_size({{"SLURM_STEP_TASKS_PER_NODE", list}, {"SLURM_NODEID", node}});
+  };
+  EXPECT_EQ(on_node("7", "0"), 7);
+  EXPECT_EQ(on_node("3,4", "1"), 4);
+  for (const auto& [node, tasks] : {std::pair("0", 2), {"1", 2}, {"2", 3}, {"3", 0}})
+    EXPECT_EQ(on_node("2(x2),3", node), tasks) << node;
+  EXPECT_EQ(local_size({}), 0);
+  EXPECT_EQ(local_size({{"SLURM_STEP_TASKS_PER_NODE", "2(x2),3"}}), 0) << "which node?";
+}
+
+TEST(Environment, SrunsOtherWordsForTasksPerNode) {
+  EXPECT_EQ(local_size({{"SLURM_TASKS_PER_NODE", "3,4"}, {"SLURM_NODEID", "0"}}), 3);
+  EXPECT_EQ(local_size({{"SLURM_TASKS_PER_NODE", "16"}, {"SLURM_NODEID", "0"}}), 0)
+      << "the job's tasks, not the step's";
+  EXPECT_EQ(local_size({{"SLURM_STEP_TASKS_PER_NODE", "3,4"},
+                        {"SLURM_TASKS_PER_NODE", "4,3"},
+                        {"SLURM_NODEID", "0"}}),
+            3);
+  EXPECT_EQ(local_size({{"SLURM_NTASKS_PER_NODE", "7"}, {"SLURM_NNODES", "1"}}), 7);
+  EXPECT_EQ(local_size({{"SLURM_NTASKS_PER_NODE", "4"}, {"SLURM_NNODES", "2"}}), 0)
+      << "some node has fewer, nobody says which";
+}
+
+TEST(Environment, SrunsTasksPerNodeMustBeReadableAndFit) {
+  for (const char* list : {"x", "4(2)", "4(x)", "4(x2", "0(x2)", "4(x2)3", "-1"})
+    expect_refused(with(srun(), {{"SLURM_STEP_TASKS_PER_NODE", list}, {"SLURM_NODEID", "0"}}),
+                   {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"});
+  expect_refused(with(srun(), {{"SLURM_STEP_TASKS_PER_NODE", "1,3"}, {"SLURM_NODEID", "0"}}),
+                 {"SLURM_LOCALID=1", "1 task(s)"});
+}
+
 TEST(Environment, AScriptOfSlurmIsNoLaunch) {
   for (const Set& changes : {Set{{"SLURM_STEP_ID", ""}}, Set{{"SLURM_STEP_ID", "4294967291"}},
                              Set{{"SLURM_STEP_ID", "4294967290"}}, Set{{"SLURM_JOB_NAME", "bash"}},

@@ -69,6 +69,7 @@ TEST(Launch, AloneIsOneRankThatIsTiedToNothing) {
                      EXPECT_EQ(rank.size, 1);
                      EXPECT_EQ(rank.world->size(), 1);
                      EXPECT_EQ(rank.threads, cores);
+                     EXPECT_EQ(rank.process_ranks, 1);
                      EXPECT_EQ(rank.device, (Device{DeviceKind::cuda, 0}));
                      EXPECT_EQ(default_threads(1), cores);
                    }),
@@ -90,6 +91,7 @@ TEST(Launch, ThreadsAreRanks) {
     EXPECT_EQ(rank.size, 3);
     EXPECT_EQ(rank.world->rank(), rank.rank);
     EXPECT_EQ(rank.local_rank, rank.rank);
+    EXPECT_EQ(rank.process_ranks, 3);
     EXPECT_EQ(rank.threads, 2);
     rank.world->barrier();
     const std::lock_guard lock(mutex);

@@ -58,7 +58,7 @@ class Meeting {
   static Outcome attend(const RendezvousOptions& options) {
     Outcome outcome;
     try {
-      outcome.data = rendezvous(options, options.rank == 0 ? kData : std::vector<std::byte>{});
+      outcome.data = rendezvous(options, options.rank == 0 ? kData : std::vector<std::byte>{}).data;
     } catch (const InputError& error) {
       outcome.error = error.what();
       outcome.input_error = true;

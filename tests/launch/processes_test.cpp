@@ -110,6 +110,30 @@ TEST(Processes, DifferentConfigurationsAreFound) {
   EXPECT_EQ(sorted_lines(result.error).size(), 1u) << result.error;
 }
 
+// A copy of the probe that calls its contents something else, as any change of it would.
+void write_other_build(const fs::path& file) {
+  std::string bytes = read_text_file(kProbe);
+  // The sizes of name and contents, the kind, and the name of the linker's note.
+  const std::string note("\4\0\0\0\24\0\0\0\3\0\0\0GNU\0", 16);
+  const std::size_t at = bytes.find(note);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + note.size()] = static_cast<char>(bytes[at + note.size()] ^ 1);
+  write_file_atomically(file, bytes);
+  fs::permissions(file, fs::perms::owner_all);
+}
+
+TEST(Processes, DifferentBuildsAreFound) {
+  const test::TempFolder folder;
+  const fs::path other = folder / "launch_probe";
+  write_other_build(other);
+  const std::string arguments = " 1 threads sum";
+  const ProgramResult result =
+      run(kMpirun + "-n 2 " + kProbe + arguments + " : -n 1 " + other.string() + arguments);
+  EXPECT_EQ(result.exit_code, 2) << result.error;
+  expect_has(result.error, "the same build: rank 2 and rank 0 differ");
+  expect_has(result.error, "'program ");
+}
+
 TEST(Processes, ANumberThatIsNotMpirunsIsRefused) {
   const ProgramResult result = run(kMpirun + "-n 2 " + kProbe + " 3 threads sum");
   EXPECT_EQ(result.exit_code, 2) << result.error;

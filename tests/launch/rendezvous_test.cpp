@@ -43,8 +43,8 @@ TEST(Rendezvous, OneRankNeedsNobody) {
 TEST(Rendezvous, NoDataIsData) {
   const Meeting meeting(2);
   auto host = std::async(std::launch::async, [&] { return rendezvous(meeting.options(0), {}); });
-  EXPECT_TRUE(rendezvous(meeting.options(1), {}).empty());
-  EXPECT_TRUE(host.get().empty());
+  EXPECT_TRUE(rendezvous(meeting.options(1), {}).data.empty());
+  EXPECT_TRUE(host.get().data.empty());
 }
 
 TEST(Rendezvous, RanksThatNeverComeAreNamedToAll) {

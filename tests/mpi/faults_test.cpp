@@ -98,6 +98,28 @@ TEST(MpiFaults, AbortEndsTheJob) {
   EXPECT_EQ(result.error.find("disk on fire", first + 1), std::string::npos) << result.error;
 }
 
+// The rank holds a call that would wait for ten minutes.
+TEST(MpiFaults, AnErrorDoesNotWaitForCallsUnderWay) {
+  const ProgramResult result = run_job(3, {"fail-in-call"});
+  EXPECT_EQ(result.exit_code, 3);
+  expect_said(result, "rank 1: no more memory");
+}
+
+// The time limit of calls is 1 s, and rank 1 needs 3.
+TEST(MpiFaults, APatientBarrierWaitsForARankThatLives) { expect_fine(run_job(3, {"patient"})); }
+
+TEST(MpiFaults, APatientBarrierDoesNotWaitForARankThatIsStopped) {
+  const ProgramResult result = run_job(3, {"patient-stop", "2"});
+  EXPECT_EQ(result.exit_code, 1);
+  expect_said(result, "rank 2: rank 1 has not been heard of for 2 s");
+}
+
+TEST(MpiFaults, APatientBarrierDoesNotWaitForARankThatHasEnded) {
+  const ProgramResult result = run_job(3, {"patient-quit"});
+  EXPECT_EQ(result.exit_code, 3);
+  expect_said(result, "rank 1 did not come to patient_barrier: the program ended there");
+}
+
 // Ranks that compute, even if they are more than the cores, are heard of.
 TEST(MpiFaults, BusyRanksAreNotMissed) { expect_fine(run_job(8, {"busy", "3"})); }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "tessera/base/check.h"
 #include "tessera/comm/mpi.h"
 
 namespace tessera {
@@ -42,11 +43,30 @@ void send_to_nobody(Communicator& group) {
   group.send(ConstView(x.data(), DType::f32, {1000000}), 0, stream)->wait(stream);
 }
 
+// Holds a call that nobody answers when it fails.
+void fail_in_a_call(Communicator& group) {
+  Stream stream{Device{}};
+  std::vector<float> x(1000);
+  const WorkHandle coming = group.recv(View(x.data(), DType::f32, {1000}), 0, stream);
+  fail("no more memory");
+}
+
+// Rank 1 comes late, or not at all.
+void meet_patiently(const std::string& how, MpiWorld& world) {
+  if (world.rank() == 1) {
+    std::this_thread::sleep_for(3s);
+    if (how == "patient-stop") std::raise(SIGSTOP);
+    if (how == "patient-quit") return;
+  }
+  world.communicator()->patient_barrier();
+}
+
 void suffer(const std::string& fault, MpiWorld& world) {
   if (fault == "busy") compute(4s);
   if (world.rank() != 1) return;
   if (fault == "kill") std::raise(SIGKILL);
   if (fault == "stop") std::raise(SIGSTOP);
+  if (fault == "fail-in-call") fail_in_a_call(*world.communicator());
   if (fault == "abort") world.abort("disk on fire", 5);
   if (fault == "unreceived") send_to_nobody(*world.communicator());
   if (fault == "late" || fault == "endless") std::this_thread::sleep_for(60s);
@@ -60,6 +80,7 @@ void run(const std::string& fault, const MpiWorld::Options& options) {
     for (int i = 0; i < 10; ++i) sum(*world.communicator());
     if (fault == "quit" && world.rank() == 1) return;
     if (fault == "endless" && world.rank() != 1) return;
+    if (fault.starts_with("patient")) return meet_patiently(fault, world);
     suffer(fault, world);
     sum(*world.communicator());
   } catch (const std::exception& error) {
@@ -73,7 +94,8 @@ void run(const std::string& fault, const MpiWorld::Options& options) {
 int main(int argc, char** argv) {
   const std::string fault = argc > 1 ? argv[1] : "none";
   tessera::MpiWorld::Options options;
-  if (fault == "late" || fault == "endless") options.call_timeout = std::chrono::seconds{1};
+  if (fault == "late" || fault == "endless" || fault.starts_with("patient"))
+    options.call_timeout = std::chrono::seconds{1};
   if (argc > 2) options.silence_limit = std::chrono::seconds{std::atoi(argv[2])};
   tessera::run(fault, options);
   return 0;

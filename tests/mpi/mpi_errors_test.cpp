@@ -1,7 +1,9 @@
 // Ranks that disagree: all are told what each did, nobody hangs, and the group is good afterwards.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "tests/mpi/world.h"
 #include "tests/support/expect_error.h"
@@ -118,6 +120,29 @@ TEST_F(MpiErrors, MessagesThatDoNotFit) {
   const Tensor good = zeros(2);
   receive(good)();
   EXPECT_EQ(lab.read(good), Values(2, 5));
+}
+
+// Nobody sends what the second call waits for, and the third is behind it.
+TEST_F(MpiErrors, CallsBehindAFailedOneFailWithItsError) {
+  const Tensor first = zeros(last() ? 9 : 8), second = zeros(4), third = zeros(4);
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<WorkHandle> works{
+      all->all_reduce(first, ReduceOp::sum, lab.stream),
+      all->recv(second, (all->rank() + 1) % all->size(), lab.stream),
+      all->all_reduce(third, ReduceOp::max, lab.stream)};
+  for (const WorkHandle& work : works)
+    expect_error([&] { work->wait(lab.stream); },
+                 {"ranks disagree in a collective: ", "all_reduce sum with f32 [9]"});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  all->barrier();
+}
+
+// The last rank comes when the others have dropped their Works.
+TEST_F(MpiErrors, AWorkThatIsDroppedIsDone) {
+  const Tensor x = lab.full(DType::i32, {3}, 1);
+  if (last()) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  all->all_reduce(x, ReduceOp::sum, lab.stream).reset();
+  EXPECT_EQ(lab.read(x), Values(3, all->size()));
 }
 
 TEST_F(MpiErrors, WhatARankSeesAloneIsThrownByTheCall) {

@@ -18,6 +18,7 @@ TEST(Mpi, Conforms) {
   EXPECT_EQ(all->rank(), world()->rank());
   EXPECT_EQ(all->size(), world()->size());
   EXPECT_EQ(world()->local_rank(), world()->rank()) << "tests run on one host";
+  EXPECT_EQ(world()->local_size(), world()->size());
   for (const DType dtype : kTypes) {
     SCOPED_TRACE(name_of(dtype));
     Conformance(*all, {}, dtype).expect_everything();

@@ -162,6 +162,39 @@ void expect_refusals(Communicator& world, Device device) {
   world.barrier();
 }
 
+// The last rank calls something else: all are told who calls what, and can go on.
+void expect_disagreements(Communicator& world, Device device) {
+  if (world.size() == 1) return;
+  Lab lab(device);
+  const bool last = world.rank() + 1 == world.size();
+  const auto part = world.split(0, -world.rank());
+  const Tensor x = lab.full(DType::f32, {8}, 1);
+  const auto sum = [&](Communicator& group, std::int64_t count, DType dtype, ReduceOp op) {
+    group.all_reduce(lab.full(dtype, {count}, 1), op, lab.stream)->wait(lab.stream);
+  };
+  const auto check_told = [&](const std::function<void()>& call,
+                              std::initializer_list<const char*> parts) {
+    expect_error(call, parts);
+    lab.write(x, Values(8, 1));
+    world.all_reduce(x, ReduceOp::sum, lab.stream)->wait(lab.stream);
+    EXPECT_EQ(lab.read(x), Values(8, world.size()));
+  };
+  const std::string who = "rank " + std::to_string(world.size() - 1) + " calls ";
+  check_told([&] { sum(world, last ? 9 : 8, DType::f32, ReduceOp::sum); },
+             {"ranks disagree in a collective: ", "all_reduce sum with f32 [8]",
+              (who + "all_reduce sum with f32 [9]").c_str()});
+  check_told([&] { sum(world, 8, last ? DType::bf16 : DType::f32, ReduceOp::sum); },
+             {(who + "all_reduce sum with bf16 [8]").c_str()});
+  check_told([&] { sum(world, 8, DType::f32, last ? ReduceOp::max : ReduceOp::sum); },
+             {(who + "all_reduce max with f32 [8]").c_str()});
+  check_told([&] { world.broadcast(x, last ? 1 : 0, lab.stream)->wait(lab.stream); },
+             {"broadcast from 0 with f32 [8]", (who + "broadcast from 1 with f32 [8]").c_str()});
+  check_told([&] { last ? world.barrier() : sum(world, 8, DType::f32, ReduceOp::sum); },
+             {(who + "barrier").c_str(), "all_reduce sum with f32 [8]"});
+  check_told([&] { sum(*part, last ? 5 : 6, DType::f32, ReduceOp::sum); },
+             {("rank 0 of a group (" + std::to_string(world.size() - 1) + " of the job)").c_str()});
+}
+
 }  // namespace
 
 void register_nccl_tests(Communicator& world, Device device) {
@@ -170,6 +203,7 @@ void register_nccl_tests(Communicator& world, Device device) {
         "Nccl", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
         [&world, device, body]() -> ::testing::Test* { return new NcclTest(world, device, body); });
   };
+  add("Disagreements", expect_disagreements);  // first, since only first calls are compared
   for (const DType dtype : kTypes)
     add("Conforms_" + std::string(name_of(dtype)), [dtype](Communicator& group, Device where) {
       Conformance(group, where, dtype, kLeeway).expect_everything();

@@ -18,7 +18,7 @@ void make_call(Communicator& world, const std::string& how, const View& x, Strea
   } else if (how == "barrier") {
     world.barrier();
   } else {
-    check(how == "stream", "--stall {}: give send, barrier or stream", how);
+    check(how == "stream", "--stall {}: give send, barrier, stream or patience", how);
     world.all_reduce(x, ReduceOp::sum, stream)->wait(stream);
     stream.synchronize();
   }
@@ -32,6 +32,14 @@ bool names_all(const std::string& text, const Communicator& world, const std::st
          text.find("within") != std::string::npos;
 }
 
+// The last rank comes when the time of other calls is over.
+int run_patient(Communicator& world) {
+  if (world.rank() == world.size() - 1) std::this_thread::sleep_for(std::chrono::seconds(15));
+  world.patient_barrier();
+  std::printf("all have come\n");
+  return 0;
+}
+
 }  // namespace
 
 int run_stalled(Communicator& world, Device device, const std::string& how) {
@@ -41,6 +49,7 @@ int run_stalled(Communicator& world, Device device, const std::string& how) {
   // All connect, so that what follows stops where it is meant to.
   world.all_reduce(x, ReduceOp::sum, stream)->wait(stream);
   world.barrier();
+  if (how == "patience") return run_patient(world);
   if (world.rank() == world.size() - 1) {
     stay_away();
     return 0;

@@ -104,6 +104,53 @@ TEST(Profile, RefusesAFileThatIsNoTraceBeforeAnythingIsWritten) {
   EXPECT_FALSE(fs::exists(temp / "run"));
 }
 
+Options two_ranks(const fs::path& folder) {
+  Options options = profile_options(folder);
+  options.parallel.tensor = options.parallel.nproc = 2;
+  options.train.profile_ranks = {0, 1};
+  return options;
+}
+
+TEST(Profile, RanksWriteFilesOfTheirOwn) {
+  const test::TempFolder temp;
+  run(two_ranks(temp / "run"));
+  for (const char* file : {"run/profile.json", "run/profile.rank1.json"})
+    EXPECT_EQ(steps_in(temp / file), Steps({"step 11", "step 12"})) << file;
+}
+
+// Rank 0, whose own place is good, has written nothing either.
+TEST(Profile, EveryRanksPlaceIsCheckedFirst) {
+  const test::TempFolder temp;
+  Options options = two_ranks(temp / "run");
+  options.train.profile_file = (temp / "trace.json").string();
+  std::ofstream(temp / "trace.rank1.json") << "mine";
+  test::expect_input_error([&] { run(options); },
+                           {"--profile-file", "trace.rank1.json", "something else than a trace"});
+  EXPECT_EQ(read_text_file(temp / "trace.rank1.json"), "mine");
+  EXPECT_FALSE(fs::exists(temp / "run"));
+  options.train.profile_ranks = {0};
+  run(options);
+  EXPECT_EQ(read_text_file(temp / "trace.rank1.json"), "mine") << "a rank that does not record";
+}
+
+TEST(Profile, ThreadsThatShareAGpuAreRecordedOneAtATime) {
+  TrainOptions options;
+  options.profile = true;
+  options.device = DeviceChoice::cuda;
+  options.profile_ranks = {0, 1};
+  Rank rank;
+  rank.size = 2;
+  check_profiled_ranks(options, rank);
+  rank.process_ranks = 2;
+  test::expect_input_error([&] { check_profiled_ranks(options, rank); },
+                           {"--profile-ranks", "threads of one process", "--launch processes"});
+  options.profile_ranks = {1};
+  check_profiled_ranks(options, rank);
+  options.profile_ranks = {0, 1};
+  options.device = DeviceChoice::cpu;
+  check_profiled_ranks(options, rank);
+}
+
 TEST(Profile, SaysWhenItWillRecordNothing) {
   Trace trace{Device{}};
   TrainOptions options;

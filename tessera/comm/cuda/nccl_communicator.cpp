@@ -1,18 +1,17 @@
-// Collectives and messages as NCCL's calls. What is only moved travels as bytes, whatever its type.
-#include <cstdlib>
-#include <cstring>
+// Collectives and messages as NCCL's calls.
+#include "tessera/comm/cuda/nccl_communicator.h"
+
+#include <optional>
 #include <utility>
 
 #include "tessera/base/check.h"
 #include "tessera/comm/call_checks.h"
-#include "tessera/comm/cuda/nccl_lane.h"
-#include "tessera/comm/nccl.h"
+#include "tessera/comm/cuda/nccl_comparison.h"
+#include "tessera/comm/cuda/nccl_messages.h"
 #include "tessera/tensor/cuda/check_cuda.h"
 
 namespace tessera {
 namespace {
-
-constexpr ncclDataType_t kBytes = ncclUint8;
 
 ncclDataType_t type_to_reduce(const char* call, DType dtype) {
   switch (dtype) {
@@ -35,32 +34,6 @@ ncclRedOp_t operator_of(const char* call, ReduceOp op, DType dtype) {
   return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclAvg;
 }
 
-// Part of an exchange: bytes from or to one other rank.
-struct Message {
-  bool sends;
-  void* data;
-  std::size_t bytes;
-  int peer;
-};
-
-// All of them at once, so that no order of theirs can make two ranks wait for each other.
-ncclResult_t exchange(const std::vector<Message>& messages, ncclComm_t comm, cudaStream_t stream) {
-  ncclResult_t result = ncclGroupStart();
-  for (const Message& m : messages) {
-    const ncclResult_t one = m.sends ? ncclSend(m.data, m.bytes, kBytes, m.peer, comm, stream)
-                                     : ncclRecv(m.data, m.bytes, kBytes, m.peer, comm, stream);
-    if (result == ncclSuccess && one != ncclInProgress) result = one;
-  }
-  const ncclResult_t ended = ncclGroupEnd();
-  return result == ncclSuccess ? ended : result;
-}
-
-std::size_t total_bytes(const std::vector<Message>& messages) {
-  std::size_t total = 0;
-  for (const Message& m : messages) total += m.bytes;
-  return total;
-}
-
 class NcclWork final : public Work {
  public:
   explicit NcclWork(std::shared_ptr<NcclLane> lane, EventHandle done = nullptr)
@@ -81,7 +54,8 @@ class NcclWork final : public Work {
 
 class NcclCommunicator final : public Communicator {
  public:
-  explicit NcclCommunicator(std::shared_ptr<NcclLane> lane) : lane_(std::move(lane)) {}
+  explicit NcclCommunicator(std::shared_ptr<NcclLane> lane)
+      : lane_(std::move(lane)), comparison_(*lane_) {}
   ~NcclCommunicator() override {
     lane_.reset();  // first, since cudaFree waits for what is under way
     cudaFree(barrier_element_);
@@ -100,62 +74,67 @@ class NcclCommunicator final : public Communicator {
     check_contiguous(x);
     const auto type = type_to_reduce("all_reduce", x.dtype());
     const auto how = operator_of("all_reduce", op, x.dtype());
-    return run({"all_reduce", x, x.bytes()}, stream, [&](ncclComm_t comm, cudaStream_t on) {
+    const auto calls = [&](ncclComm_t comm, cudaStream_t on) {
       return ncclAllReduce(x.raw(), x.raw(), count(x), type, how, comm, on);
-    });
+    };
+    return collective({"all_reduce", x, x.bytes()}, stream, calls, op);
   }
 
   WorkHandle all_gather(View out, ConstView in, Stream& stream) override {
     check_parts("all_gather", out, in, size());
-    return run({"all_gather", out, out.bytes()}, stream, [&](ncclComm_t comm, cudaStream_t on) {
-      return ncclAllGather(in.raw(), out.raw(), in.bytes(), kBytes, comm, on);
-    });
+    const auto calls = [&](ncclComm_t comm, cudaStream_t on) {
+      return ncclAllGather(in.raw(), out.raw(), in.bytes(), kNcclBytes, comm, on);
+    };
+    return collective({"all_gather", out, out.bytes()}, stream, calls);
   }
 
   WorkHandle reduce_scatter(View out, ConstView in, ReduceOp op, Stream& stream) override {
     check_parts("reduce_scatter", in, out, size());
     const auto type = type_to_reduce("reduce_scatter", in.dtype());
     const auto how = operator_of("reduce_scatter", op, in.dtype());
-    return run({"reduce_scatter", in, in.bytes()}, stream, [&](ncclComm_t comm, cudaStream_t on) {
+    const auto calls = [&](ncclComm_t comm, cudaStream_t on) {
       return ncclReduceScatter(in.raw(), out.raw(), count(out), type, how, comm, on);
-    });
+    };
+    return collective({"reduce_scatter", in, in.bytes()}, stream, calls, op);
   }
 
   WorkHandle broadcast(View x, int root, Stream& stream) override {
     check_peer("broadcast", root, size());
     check_contiguous(x);
-    return run({"broadcast", x, x.bytes(), root}, stream, [&](ncclComm_t comm, cudaStream_t on) {
-      return ncclBroadcast(x.raw(), x.raw(), x.bytes(), kBytes, root, comm, on);
-    });
+    const auto calls = [&](ncclComm_t comm, cudaStream_t on) {
+      return ncclBroadcast(x.raw(), x.raw(), x.bytes(), kNcclBytes, root, comm, on);
+    };
+    return collective({"broadcast", x, x.bytes(), root}, stream, calls);
   }
 
   WorkHandle all_to_all(View out, ConstView in, Stream& stream) override {
     check_all_to_all(out, in, size());
     const std::size_t part = in.bytes() / static_cast<std::size_t>(size());
-    std::vector<Message> messages;
+    std::vector<NcclMessage> messages;
     for (int r = 0; r < size(); ++r) {
       const std::size_t at = static_cast<std::size_t>(r) * part;
-      add(messages, {true, bytes_of(in) + at, part, r});
-      add(messages, {false, bytes_of(out) + at, part, r});
+      add_message(messages, {true, bytes_of(in) + at, part, r});
+      add_message(messages, {false, bytes_of(out) + at, part, r});
     }
-    return run_exchange({"all_to_all", in, in.bytes()}, messages, stream);
+    return collective({"all_to_all", in, in.bytes()}, stream, exchange_of(messages));
   }
 
   WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
                              Stream& stream) override {
     check_all_to_all_rows(out, out_rows, in, in_rows, size());
     const std::size_t row = static_cast<std::size_t>(row_elements(in)) * size_of(in.dtype());
-    std::vector<Message> messages;
+    std::vector<NcclMessage> messages;
     std::size_t from = 0, to = 0;
     for (int r = 0; r < size(); ++r) {
       const std::size_t sent = static_cast<std::size_t>(in_rows[static_cast<std::size_t>(r)]) * row;
       const std::size_t got = static_cast<std::size_t>(out_rows[static_cast<std::size_t>(r)]) * row;
-      add(messages, {true, bytes_of(in) + from, sent, r});
-      add(messages, {false, bytes_of(out) + to, got, r});
+      add_message(messages, {true, bytes_of(in) + from, sent, r});
+      add_message(messages, {false, bytes_of(out) + to, got, r});
       from += sent;
       to += got;
     }
-    return run_exchange({"all_to_all_rows", in, total_bytes(messages)}, messages, stream);
+    return collective({"all_to_all_rows", in, total_bytes(messages)}, stream, exchange_of(messages),
+                      std::nullopt, CallAgreement::row_elements);
   }
 
   WorkHandle send(ConstView x, int to, Stream& stream) override {
@@ -178,45 +157,45 @@ class NcclCommunicator final : public Communicator {
     group_ = nullptr;
     if (group.messages.empty()) return;
     const NcclOperation what{"a group of sends and recvs", {}, total_bytes(group.messages)};
-    group.work->set_done(lane_->run(what, group.stream, [&](ncclComm_t comm, cudaStream_t on) {
-      return exchange(group.messages, comm, on);
-    }));
+    group.work->set_done(lane_->run(what, group.stream, exchange_of(group.messages)));
   }
 
-  void barrier() override {
-    check_outside_group("barrier");
+  void barrier() override { meet({"barrier", {}}); }
+  void patient_barrier() override { meet({"patient_barrier", {}, 0, -1, true}); }
+
+  std::shared_ptr<Communicator> split(int colour, int key) override {
+    const NcclOperation what{"split", {}};
+    check_outside_group(what.call);
+    comparison_.compare(what, nullptr, [&] { return CallOffer(what.call); });
+    std::shared_ptr<NcclLane> part = lane_->split(colour, key);
+    if (part->size() == 1) return make_self_communicator();
+    return make_nccl_communicator(std::move(part));
+  }
+
+ private:
+  struct Group {
+    std::shared_ptr<NcclWork> work;
+    std::vector<NcclMessage> messages;
+    cudaStream_t stream;
+  };
+
+  // Waits on the host until all ranks have come.
+  void meet(const NcclOperation& what) {
+    check_outside_group(what.call);
+    comparison_.compare(what, nullptr, [&] { return CallOffer(what.call); });
     if (barrier_element_ == nullptr) {
       check_cuda(cudaMalloc(&barrier_element_, sizeof(int)), "cudaMalloc");
       check_cuda(cudaMemset(barrier_element_, 0, sizeof(int)), "cudaMemset");
     }
-    const NcclOperation what{"barrier", {}};
     const EventHandle done = lane_->run(what, nullptr, [&](ncclComm_t comm, cudaStream_t on) {
       return ncclAllReduce(barrier_element_, barrier_element_, 1, ncclInt32, ncclSum, comm, on);
     });
     lane_->wait(what, done);
   }
 
-  std::shared_ptr<Communicator> split(int colour, int key) override {
-    check_outside_group("split");
-    const std::shared_ptr<NcclLane> part = lane_->split(colour, key);
-    if (part->size() == 1) return make_self_communicator();
-    return std::make_shared<NcclCommunicator>(part);
-  }
-
- private:
-  struct Group {
-    std::shared_ptr<NcclWork> work;
-    std::vector<Message> messages;
-    cudaStream_t stream;
-  };
-
   static std::size_t count(const ConstView& x) { return static_cast<std::size_t>(x.numel()); }
   static std::byte* bytes_of(const ConstView& x) {
     return static_cast<std::byte*>(const_cast<void*>(x.raw()));
-  }
-  // What has no bytes is not sent, and the other side, which knows it too, does not wait for it.
-  static void add(std::vector<Message>& messages, const Message& message) {
-    if (message.bytes > 0) messages.push_back(message);
   }
 
   void check_outside_group(const char* call) const {
@@ -237,17 +216,32 @@ class NcclCommunicator final : public Communicator {
     return std::make_shared<NcclWork>(lane_, lane_->run(what, after, calls));
   }
 
-  WorkHandle run_exchange(const NcclOperation& what, const std::vector<Message>& messages,
-                          Stream& stream) {
-    return run(what, stream,
-               [&](ncclComm_t comm, cudaStream_t on) { return exchange(messages, comm, on); });
+  // What all ranks of the group call together. `what.peer` is the root, if there is one.
+  WorkHandle collective(const NcclOperation& what, Stream& stream, const NcclLane::Calls& calls,
+                        std::optional<ReduceOp> op = std::nullopt,
+                        CallAgreement agreement = CallAgreement::elements) {
+    check_outside_group(what.call);
+    const auto offer = [&] {
+      const std::string call = op               ? name_of_call(what.call, *op)
+                               : what.peer >= 0 ? fmt::format("{} from {}", what.call, what.peer)
+                                                : what.call;
+      return CallOffer(call, what.data);
+    };
+    comparison_.compare(what, native(what.call, stream), offer, agreement);
+    return run(what, stream, calls);
   }
 
-  WorkHandle message(const char* call, const ConstView& x, const Message& message, Stream& stream) {
+  // Good while the messages are.
+  static NcclLane::Calls exchange_of(const std::vector<NcclMessage>& messages) {
+    return [&](ncclComm_t comm, cudaStream_t on) { return exchange(messages, comm, on); };
+  }
+
+  WorkHandle message(const char* call, const ConstView& x, const NcclMessage& message,
+                     Stream& stream) {
     check_peer(call, message.peer, size());
     check_contiguous(x);
     if (group_ == nullptr)
-      return run_exchange({call, x, x.bytes(), message.peer}, {message}, stream);
+      return run({call, x, x.bytes(), message.peer}, stream, exchange_of({message}));
     if (message.bytes == 0) return nothing_;
     cudaStream_t after = native(call, stream);
     check(group_->messages.empty() || group_->stream == after,
@@ -258,6 +252,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   std::shared_ptr<NcclLane> lane_;
+  NcclComparison comparison_;
   Group* group_ = nullptr;  // while `grouped` collects
   void* barrier_element_ = nullptr;
   WorkHandle nothing_ = std::make_shared<Work>();
@@ -265,32 +260,8 @@ class NcclCommunicator final : public Communicator {
 
 }  // namespace
 
-bool nccl_built() { return true; }
-
-std::vector<std::byte> make_nccl_id() {
-  ncclUniqueId id{};
-  const ncclResult_t result = ncclGetUniqueId(&id);
-  check(result == ncclSuccess, "NCCL cannot make an id: {}. {}", ncclGetErrorString(result),
-        ncclGetLastError(nullptr));
-  std::vector<std::byte> bytes(sizeof(id));
-  std::memcpy(bytes.data(), &id, sizeof(id));
-  return bytes;
-}
-
-std::shared_ptr<Communicator> make_nccl_world(Device device, int rank, int size,
-                                              std::span<const std::byte> id,
-                                              std::chrono::seconds timeout) {
-  check_input(cuda_device_count() > 0, "{}", why_no_cuda());
-  check_input(device.kind == DeviceKind::cuda && device.index < cuda_device_count(),
-              "NCCL moves memory of GPUs, but rank {} is to compute on {}, and this process can "
-              "use {} GPU(s)",
-              rank, to_string(device), cuda_device_count());
-  check(rank >= 0 && rank < size, "rank {} of a world of {}", rank, size);
-  ::setenv("NCCL_NVLS_ENABLE", "0", 0);  // see nccl.h; NCCL reads it when its first world starts
-  const auto lane =
-      std::make_shared<NcclLane>(std::make_shared<NcclWorld>(device.index, rank, size, timeout));
-  lane->connect(id);
-  return std::make_shared<NcclCommunicator>(lane);
+std::shared_ptr<Communicator> make_nccl_communicator(std::shared_ptr<NcclLane> lane) {
+  return std::make_shared<NcclCommunicator>(std::move(lane));
 }
 
 }  // namespace tessera

@@ -1,7 +1,6 @@
 #include "tessera/comm/cuda/nccl_lane.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -27,14 +26,14 @@ cudaStream_t make_urgent_stream() {
   return stream;
 }
 
-bool is_captured(cudaStream_t stream) {
+}  // namespace
+
+bool NcclLane::is_captured(cudaStream_t stream) {
   if (stream == nullptr) return false;
   cudaStreamCaptureStatus status{};
   check_cuda(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;
 }
-
-}  // namespace
 
 std::string NcclOperation::to_string() const {
   return fmt::format("{}{}{}{}", call, data ? " of " + data.to_string() : "",
@@ -53,18 +52,14 @@ NcclLane::~NcclLane() {
   cudaStreamDestroy(stream_);
 }
 
-void NcclLane::connect(std::span<const std::byte> id) {
-  ncclUniqueId shared{};
-  check(id.size() == sizeof(shared), "an id of NCCL has {} bytes, got {}", sizeof(shared),
-        id.size());
-  std::memcpy(&shared, id.data(), sizeof(shared));
+void NcclLane::connect(const ncclUniqueId& id) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   const NcclOperation what{"the start of all ranks", {}};
   ncclResult_t result = ncclSuccess;
   {
     const std::lock_guard lock(handle_mutex_);
-    result = ncclCommInitRankConfig(&handle_, world_->size(), shared, world_->rank(), &config);
+    result = ncclCommInitRankConfig(&handle_, world_->size(), id, world_->rank(), &config);
   }
   if (!is_well(result)) give_up(refused(what, result));
   await_ready(what);
@@ -137,7 +132,11 @@ void NcclLane::watch(const NcclOperation& what, cudaStream_t stream,
 
 void NcclLane::wait(const NcclOperation& what, const EventHandle& done) {
   const auto ready = [&] { return is_ready(what) && is_done(done); };
-  if (!poll_until(Clock::now() + world_->timeout(), ready)) give_up(too_late(what));
+  if (!poll_until(deadline_of(what), ready)) give_up(too_late(what));
+}
+
+Clock::time_point NcclLane::deadline_of(const NcclOperation& what) const {
+  return what.patient ? Clock::time_point::max() : Clock::now() + world_->timeout();
 }
 
 // The calls for the state of a handle may finish what the handle began, so they are calls like
@@ -157,8 +156,7 @@ bool NcclLane::is_ready(const NcclOperation& what) {
 }
 
 void NcclLane::await_ready(const NcclOperation& what) {
-  if (!poll_until(Clock::now() + world_->timeout(), [&] { return is_ready(what); }))
-    give_up(too_late(what));
+  if (!poll_until(deadline_of(what), [&] { return is_ready(what); })) give_up(too_late(what));
 }
 
 // Called by the watching thread, so nothing here may block or throw.
@@ -184,6 +182,7 @@ std::optional<std::string> NcclLane::find_stalled(Clock::time_point now) {
   while (!pending_.empty() && is_done(pending_.front().done)) pending_.pop_front();
   if (pending_.empty()) return std::nullopt;
   Pending& first = pending_.front();
+  if (first.what.patient) return std::nullopt;
   if (!first.started && is_done(first.ready)) first.started = now;
   if (!first.started || now - *first.started < world_->timeout()) return std::nullopt;
   return too_late(first.what);

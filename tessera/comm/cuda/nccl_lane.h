@@ -6,7 +6,6 @@
 
 #include <deque>
 #include <memory>
-#include <span>
 
 #include "tessera/comm/cuda/nccl_world.h"
 #include "tessera/tensor/view.h"
@@ -19,6 +18,7 @@ struct NcclOperation {
   ConstView data;         ///< empty when there is none, or more than one
   std::size_t bytes = 0;  ///< that this rank gives or gets
   int peer = -1;          ///< the other rank of the group, when there is one
+  bool patient = false;   ///< it may take as long as it takes
 
   std::string to_string() const;
 };
@@ -37,13 +37,17 @@ class NcclLane final : public Watched {
   NcclLane& operator=(const NcclLane&) = delete;
 
   /// The group of all ranks.
-  void connect(std::span<const std::byte> id);
+  void connect(const ncclUniqueId& id);
   /// A part of this group. All ranks of it call this.
   std::shared_ptr<NcclLane> split(int colour, int key);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   NcclWorld& world() const { return *world_; }
+  /// That operations run on.
+  cudaStream_t stream() const { return stream_; }
+  /// Whether calls on this stream (null: none) are captured now.
+  static bool is_captured(cudaStream_t stream);
 
   /// Puts an operation on this lane's stream, behind what is on `after` now (null: behind nothing),
   /// and returns the event of its end.
@@ -63,6 +67,7 @@ class NcclLane final : public Watched {
   };
 
   void read_place();
+  Clock::time_point deadline_of(const NcclOperation& what) const;
   ncclResult_t state();
   bool is_ready(const NcclOperation& what);
   void await_ready(const NcclOperation& what);

@@ -35,11 +35,13 @@ bool poll_until(Clock::time_point deadline, const std::function<bool()>& ready) 
   return true;
 }
 
-NcclWorld::NcclWorld(int device, int rank, int size, std::chrono::seconds timeout)
+NcclWorld::NcclWorld(int device, int rank, int size, std::chrono::seconds timeout,
+                     int compared_calls)
     : device_(select(device)),
       rank_(rank),
       size_(size),
       timeout_(timeout),
+      compared_calls_(compared_calls),
       events_(kEventsAtStart),
       thread_([this] { keep_watch(); }) {}
 

@@ -36,7 +36,7 @@ class Watched {
 /// thread go on with data that never came.
 class NcclWorld {
  public:
-  NcclWorld(int device, int rank, int size, std::chrono::seconds timeout);
+  NcclWorld(int device, int rank, int size, std::chrono::seconds timeout, int compared_calls);
   ~NcclWorld();
   NcclWorld(const NcclWorld&) = delete;
   NcclWorld& operator=(const NcclWorld&) = delete;
@@ -45,6 +45,8 @@ class NcclWorld {
   int rank() const { return rank_; }
   int size() const { return size_; }
   std::chrono::seconds timeout() const { return timeout_; }
+  /// How many calls of each communicator ranks compare before they make them.
+  int compared_calls() const { return compared_calls_; }
   EventPool& events() { return events_; }
 
   bool failed() const { return failed_; }
@@ -62,6 +64,7 @@ class NcclWorld {
 
   int device_, rank_, size_;
   std::chrono::seconds timeout_;
+  int compared_calls_;
   EventPool events_;
   std::atomic<bool> failed_ = false;
 

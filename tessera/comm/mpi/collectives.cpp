@@ -40,7 +40,7 @@ std::vector<Part> parts(const MpiGroup& group, F&& f) {
 bool is_small(const ConstView& x) { return x.bytes() <= MpiGroup::kMostAttached; }
 
 // Meets with x for everybody, and returns what each rank brought in its place.
-std::vector<View> meet_with(MpiGroup& group, const MpiOffer& offer, const ConstView& x) {
+std::vector<View> meet_with(MpiGroup& group, const CallOffer& offer, const ConstView& x) {
   std::vector<View> brought;
   for (std::byte* each : group.meet(offer, part(writable(x))).attachments)
     brought.emplace_back(each, x.dtype(), x.shape());
@@ -64,7 +64,7 @@ void for_each_piece(const View& x, std::int64_t elements, F&& f) {
 // rank r.
 template <class F>
 void reduce_shares(MpiGroup& group, const View& mine, F&& theirs, ReduceOp op,
-                   const MpiOffer& offer) {
+                   const CallOffer& offer) {
   std::byte* scratch =
       group.engine().scratch(mine.bytes() * static_cast<std::size_t>(group.size()));
   std::vector<View> addends;
@@ -77,7 +77,7 @@ void reduce_shares(MpiGroup& group, const View& mine, F&& theirs, ReduceOp op,
 }
 
 // Every rank's share of x goes to all.
-void gather_shares(MpiGroup& group, const View& x, const MpiOffer& offer) {
+void gather_shares(MpiGroup& group, const View& x, const CallOffer& offer) {
   const Part mine = part(share_of(x, group.rank(), group.size()));
   group.exchange(parts(group, [&](int) { return mine; }),
                  parts(group, [&](int r) { return part(share_of(x, r, group.size())); }), offer);
@@ -91,7 +91,7 @@ Part equal_part(const ConstView& x, int r, int size) {
 
 // Shows everybody's numbers of rows to all, and checks that they meet.
 void exchange_rows(MpiGroup& group, Communicator::Rows out_rows, Communicator::Rows in_rows,
-                   const MpiOffer& offer) {
+                   const CallOffer& offer) {
   const auto n = static_cast<std::size_t>(group.size());
   std::vector<std::int64_t> mine(in_rows.begin(), in_rows.end());
   mine.insert(mine.end(), out_rows.begin(), out_rows.end());
@@ -124,7 +124,7 @@ std::vector<Part> row_parts(const View& x, Communicator::Rows rows) {
 
 // Rank r reduces the r-th share of the elements and gives it to all.
 void mpi_all_reduce(MpiGroup& group, const View& x, ReduceOp op) {
-  const MpiOffer offer(name_of_call("all_reduce", op), x);
+  const CallOffer offer(name_of_call("all_reduce", op), x);
   if (is_small(x)) return reduce_into(x, meet_with(group, offer, x), 0, op);
   group.meet(offer);
   const auto elements = kPieceBytes / static_cast<std::int64_t>(size_of(x.dtype()));
@@ -137,7 +137,7 @@ void mpi_all_reduce(MpiGroup& group, const View& x, ReduceOp op) {
 }
 
 void mpi_reduce_scatter(MpiGroup& group, const View& out, const ConstView& in, ReduceOp op) {
-  const MpiOffer offer(name_of_call("reduce_scatter", op), in);
+  const CallOffer offer(name_of_call("reduce_scatter", op), in);
   if (is_small(in))
     return reduce_into(out, meet_with(group, offer, in), group.rank() * out.numel(), op);
   group.meet(offer);
@@ -152,7 +152,7 @@ void mpi_reduce_scatter(MpiGroup& group, const View& out, const ConstView& in, R
 }
 
 void mpi_all_gather(MpiGroup& group, const View& out, const ConstView& in) {
-  const MpiOffer offer("all_gather", in);
+  const CallOffer offer("all_gather", in);
   const std::vector<Part> places =
       parts(group, [&](int r) { return equal_part(out, r, group.size()); });
   if (is_small(in)) return take(places, meet_with(group, offer, in), 0);
@@ -161,7 +161,7 @@ void mpi_all_gather(MpiGroup& group, const View& out, const ConstView& in) {
 }
 
 void mpi_all_to_all(MpiGroup& group, const View& out, const ConstView& in) {
-  const MpiOffer offer("all_to_all", in);
+  const CallOffer offer("all_to_all", in);
   const std::vector<Part> places =
       parts(group, [&](int r) { return equal_part(out, r, group.size()); });
   if (is_small(in))
@@ -174,7 +174,7 @@ void mpi_all_to_all(MpiGroup& group, const View& out, const ConstView& in) {
 
 // The root deals shares, which all then gather: no rank sends everything to everybody.
 void mpi_broadcast(MpiGroup& group, const View& x, int root) {
-  const MpiOffer offer(fmt::format("broadcast from {}", root), x);
+  const CallOffer offer(fmt::format("broadcast from {}", root), x);
   const bool deals = group.rank() == root;
   const auto meeting = group.meet(offer, deals && is_small(x) ? part(x) : Part{});
   if (is_small(x)) return copy_into(part(x), meeting.attachments[static_cast<std::size_t>(root)]);
@@ -188,8 +188,8 @@ void mpi_broadcast(MpiGroup& group, const View& x, int root) {
 
 void mpi_all_to_all_rows(MpiGroup& group, const View& out, Communicator::Rows out_rows,
                          const ConstView& in, Communicator::Rows in_rows) {
-  const MpiOffer offer("all_to_all_rows", in);
-  group.meet(offer, {}, MpiAgreement::row_elements);
+  const CallOffer offer("all_to_all_rows", in);
+  group.meet(offer, {}, CallAgreement::row_elements);
   exchange_rows(group, out_rows, in_rows, offer);
   group.exchange(row_parts(writable(in), in_rows), row_parts(out, out_rows), offer);
 }

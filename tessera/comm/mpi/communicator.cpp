@@ -1,5 +1,6 @@
 #include "tessera/comm/mpi/communicator.h"
 
+#include <exception>
 #include <vector>
 
 #include "tessera/base/check.h"
@@ -12,10 +13,23 @@ namespace {
 // A call that the progress thread has in hand.
 class MpiWork final : public Work {
  public:
-  explicit MpiWork(std::shared_future<void> done) : done_(std::move(done)) {}
-  void wait(Stream&) override { done_.get(); }
+  MpiWork(std::shared_ptr<MpiGroup> group, std::shared_future<void> done)
+      : group_(std::move(group)), done_(std::move(done)) {}
+  // Nobody may free the call's memory before it is done. An exception on its way through this rank
+  // does not wait for others, who may never come.
+  ~MpiWork() override {
+    using namespace std::chrono_literals;
+    if (std::uncaught_exceptions() > 0 && done_.wait_for(0s) != std::future_status::ready)
+      group_->engine().give_up();
+    done_.wait();
+  }
+  MpiWork(const MpiWork&) = delete;
+  MpiWork& operator=(const MpiWork&) = delete;
+
+  void wait(Stream&) override { group_->engine().wait(done_); }
 
  private:
+  std::shared_ptr<MpiGroup> group_;
   std::shared_future<void> done_;
 };
 
@@ -76,7 +90,12 @@ class MpiCommunicator final : public Communicator {
   }
 
   void barrier() override {
-    run([group = group_] { group->meet(MpiOffer("barrier")); });
+    run([group = group_] { group->meet(CallOffer("barrier")); });
+  }
+  void patient_barrier() override {
+    run([group = group_] {
+      group->meet(CallOffer("patient_barrier"), {}, CallAgreement::elements, MpiPatience::endless);
+    });
   }
 
   std::shared_ptr<Communicator> split(int colour, int key) override {
@@ -87,9 +106,11 @@ class MpiCommunicator final : public Communicator {
 
  private:
   WorkHandle start(std::function<void()> call) {
-    return std::make_shared<MpiWork>(group_->engine().submit(std::move(call)));
+    return std::make_shared<MpiWork>(group_, group_->engine().submit(std::move(call)));
   }
-  void run(std::function<void()> call) { group_->engine().submit(std::move(call)).get(); }
+  void run(std::function<void()> call) {
+    group_->engine().wait(group_->engine().submit(std::move(call)));
+  }
 
   std::shared_ptr<MpiGroup> group_;
   WorkHandle done_ = std::make_shared<Work>();

@@ -70,10 +70,46 @@ std::shared_future<void> MpiEngine::submit(std::function<void()> call) {
   {
     const std::lock_guard lock(mutex_);
     check(!stopping_, "MPI has ended: a communicator cannot be used after its MpiWorld");
-    calls_.push_back({std::move(call), std::move(done)});
+    if (failure_)
+      done.set_exception(failure_);
+    else
+      calls_.push_back({std::move(call), std::move(done)});
   }
   changed_.notify_all();
   return future;
+}
+
+void MpiEngine::wait(const std::shared_future<void>& done) {
+  try {
+    done.get();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (failure_ == std::current_exception()) failure_ = nullptr;
+    throw;
+  }
+}
+
+void MpiEngine::give_up() {
+  fail_waiting(std::make_exception_ptr(
+      Error("given up: another error ended the work that this call was a part of")));
+  changed_.notify_all();
+}
+
+std::exception_ptr MpiEngine::fail_waiting(std::exception_ptr error) {
+  std::deque<Call> behind;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(error);
+    error = failure_;
+    behind.swap(calls_);
+  }
+  for (Call& call : behind) call.done.set_exception(error);
+  return error;
+}
+
+bool MpiEngine::has_failed() {
+  const std::lock_guard lock(mutex_);
+  return failure_ != nullptr;
 }
 
 void MpiEngine::send(MpiMessage message) {
@@ -146,6 +182,7 @@ void MpiEngine::start_mpi() {
   check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host),
             "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(host, &local_rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(host, &local_size_), "MPI_Comm_size");
   MPI_Comm_free(&host);
   int* largest_tag = nullptr;
   check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest_tag, &flag),
@@ -161,7 +198,7 @@ void MpiEngine::work() {
       call->run();
       call->done.set_value();
     } catch (...) {
-      call->done.set_exception(std::current_exception());
+      call->done.set_exception(fail_waiting(std::current_exception()));
     }
   }
 }
@@ -208,7 +245,9 @@ std::optional<MpiEngine::Call> MpiEngine::next_call() {
   }
 }
 
-bool MpiEngine::finish(MpiRequests& requests) {
+bool MpiEngine::finish(MpiRequests& requests, MpiPatience patience) {
+  const Clock::duration usual =
+      patience == MpiPatience::endless ? Clock::duration::max() : options_.call_timeout;
   poll();  // long calls are made of many short waits
   LiveTimer waited;
   bool left = false;  // a rank that we wait for
@@ -218,7 +257,7 @@ bool MpiEngine::finish(MpiRequests& requests) {
     const bool had_left = left;
     left = requests.any_missing([&](int r) { return heartbeat_->has_left(r); });
     if (left && !had_left) waited.restart();
-    if (waited.look() > (left ? kLastWords : options_.call_timeout)) return false;
+    if (waited.look() > (left ? kLastWords : usual) || has_failed()) return false;
     rest(rest_after(waited.passed()));
   }
   return true;

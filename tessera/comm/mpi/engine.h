@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <future>
 #include <list>
@@ -27,6 +28,9 @@ struct MpiMessage {
   std::vector<std::byte> header, payload;
 };
 
+/// How long to wait for ranks that live: as long as calls may take, or as long as it takes.
+enum class MpiPatience { limited, endless };
+
 class MpiEngine {
  public:
   explicit MpiEngine(const MpiWorld::Options& options);
@@ -37,12 +41,19 @@ class MpiEngine {
   int rank() const { return rank_; }
   int size() const { return size_; }
   int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
   std::chrono::seconds call_timeout() const { return options_.call_timeout; }
 
   // For every thread.
 
   /// Runs `call` on the progress thread, after all earlier ones. Its exception is the future's.
+  /// When a call fails, those behind it fail with the same error: other ranks are not where they
+  /// would meet them. That ends when the rank's thread has been told, by `wait`.
   std::shared_future<void> submit(std::function<void()> call);
+  /// Waits for a call, and throws what it threw.
+  void wait(const std::shared_future<void>& done);
+  /// Makes all calls that are not done fail, for a rank that cannot go on.
+  void give_up();
   /// Sends at once, whatever calls are waiting.
   void send(MpiMessage message);
   /// Carries out what was given to it, waits until all ranks have come here, and ends MPI.
@@ -53,9 +64,9 @@ class MpiEngine {
 
   /// Starts to send.
   void post(MpiMessage message);
-  /// Waits for messages. False when one is late (see call_timeout), or comes from a rank that has
-  /// ended.
-  bool finish(MpiRequests& requests);
+  /// Waits for messages. False when one is late (see call_timeout; unless patient), or comes from a
+  /// rank that has ended.
+  bool finish(MpiRequests& requests, MpiPatience patience = MpiPatience::limited);
   bool has_left(int rank) const { return heartbeat_->has_left(rank); }
   /// The first number that no group of this rank has had, and how to say that it is taken.
   int next_group() const { return next_group_; }
@@ -80,6 +91,9 @@ class MpiEngine {
   void work();
   void end_mpi();
   std::optional<Call> next_call();
+  /// Fails the calls that wait with the first failure, which `error` is if there was none before.
+  std::exception_ptr fail_waiting(std::exception_ptr error);
+  bool has_failed();
   /// What must not wait, whatever else is done: sends, signs of life, the end of the job.
   void poll();
   void start_sends();
@@ -89,14 +103,15 @@ class MpiEngine {
   static std::byte* grown(std::vector<std::byte>& memory, std::size_t bytes);
 
   const MpiWorld::Options options_;
-  int rank_ = 0, size_ = 1, local_rank_ = 0;
+  int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Call> calls_;            // guarded, as the next four
+  std::deque<Call> calls_;            // guarded, as the next five
   std::deque<MpiMessage> new_sends_;  // given and not started
   bool stopping_ = false, ended_ = false;
   std::optional<int> abort_code_;  // what the job is to end with
+  std::exception_ptr failure_;     // the first one, until the rank's thread has been told
 
   // Of the progress thread.
   std::optional<MpiHeartbeat> heartbeat_;

@@ -15,7 +15,7 @@ namespace {
 
 // Where attached bytes begin in a message, so that they are aligned for every type.
 constexpr std::size_t kAttachedAt = 128;
-static_assert(sizeof(MpiOffer) <= kAttachedAt);
+static_assert(sizeof(CallOffer) <= kAttachedAt);
 constexpr std::size_t kLargestOffer = kAttachedAt + MpiGroup::kMostAttached;
 
 std::vector<std::byte> to_bytes(const void* data, std::size_t count) {
@@ -40,7 +40,8 @@ int MpiGroup::place_of(int job_rank) const {
   return static_cast<int>(std::find(ranks_.begin(), ranks_.end(), job_rank) - ranks_.begin());
 }
 
-MpiGroup::Meeting MpiGroup::meet(const MpiOffer& mine, MpiPart attached, MpiAgreement agreement) {
+MpiGroup::Meeting MpiGroup::meet(const CallOffer& mine, MpiPart attached, CallAgreement agreement,
+                                 MpiPatience patience) {
   check(!broken_, "{}: a call of this group was given up before, so ranks are at different calls",
         mine);
   MpiMessage message{{}, tags_.calls, {}, {}};
@@ -57,41 +58,23 @@ MpiGroup::Meeting MpiGroup::meet(const MpiOffer& mine, MpiPart attached, MpiAgre
     message.to.push_back(ranks_[other]);
   }
   engine_->post(std::move(message));
-  finish(requests, "did not come to " + mine.to_string());
+  finish(requests, "did not come to " + mine.to_string(), patience);
   Meeting meeting;
   for (std::size_t r = 0; r < ranks_.size(); ++r, inbox += kLargestOffer) {
     const bool own = static_cast<int>(r) == rank_;
     std::memcpy(&meeting.offers.emplace_back(), own ? static_cast<const void*>(&mine) : inbox,
-                sizeof(MpiOffer));
+                sizeof(CallOffer));
     meeting.attachments.push_back(own ? static_cast<std::byte*>(attached.data)
                                       : inbox + kAttachedAt);
   }
-  check_agreement(meeting.offers, agreement);
+  // Every rank sees the same offers, so all throw where one does, and the same text.
+  if (const auto disagreement = find_disagreement(meeting.offers, agreement, ranks_))
+    throw Error(*disagreement);
   return meeting;
 }
 
-// Every rank sees the same offers, so all throw where one does, and the same text.
-void MpiGroup::check_agreement(const std::vector<MpiOffer>& offers, MpiAgreement agreement) const {
-  const auto size_of_part = [&](const MpiOffer& offer) {
-    const ConstView x(nullptr, offer.dtype, offer.shape());
-    return agreement == MpiAgreement::elements ? x.numel() : row_elements(x);
-  };
-  const bool agree = std::all_of(offers.begin(), offers.end(), [&](const MpiOffer& each) {
-    return each.call == offers[0].call && each.dtype == offers[0].dtype &&
-           size_of_part(each) == size_of_part(offers[0]);
-  });
-  if (agree) return;
-  std::map<std::string, std::vector<int>> places;
-  for (int r = 0; r < size(); ++r)
-    places[offers[static_cast<std::size_t>(r)].to_string()].push_back(r);
-  std::vector<std::string> calls;
-  for (const auto& [call, who] : places)
-    calls.push_back(fmt::format("{} {} {}", name(who), who.size() == 1 ? "calls" : "call", call));
-  throw Error(fmt::format("ranks disagree in a collective: {}", fmt::join(calls, ", ")));
-}
-
 void MpiGroup::exchange(std::span<const MpiPart> out, std::span<const MpiPart> in,
-                        const MpiOffer& mine) {
+                        const CallOffer& mine) {
   MpiRequests requests;
   for (int i = 1; i < size(); ++i) {
     const auto from = static_cast<std::size_t>((rank_ + size() - i) % size());
@@ -105,13 +88,13 @@ void MpiGroup::exchange(std::span<const MpiPart> out, std::span<const MpiPart> i
   finish(requests, fmt::format("came to {}, but its data did not move", mine.to_string()));
 }
 
-void MpiGroup::finish(MpiRequests& requests, const std::string& what) {
-  broken_ = !engine_->finish(requests);
+void MpiGroup::finish(MpiRequests& requests, const std::string& what, MpiPatience patience) {
+  broken_ = !engine_->finish(requests, patience);
   if (broken_) fail_missing(requests, what);
 }
 
 void MpiGroup::send(const ConstView& x, int to) const {
-  const MpiOffer offer("send", x);
+  const CallOffer offer("send", x);
   engine_->send({{ranks_[static_cast<std::size_t>(to)]},
                  tags_.mail,
                  to_bytes(&offer, sizeof(offer)),
@@ -120,8 +103,8 @@ void MpiGroup::send(const ConstView& x, int to) const {
 
 void MpiGroup::receive(const View& x, int from) const {
   const int sender = ranks_[static_cast<std::size_t>(from)];
-  const MpiOffer mine("recv", x);
-  MpiOffer theirs;
+  const CallOffer mine("recv", x);
+  CallOffer theirs;
   MpiRequests header;
   header.receive(&theirs, sizeof(theirs), sender, tags_.mail);
   if (!engine_->finish(header))
@@ -139,15 +122,15 @@ void MpiGroup::receive(const View& x, int from) const {
 }
 
 std::shared_ptr<MpiGroup> MpiGroup::split(int colour, int key) {
-  MpiOffer mine("split");
+  CallOffer mine("split");
   mine.colour = colour;
   mine.key = key;
   mine.next_group = engine_->next_group();
-  const std::vector<MpiOffer> offers = meet(mine).offers;
+  const std::vector<CallOffer> offers = meet(mine).offers;
   std::vector<std::pair<int, int>> members;  // (key, rank of this group)
   int number = 0;
   for (int r = 0; r < size(); ++r) {
-    const MpiOffer& offer = offers[static_cast<std::size_t>(r)];
+    const CallOffer& offer = offers[static_cast<std::size_t>(r)];
     number = std::max(number, offer.next_group);
     if (offer.colour == colour) members.emplace_back(offer.key, r);
   }
@@ -162,22 +145,11 @@ void MpiGroup::fail_missing(const MpiRequests& requests, const std::string& what
   std::vector<int> late, ended;
   for (const int job_rank : requests.missing())
     (engine_->has_left(job_rank) ? ended : late).push_back(place_of(job_rank));
-  if (!ended.empty()) fail("{} {}: the program ended there", name(ended), what);
+  if (!ended.empty()) fail("{} {}: the program ended there", name_of_places(ended, ranks_), what);
   fail(
       "{} {} within {} s. It lives, but computes, waits for something else, or makes other calls "
       "than rank {}; if it only needs longer, raise the time limit of calls",
-      name(late), what, engine_->call_timeout().count(), rank_);
-}
-
-// "ranks 0, 2", and who that is in the whole job where the numbers differ.
-std::string MpiGroup::name(std::vector<int> places) const {
-  std::sort(places.begin(), places.end());
-  std::vector<int> job_ranks;
-  for (const int place : places) job_ranks.push_back(ranks_[static_cast<std::size_t>(place)]);
-  std::string text =
-      fmt::format("{} {}", places.size() == 1 ? "rank" : "ranks", fmt::join(places, ", "));
-  if (places == job_ranks) return text;
-  return fmt::format("{} of a group ({} of the job)", text, fmt::join(job_ranks, ", "));
+      name_of_places(late, ranks_), what, engine_->call_timeout().count(), rank_);
 }
 
 }  // namespace tessera

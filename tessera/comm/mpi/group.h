@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/comm/call_offer.h"
 #include "tessera/comm/mpi/engine.h"
-#include "tessera/comm/mpi/offer.h"
 #include "tessera/comm/mpi/tags.h"
 #include "tessera/tensor/view.h"
 
@@ -24,14 +24,11 @@ struct MpiPart {
 /// Fills a part from memory that may be its own.
 void copy_into(const MpiPart& to, const void* from);
 
-/// What must be equal on all ranks besides the call and the type.
-enum class MpiAgreement { elements, row_elements };
-
 class MpiGroup {
  public:
   /// What the ranks brought.
   struct Meeting {
-    std::vector<MpiOffer> offers;
+    std::vector<CallOffer> offers;
     std::vector<std::byte*> attachments;  ///< good until the next meeting
   };
   /// The most that a rank can bring along. Above this, sharing the work pays.
@@ -46,10 +43,11 @@ class MpiGroup {
 
   /// Waits until all ranks have brought an offer, with bytes for all others or without. Throws on
   /// all ranks when they disagree.
-  Meeting meet(const MpiOffer& mine, MpiPart attached = {},
-               MpiAgreement agreement = MpiAgreement::elements);
+  Meeting meet(const CallOffer& mine, MpiPart attached = {},
+               CallAgreement agreement = CallAgreement::elements,
+               MpiPatience patience = MpiPatience::limited);
   /// Sends out[r] to rank r and receives in[r] from it. `mine` is for messages.
-  void exchange(std::span<const MpiPart> out, std::span<const MpiPart> in, const MpiOffer& mine);
+  void exchange(std::span<const MpiPart> out, std::span<const MpiPart> in, const CallOffer& mine);
 
   /// Copies x and sends it. For every thread.
   void send(const ConstView& x, int to) const;
@@ -59,12 +57,11 @@ class MpiGroup {
 
  private:
   int place_of(int job_rank) const;
-  void check_agreement(const std::vector<MpiOffer>& offers, MpiAgreement agreement) const;
   // Waits for messages that all ranks of the group owe each other.
-  void finish(MpiRequests& requests, const std::string& what);
+  void finish(MpiRequests& requests, const std::string& what,
+              MpiPatience patience = MpiPatience::limited);
   // Says who is late, or has ended. `what` is what they did not do.
   [[noreturn]] void fail_missing(const MpiRequests& requests, const std::string& what) const;
-  std::string name(std::vector<int> places) const;
 
   std::shared_ptr<MpiEngine> engine_;
   std::vector<int> ranks_;

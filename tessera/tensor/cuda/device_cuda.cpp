@@ -118,6 +118,13 @@ std::string why_no_cuda() {
       status == cudaSuccess ? "there is none" : cudaGetErrorString(status));
 }
 
+std::string cuda_device_name(int index) {
+  check_input(cuda_device_count() > 0, "{}", why_no_cuda());
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return properties.name;
+}
+
 int cuda_device_count() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;

@@ -16,4 +16,6 @@ std::string why_no_cuda() {
 
 int cuda_device_count() { return 0; }
 
+std::string cuda_device_name(int) { fail_input("{}", why_no_cuda()); }
+
 }  // namespace tessera

@@ -1,0 +1,57 @@
+#include "tessera/config/other_names.h"
+
+namespace tessera::config {
+namespace {
+
+struct OtherName {
+  std::string_view name;
+  std::string_view hint;
+};
+
+constexpr std::string_view kTensor = "did you mean --tensor-model-parallel-size?";
+constexpr std::string_view kPipeline = "did you mean --pipeline-model-parallel-size?";
+constexpr std::string_view kContext = "did you mean --context-parallel-size?";
+constexpr std::string_view kExpert = "did you mean --expert-model-parallel-size?";
+constexpr std::string_view kExpertTensor = "did you mean --expert-tensor-parallel-size?";
+constexpr std::string_view kSequence = "did you mean --sequence-parallel?";
+constexpr std::string_view kData =
+    "the data-parallel size has no flag: it is the number of ranks (of --nproc or a launcher) "
+    "divided by the other sizes";
+constexpr std::string_view kZero = "Megatron's flag for ZeRO is --use-distributed-optimizer";
+
+constexpr OtherName kOtherNames[] = {
+    {"tp", kTensor},
+    {"tp-size", kTensor},
+    {"tensor-parallel", kTensor},
+    {"tensor-parallel-size", kTensor},
+    {"pp", kPipeline},
+    {"pp-size", kPipeline},
+    {"pipeline-parallel", kPipeline},
+    {"pipeline-parallel-size", kPipeline},
+    {"cp", kContext},
+    {"cp-size", kContext},
+    {"context-parallel", kContext},
+    {"ep", kExpert},
+    {"ep-size", kExpert},
+    {"expert-parallel", kExpert},
+    {"expert-parallel-size", kExpert},
+    {"etp", kExpertTensor},
+    {"sp", kSequence},
+    {"dp", kData},
+    {"dp-size", kData},
+    {"data-parallel", kData},
+    {"data-parallel-size", kData},
+    {"zero", kZero},
+    {"zero-stage", kZero},
+    {"zero-optimization", kZero},
+};
+
+}  // namespace
+
+std::optional<std::string_view> hint_for_other_name(std::string_view name) {
+  for (const OtherName& other : kOtherNames)
+    if (other.name == name) return other.hint;
+  return std::nullopt;
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,94 @@
+// Ranks that work alone, on files, longer than ranks wait for each other in calls: the others wait.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tessera/comm/local.h"
+#include "tests/train/trainer_run.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::chrono::seconds kLimit{1};
+
+// A rank that comes late to every barrier, as if it had worked alone before.
+class Latecomer final : public Communicator {
+ public:
+  explicit Latecomer(std::shared_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  WorkHandle all_reduce(View x, ReduceOp op, Stream& s) override {
+    return inner_->all_reduce(x, op, s);
+  }
+  WorkHandle all_gather(View out, ConstView in, Stream& s) override {
+    return inner_->all_gather(out, in, s);
+  }
+  WorkHandle reduce_scatter(View out, ConstView in, ReduceOp op, Stream& s) override {
+    return inner_->reduce_scatter(out, in, op, s);
+  }
+  WorkHandle broadcast(View x, int root, Stream& s) override {
+    return inner_->broadcast(x, root, s);
+  }
+  WorkHandle all_to_all(View out, ConstView in, Stream& s) override {
+    return inner_->all_to_all(out, in, s);
+  }
+  WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
+                             Stream& s) override {
+    return inner_->all_to_all_rows(out, out_rows, in, in_rows, s);
+  }
+  WorkHandle send(ConstView x, int to, Stream& s) override { return inner_->send(x, to, s); }
+  WorkHandle recv(View x, int from, Stream& s) override { return inner_->recv(x, from, s); }
+  void barrier() override {
+    come_late();
+    inner_->barrier();
+  }
+  void patient_barrier() override {
+    come_late();
+    inner_->patient_barrier();
+  }
+  std::shared_ptr<Communicator> split(int colour, int key) override {
+    return inner_->split(colour, key);
+  }
+
+ private:
+  static void come_late() { std::this_thread::sleep_for(kLimit + std::chrono::milliseconds(300)); }
+
+  std::shared_ptr<Communicator> inner_;
+};
+
+// What the ranks threw: two of them train for a step and save, and one is late.
+std::string error_of_training(const Options& options, int late) {
+  LocalWorld world(2, kLimit);
+  std::string errors[2];
+  const auto run = [&](int r) {
+    try {
+      std::shared_ptr<Communicator> mine = world.communicator(r);
+      if (r == late) mine = std::make_shared<Latecomer>(std::move(mine));
+      Trainer trainer(options, print_config(options), {r, 2, 1, std::move(mine)});
+      trainer.run();
+    } catch (const std::exception& error) {
+      errors[r] = error.what();
+      world.abort(error.what());
+    }
+  };
+  std::thread other([&] { run(1); });
+  run(0);
+  other.join();
+  return errors[1 - late] + errors[late];
+}
+
+TEST(Patience, OthersWaitForARankThatWorksAlone) {
+  for (const int late : {0, 1}) {
+    SCOPED_TRACE(late);
+    const test::TempFolder temp;
+    Options options = test::run_options(temp / "run");
+    options.parallel.tensor = options.parallel.nproc = 2;
+    options.train.train_iters = 1;
+    EXPECT_EQ(error_of_training(options, late), "");
+    EXPECT_TRUE(fs::exists(temp / "run" / "iter_0000001"));
+  }
+}
+
+}  // namespace
+}  // namespace tessera
