@@ -42,9 +42,10 @@ class Communicator {
 
   /// x = the reduction of x over the ranks.
   virtual WorkHandle all_reduce(View x, ReduceOp, Stream&) = 0;
-  /// out [size, in...] = every rank's in, in rank order.
+  /// out [size, in...] = every rank's in, in rank order. `in` may be this rank's part of `out`.
   virtual WorkHandle all_gather(View out, ConstView in, Stream&) = 0;
-  /// out = this rank's part of the reduction of in [size, out...].
+  /// out = this rank's part of the reduction of in [size, out...]. It may be that part of `in`, of
+  /// which the rest stays.
   virtual WorkHandle reduce_scatter(View out, ConstView in, ReduceOp, Stream&) = 0;
   virtual WorkHandle broadcast(View x, int root, Stream&) = 0;
   /// Part r of in [size, ...] goes to rank r; part r of out comes from it.

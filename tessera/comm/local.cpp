@@ -116,9 +116,10 @@ struct Group {
   std::mutex joining;
 };
 
-// Memory of no bytes may have no address, which memcpy must not see.
+// Memory of no bytes may have no address, which memcpy must not see; and a rank's part of what is
+// gathered in place lies there already.
 void copy_bytes(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
 View writable(const ConstView& x) {

@@ -39,7 +39,7 @@ MeshCheck check_mesh(ParsedCommand& parsed) {
   problems.throw_if_any();
 
   config::Problems refusals;
-  config::version_rules(parallel, ranks, refusals);
+  config::version_rules(parallel, refusals);
   config::start_rules(parallel, ranks, refusals);
   config::split_model_rules(parsed.options, refusals);
   mesh.refusals = refusals.lines();

@@ -82,6 +82,11 @@ void fit_rules(const Options& options, Problems& problems) {
       "--dump-step is for comparing with another framework, which cannot draw the same dropout "
       "masks: give --attention-dropout 0 --hidden-dropout 0 (they are {} and {})",
       m.attention_dropout, m.hidden_dropout);
+  problems.require(
+      options.train.dump_step.empty() || options.parallel.data == 1,
+      "--dump-step writes the batch of one data-parallel rank, but there are {}: start "
+      "one copy of the model",
+      options.parallel.data);
   const std::int64_t tokens = tokenizer_vocabulary(options.data);
   problems.require(tokens <= m.vocab_size,
                    "the tokenizer has {} tokens (end-of-document included), but the model's "

@@ -43,6 +43,40 @@ std::vector<Flag> degree_flags() {
   };
 }
 
+bool shards(const Settings& s) {
+  const ParallelOptions& p = s.options.parallel;
+  return p.distributed_optimizer || (p.fsdp && p.fsdp_strategy != Sharding::none);
+}
+
+std::vector<Flag> data_parallel_flags() {
+  constexpr IntegerRange kBucket = {1, std::int64_t{1} << 40};
+  return {
+      toggle("use-distributed-optimizer", at(&ParallelOptions::distributed_optimizer),
+             "data-parallel ranks share the optimizer's state (ZeRO-1)"),
+      toggle("use-megatron-fsdp", at(&ParallelOptions::fsdp),
+             "they share what --data-parallel-sharding-strategy says"),
+      word("data-parallel-sharding-strategy", at(&ParallelOptions::fsdp_strategy),
+           {{Sharding::none, "no_shard"},
+            {Sharding::optimizer, "optim"},
+            {Sharding::gradients, "optim_grads"},
+            {Sharding::parameters, "optim_grads_params"}},
+           "optimizer state (ZeRO-1), gradients too (ZeRO-2), parameters too (ZeRO-3)")
+          .only_if([](const Settings& s) { return s.options.parallel.fsdp; },
+                   "--use-megatron-fsdp"),
+      integer("num-distributed-optimizer-instances", at(&ParallelOptions::sharding_instances),
+              kDegree, "groups of data-parallel ranks that hold all shards each (hybrid sharding)")
+          .only_if(shards, "--use-distributed-optimizer or --use-megatron-fsdp"),
+      toggle("overlap-grad-reduce", at(&ParallelOptions::overlap_grad_reduce),
+             "sum gradients over data-parallel ranks while backward goes on"),
+      toggle("overlap-param-gather", at(&ParallelOptions::overlap_param_gather),
+             "gather updated parameters while the next forward goes on")
+          .only_if(shards, "--use-distributed-optimizer or --use-megatron-fsdp"),
+      integer("ddp-bucket-size", at(&ParallelOptions::bucket_elements), kBucket,
+              "gradients that are summed at once [default: 40 million, or 1 million per "
+              "data-parallel rank if that is more]"),
+  };
+}
+
 // inspect --mesh draws more ranks than train starts, so a number may be larger than what is
 // expected of the users of train: start_rules refuses it there.
 Flag nproc_flag() {
@@ -81,6 +115,7 @@ void append_parallel_flags(std::vector<Flag>& table) {
                   .never_shown();
   mesh.command_line_only = true;
   append(table, Group::parallel, {Command::train, Command::inspect}, degree_flags());
+  append(table, Group::parallel, {Command::train, Command::inspect}, data_parallel_flags());
   append(table, Group::parallel, {Command::train}, launch_flags());
   append(table, Group::parallel, {Command::inspect}, {std::move(mesh)});
 }

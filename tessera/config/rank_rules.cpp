@@ -47,22 +47,6 @@ void multiple_rule(const Ranks& ranks, std::int64_t needed, std::string_view who
         ranks.count, needed, who, sizes, needed);
 }
 
-void copies_rule(const ParallelOptions& p, const Ranks& ranks, Problems& problems) {
-  if (p.data == 1) return;
-  const std::string how =
-      ranks.launched ? fmt::format("{} started {} ranks, which makes", kLauncher, ranks.count)
-                     : fmt::format("--nproc {} makes", ranks.count);
-  const std::string fix = ranks.launched ? fmt::format("start {}", counted(p.tensor))
-                                         : fmt::format("set --nproc {}", p.tensor);
-  const std::string other =
-      p.grid > 0 ? std::string()
-                 : fmt::format(", or set --tensor-model-parallel-size {}", ranks.count);
-  problems.add(
-      "{} {} data-parallel copies of the model ({} ranks / tensor-parallel size {}): this version "
-      "trains one copy; {}{}",
-      how, p.data, ranks.count, p.tensor, fix, other);
-}
-
 }  // namespace
 
 void rank_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problems) {
@@ -100,7 +84,7 @@ void start_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problem
         kLauncher, counted(ranks.count));
 }
 
-void version_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problems) {
+void version_rules(const ParallelOptions& p, Problems& problems) {
   const auto refuse = [&](std::string_view flag, int size, std::string_view kind) {
     problems.require(size == 1,
                      "--{} {}: this version has no {} parallelism; set it to 1 or drop it", flag,
@@ -109,8 +93,13 @@ void version_rules(const ParallelOptions& p, const Ranks& ranks, Problems& probl
   refuse("pipeline-model-parallel-size", p.pipeline, "pipeline");
   refuse("context-parallel-size", p.context, "context");
   refuse("expert-model-parallel-size", p.expert, "expert");
-  // The number of copies follows from sizes that have to change first.
-  if (p.pipeline == 1 && p.context == 1) copies_rule(p, ranks, problems);
+}
+
+void sharding_rules(const ParallelOptions& p, Problems& problems) {
+  problems.require(p.data % p.sharding_instances == 0,
+                   "--num-distributed-optimizer-instances {} does not divide the {} data-parallel "
+                   "ranks into equal groups: change one of them",
+                   p.sharding_instances, p.data);
 }
 
 }  // namespace tessera::config

@@ -29,6 +29,10 @@ void resolve_layout(ParallelOptions& p, int ranks) {
   const std::int64_t model = model_ranks(p);
   const bool fits = model > 0 && ranks >= model && ranks % model == 0;
   p.data = fits ? static_cast<int>(ranks / model) : 1;
+  if (p.fsdp)
+    p.sharding = p.fsdp_strategy;
+  else
+    p.sharding = p.distributed_optimizer ? Sharding::optimizer : Sharding::none;
 }
 
 void resolve_length(TrainOptions& train, const ParallelOptions& parallel) {

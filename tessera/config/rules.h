@@ -35,7 +35,9 @@ void start_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& 
 /// not held against them.
 void split_model_rules(const Options& options, Problems& problems);
 /// What this version cannot do yet.
-void version_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
+void version_rules(const ParallelOptions& parallel, Problems& problems);
+/// How data-parallel ranks share what they need not all have.
+void sharding_rules(const ParallelOptions& parallel, Problems& problems);
 
 void train_rules(const Options& options, const Ranks& ranks, Problems& problems);
 void generate_rules(const Settings& settings, Problems& problems);

@@ -50,7 +50,7 @@ void check_inspect(const ParsedCommand& parsed, Problems& problems) {
   const ParallelOptions& parallel = parsed.options.parallel;
   const config::Ranks ranks{parallel.tensor * parallel.pipeline * parallel.context, true};
   config::split_model_rules(parsed.options, problems);
-  config::version_rules(parallel, ranks, problems);
+  config::version_rules(parallel, problems);
   config::device_rules(parsed.options, problems);
 }
 

@@ -309,7 +309,8 @@ void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView 
     if (segment->recompute) recompute_segment(batch, slot, *segment);
     for (std::size_t i = segment->end; i-- > segment->begin;) {
       const TraceRange range(context_.trace, "block backward", number_of(i));
-      hooks_->before_use(block_unit(i), NextUnit::preceding);
+      // The embedding's gradient does not need its values.
+      hooks_->before_use(block_unit(i), i > 0 ? NextUnit::preceding : NextUnit::unknown);
       hooks_->before_gradients(block_unit(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, slot.layers[i], scratch_.block,
                                       weights_too);

@@ -19,7 +19,10 @@ struct ParallelOptions {
   int expert = 1;
   int expert_tensor = 0;  ///< tensor-parallel size of experts; derived: tensor
   int data = 1;           ///< derived: ranks / (tensor x pipeline x context)
-  Sharding sharding = Sharding::none;
+  bool distributed_optimizer = false;  ///< optimizer state is sharded
+  bool fsdp = false;                   ///< what is sharded, `fsdp_strategy` says
+  Sharding fsdp_strategy = Sharding::parameters;
+  Sharding sharding = Sharding::none;  ///< derived from these three
   int sharding_instances = 1;         ///< groups of data-parallel ranks; each holds all shards
   bool overlap_grad_reduce = false;   ///< gradients are summed while backward goes on
   bool overlap_param_gather = false;  ///< parameters are gathered while forward goes on

@@ -195,13 +195,16 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
     make_folders(o.save);
     lock_.emplace(o.save);
   }
-  loader_.emplace(datasets_.get(Split::train),
-                  LoaderShape{o.micro_batch_size, 0, options.parallel.data},
-                  progress_.consumed_samples);
+  loader_.emplace(datasets_.get(Split::train), loader_shape(), progress_.consumed_samples);
   check_same_start();
   steps_.emplace(session_, average_of(o));
   if (const std::string file = metrics_file(o); writes_ && !file.empty())
     metrics_.emplace(file, progress_.iteration);
+}
+
+LoaderShape Trainer::loader_shape() {
+  const Communicator& data = session_.context().mesh.data();
+  return {options_.train.micro_batch_size, data.rank(), data.size()};
 }
 
 void Trainer::check_same_start() {
@@ -212,9 +215,10 @@ void Trainer::check_same_start() {
       fmt::format("iteration: {}\nconsumed samples: {}\noptimizer steps: {}\n", progress_.iteration,
                   progress_.consumed_samples, session_.optimizer().step_state(context).step);
   if (progress_.iteration < options_.train.train_iters) {
-    const HostBatch& batch = loader_->next();
-    text += fmt::format("first batch: {}\n", fingerprint_of(batch));
-    loader_->seek(progress_.consumed_samples);
+    // All look at what the first data-parallel rank will take.
+    const LoaderShape shape{options_.train.micro_batch_size, 0, options_.parallel.data};
+    Loader loader(datasets_.get(Split::train), shape, progress_.consumed_samples);
+    text += fmt::format("first batch: {}\n", fingerprint_of(loader.next()));
   }
   compare_across(context.mesh.world(), "start (checkpoint and data)", text,
                  session_.options().device);
@@ -385,7 +389,7 @@ void Trainer::evaluate(Split split) {
   const std::int64_t samples = o.eval_iters * o.global_batch_size;
   const std::int64_t before =
       split == Split::valid ? (progress_.iteration - 1) / o.eval_interval : 0;
-  Loader loader(dataset, {o.micro_batch_size, 0, options_.parallel.data}, before * samples);
+  Loader loader(dataset, loader_shape(), before * samples);
   double sum = 0;
   double weights = 0;
   for (std::int64_t i = 0; i < o.eval_iters; ++i) {

@@ -71,6 +71,9 @@ class Changes {
   void note_shape(const SessionOptions& a, const SessionOptions& b) {
     note("tensor-model-parallel-size", a.parallel.tensor, b.parallel.tensor);
     note("tensor-model-parallel-grid side", a.parallel.grid, b.parallel.grid);
+    note("data-parallel size", a.parallel.data, b.parallel.data);
+    note("num-distributed-optimizer-instances", a.parallel.sharding_instances,
+         b.parallel.sharding_instances);
     note("seq-length", a.shape.seq, b.shape.seq);
     note("micro-batch-size", a.shape.batch, b.shape.batch);
     note("microbatches", a.microbatches, b.microbatches);
@@ -85,7 +88,13 @@ void shrink_layout(ParallelOptions& parallel, int64_t groups) {
   if (parallel.grid > 3) parallel.grid = 2;
   parallel.tensor =
       parallel.grid > 0 ? parallel.grid * parallel.grid : small_tensor(parallel.tensor, groups);
-  parallel.nproc = parallel.tensor;
+  if (parallel.data > kLargestDegree) {
+    const bool groups_of_several = parallel.sharding_instances < parallel.data;
+    parallel.data = parallel.sharding_instances > 1 ? kLargestDegree : 2 + parallel.data % 2;
+    if (parallel.sharding_instances > 1)
+      parallel.sharding_instances = groups_of_several ? 2 : parallel.data;
+  }
+  parallel.nproc = parallel.tensor * parallel.data;
 }
 
 }  // namespace
@@ -116,6 +125,7 @@ Twin twin_of(const Options& options) {
 }
 
 SessionOptions on_one_rank(SessionOptions session) {
+  session.microbatches *= session.parallel.data;
   session.parallel = {};
   return session;
 }

@@ -80,6 +80,9 @@ std::vector<NamedValues> fingerprints(Session& session) {
     Stream& stream = session.context().stream;
     if (point.parts > 1)
       session.context().mesh.tensor().all_reduce(view, ReduceOp::sum, stream)->wait(stream);
+    // The last microbatch of all is the last rank's.
+    Communicator& data = session.context().mesh.data();
+    data.broadcast(view, data.size() - 1, stream)->wait(stream);
     prints.push_back({point.name, {sum}});
   }
   return prints;
@@ -87,7 +90,7 @@ std::vector<NamedValues> fingerprints(Session& session) {
 
 Run run_of(const SessionOptions& options, const VerifyOptions& verify, bool layout) {
   Run run;
-  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+  run_ranks(options.parallel.tensor * options.parallel.data, 1, [&](Rank& rank) {
     Rank mine = rank;
     if (layout && verify.world) mine.world = verify.world(rank.rank, rank.world);
     Session session(options, mine);

@@ -35,6 +35,7 @@ class Conformance {
       SCOPED_TRACE("elements " + std::to_string(count));
       if (reduces()) expect_reductions(count);
       expect_gathers(count);
+      if (is_float(dtype_)) expect_in_place(count);  // copied by a kernel
       expect_exchanges(count);
       expect_group(count);
       if (!leeway_.sends_need_groups) expect_neighbours(count);
@@ -91,6 +92,23 @@ class Conformance {
     wait(group_.reduce_scatter(part, whole.view(), ReduceOp::max, lab_.stream));
     EXPECT_EQ(lab_.read(part), largest(count, me_ * count));
     EXPECT_EQ(lab_.read(whole), values(me_, n_ * count)) << "the input stays";
+  }
+
+  // This rank's part of the whole is where the other view lies.
+  void expect_in_place(std::int64_t count) {
+    const auto part_of = [&](const Tensor& whole) {
+      return whole.view().slice(0, me_, 1).reshape({count});
+    };
+    const Tensor all = lab_.tensor(dtype_, {n_, count}, Values(n_ * count, 99));
+    lab_->copy(lab_.stream, part_of(all), mine(count));
+    wait(group_.all_gather(all, part_of(all), lab_.stream));
+    Values expected;
+    for (int r = 0; r < n_; ++r) append(expected, values(r, count));
+    EXPECT_EQ(lab_.read(all), expected);
+    if (!reduces()) return;
+    const Tensor whole = lab_.tensor(dtype_, {n_, count}, values(me_, n_ * count));
+    wait(group_.reduce_scatter(part_of(whole), whole.view(), ReduceOp::sum, lab_.stream));
+    EXPECT_EQ(lab_.read(part_of(whole)), sums(count, me_ * count));
   }
 
   void expect_gathers(std::int64_t count) {

@@ -1,0 +1,120 @@
+// What data-parallel ranks communicate in a step, counted, against the formulas
+// (docs/parallelism.md). Per rank, with P parameters (padding included) over d ranks, gradients of
+// g and parameters of p bytes, M microbatches, in units of (d-1)/d bytes:
+//
+//   no sharding      2 P g
+//   optimizer        P g + P p
+//   gradients        M P g + P p
+//   parameters       M P g + p (what is gathered: see gathered_elements)
+#include <gtest/gtest.h>
+
+#include "tessera/comm/recording.h"
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+// Of rank 0.
+struct StepTraffic {
+  double bytes = 0;                 ///< that it sends around rings of all ranks
+  std::vector<std::int64_t> units;  ///< elements of each, padding included
+  std::int64_t elements = 0;
+};
+
+constexpr int kMicrobatches = 3;
+
+SessionOptions session_of(int data, Sharding sharding) {
+  SessionOptions options = test::tiny_session("llama");
+  options.shape = {16, 2};
+  options.microbatches = kMicrobatches;
+  options.model.num_layers = 4;
+  options.model.tie_embeddings = false;
+  options.parallel.data = data;
+  options.parallel.sharding = sharding;
+  return options;
+}
+
+double ring_bytes(const CommCounts& counts, int ranks) {
+  double sum = 0;
+  for (const auto& [call, count] : counts)
+    sum +=
+        (call == "all_reduce" ? 2.0 : 1.0) * (ranks - 1) / ranks * static_cast<double>(count.bytes);
+  return sum;
+}
+
+// Of the second step: what the first one leaves behind counts, too.
+StepTraffic traffic_of(const SessionOptions& options) {
+  StepTraffic traffic;
+  run_ranks(options.parallel.data, 1, [&](Rank& rank) {
+    CommCounts counts;
+    Rank recorded = rank;
+    recorded.world = make_recording_communicator(rank.world, counts);
+    Session session(options, recorded);
+    const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+    const auto next = [&]() -> const HostBatch& { return batch; };
+    train_step(session, next, LossAverage::per_microbatch, 1e-3);
+    counts.clear();
+    train_step(session, next, LossAverage::per_microbatch, 1e-3);
+    if (rank.rank > 0) return;
+    traffic.bytes = ring_bytes(counts, rank.size);
+    traffic.elements = session.parameters().layout().elements();
+    for (const Bucket& bucket : session.parameters().layout().buckets())
+      traffic.units.push_back(bucket.range.length());
+  });
+  return traffic;
+}
+
+// The losses, weights and tokens of all ranks, and the norm where its parts lie apart.
+double small_change(int data, bool norm) {
+  const double gathered = (2 * kMicrobatches + 1) * data * sizeof(double);
+  return (data - 1.0) / data * (gathered + (norm ? 2 * sizeof(double) : 0));
+}
+
+// Forward takes all units, but for the first block where backward has just left it. Backward finds
+// the head and the last block, and does not need the embedding.
+double gathered_elements(const std::vector<std::int64_t>& units) {
+  double elements = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const int forward = i == 1 ? 1 : kMicrobatches;
+    const int backward = i >= 1 && i + 2 < units.size() ? kMicrobatches : 0;
+    elements += static_cast<double>((forward + backward) * units[i]);
+  }
+  return elements;
+}
+
+class DataTraffic : public testing::TestWithParam<int> {
+ protected:
+  double share() const { return (GetParam() - 1.0) / GetParam() * sizeof(float); }
+  int data() const { return GetParam(); }
+};
+
+TEST_P(DataTraffic, WithoutSharding) {
+  const StepTraffic step = traffic_of(session_of(data(), Sharding::none));
+  EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), false),
+                   2 * share() * static_cast<double>(step.elements));
+}
+
+TEST_P(DataTraffic, WithShardedOptimizer) {
+  const StepTraffic step = traffic_of(session_of(data(), Sharding::optimizer));
+  EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
+                   (1 + 1) * share() * static_cast<double>(step.elements));
+}
+
+TEST_P(DataTraffic, WithShardedGradients) {
+  const StepTraffic step = traffic_of(session_of(data(), Sharding::gradients));
+  EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
+                   (kMicrobatches + 1) * share() * static_cast<double>(step.elements));
+}
+
+TEST_P(DataTraffic, WithShardedParameters) {
+  const StepTraffic step = traffic_of(session_of(data(), Sharding::parameters));
+  EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
+                   share() * (kMicrobatches * static_cast<double>(step.elements) +
+                              gathered_elements(step.units)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, DataTraffic, testing::Values(2, 3, 4));
+
+}  // namespace
+}  // namespace tessera
