@@ -56,10 +56,18 @@ struct Group {
   bool wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& ready,
             bool patient = false) {
     const auto over = [&] { return !abort->reason.empty() || ready(); };
-    if (patient) changed.wait(lock, over);
-    const bool in_time = patient || changed.wait_for(lock, abort->timeout, over);
+    if (patient)
+      changed.wait(lock, over);
+    else
+      changed.wait_for(lock, abort->timeout, over);
+    // Who may go on does, whatever else has happened: others rely on it.
+    if (ready()) return true;
+    check_alive();
+    return false;
+  }
+
+  void check_alive() const {
     if (!abort->reason.empty()) fail("stopped, since another rank failed: {}", abort->reason);
-    return in_time;
   }
 
   // Counts the caller in, and returns the generation that ends when all are: the last one ends it.
@@ -77,11 +85,16 @@ struct Group {
 
   void barrier(int rank) {
     std::unique_lock lock(abort->mutex);
+    check_alive();
     const Offer& offer = offers[static_cast<std::size_t>(rank)];
     const long mine = arrive(rank);
     const auto all_came = [&] { return generation != mine; };
     if (all_came() || wait(lock, all_came, offer.patient)) return;
-    fail("{} did not come to {} within {} s", missing(), offer.call, abort->timeout.count());
+    const std::string late = missing();
+    // Those who come now must not count on this rank.
+    here[static_cast<std::size_t>(rank)] = false;
+    --arrived;
+    fail("{} did not come to {} within {} s", late, offer.call, abort->timeout.count());
   }
 
   std::string missing() const {

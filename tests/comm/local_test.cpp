@@ -103,6 +103,21 @@ TEST(Local, APatientBarrierWaitsAsLongAsItTakes) {
   EXPECT_NE(error.find("disk on fire"), std::string::npos) << error;
 }
 
+// It finds nobody, instead of those who were there and have left.
+TEST(Local, ARankThatComesTooLateIsAloneThere) {
+  std::string of_the_late;
+  const auto error = error_of_waiting([](Communicator& group) { group.barrier(); },
+                                      [&](Communicator& group) {
+                                        try {
+                                          group.barrier();
+                                        } catch (const Error& late) {
+                                          of_the_late = late.what();
+                                        }
+                                      });
+  EXPECT_NE(error.find("rank 1 did not come to barrier"), std::string::npos) << error;
+  EXPECT_NE(of_the_late.find("rank 0 did not come to barrier"), std::string::npos) << of_the_late;
+}
+
 TEST(Local, MismatchedCollectivesAreAnError) {
   EXPECT_THROW(run_ranks(2, 1,
                          [](Rank& rank) {
