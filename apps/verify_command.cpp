@@ -47,6 +47,7 @@ int verify_command(const std::vector<std::string>& args) {
   }
   parsed.options.parallel.nproc = ranks_of(parsed.options.parallel);
   fill_in(parsed);
+  parsed.options.train.threads = 0;                 // one per rank, on whatever machine this is
   parsed.options.train.device = DeviceChoice::cpu;  // where it is proved, whatever it will run on
   const ModelSource source(parsed);
   const Twin twin = twin_of(parsed.options);

@@ -32,7 +32,7 @@ def microbatch_losses(model, batch, step):
     for x, y, p, m in zip(tokens, labels, positions, mask):
         logits = model(input_ids=x.long(), position_ids=p.long()).logits
         nll = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), y.long().flatten(), reduction="none", label_smoothing=step["label_smoothing"]
+            logits.flatten(0, 1), y.long().flatten(), reduction="none", label_smoothing=step.get("label_smoothing", 0.0)
         )
         weight = counted if step["loss_average"] == "per_token" else m.sum() * parts
         yield (nll * m.flatten()).sum() / weight

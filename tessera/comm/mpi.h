@@ -21,6 +21,8 @@ class MpiEngine;
 /// - ranks that make different calls are all told which;
 /// - a rank that does not come to a call in time, or has ended, is named to those who wait for it;
 /// - a rank that is stopped or dead ends the whole job: each process listens to its neighbour.
+/// When ranks make different calls, all fail, and their groups can be used again. After any other
+/// error, which the others may not have seen, drop the world: calls would no longer meet.
 class MpiWorld {
  public:
   struct Options {

@@ -3,11 +3,6 @@
 namespace tessera::config {
 namespace {
 
-struct OtherName {
-  std::string_view name;
-  std::string_view hint;
-};
-
 constexpr std::string_view kTensor = "did you mean --tensor-model-parallel-size?";
 constexpr std::string_view kPipeline = "did you mean --pipeline-model-parallel-size?";
 constexpr std::string_view kContext = "did you mean --context-parallel-size?";
@@ -17,7 +12,9 @@ constexpr std::string_view kSequence = "did you mean --sequence-parallel?";
 constexpr std::string_view kData =
     "the data-parallel size has no flag: it is the number of ranks (of --nproc or a launcher) "
     "divided by the other sizes";
-constexpr std::string_view kZero = "Megatron's flag for ZeRO is --use-distributed-optimizer";
+constexpr std::string_view kZero =
+    "did you mean --use-distributed-optimizer (ZeRO-1), or --use-megatron-fsdp with "
+    "--data-parallel-sharding-strategy (1 to 3)?";
 
 constexpr OtherName kOtherNames[] = {
     {"tp", kTensor},
@@ -48,8 +45,10 @@ constexpr OtherName kOtherNames[] = {
 
 }  // namespace
 
+std::span<const OtherName> other_names() { return kOtherNames; }
+
 std::optional<std::string_view> hint_for_other_name(std::string_view name) {
-  for (const OtherName& other : kOtherNames)
+  for (const OtherName& other : other_names())
     if (other.name == name) return other.hint;
   return std::nullopt;
 }

@@ -77,27 +77,11 @@ std::vector<Flag> data_parallel_flags() {
   };
 }
 
-// inspect --mesh draws more ranks than train starts, so a number may be larger than what is
-// expected of the users of train: start_rules refuses it there.
-Flag nproc_flag() {
-  Flag flag =
-      integer("nproc", at(&ParallelOptions::nproc), kDegree,
-              "ranks to start; not with mpirun, srun or torchrun, which start them themselves");
-  flag.set = [](Settings& s, const Values& values) {
-    try {
-      s.options.parallel.nproc = static_cast<int>(parse_integer(values.at(0), kDegree));
-    } catch (const InputError&) {
-      fail_input("expected an integer from 1 to {} (mpirun, srun and torchrun start more)",
-                 kMaxStartedRanks);
-    }
-  };
-  return flag;
-}
-
 std::vector<Flag> launch_flags() {
   constexpr IntegerRange kMinutes = {1, 10080};  // up to a week
   return {
-      nproc_flag(),
+      integer("nproc", at(&ParallelOptions::nproc), kDegree,
+              "ranks to start; not with mpirun, srun or torchrun, which start them themselves"),
       word("launch", at(&ParallelOptions::launch),
            {{LaunchKind::threads, "threads"}, {LaunchKind::processes, "processes"}},
            "what --nproc starts: threads of this process, or processes of this machine"),

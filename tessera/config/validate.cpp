@@ -48,7 +48,6 @@ void check_inspect(const ParsedCommand& parsed, Problems& problems) {
                    "give the model in one way: --load FOLDER, --load-hf FOLDER, or model flags "
                    "(--num-layers ...)");
   const ParallelOptions& parallel = parsed.options.parallel;
-  const config::Ranks ranks{parallel.tensor * parallel.pipeline * parallel.context, true};
   config::split_model_rules(parsed.options, problems);
   config::version_rules(parallel, problems);
   config::device_rules(parsed.options, problems);

@@ -1,6 +1,6 @@
 // The ranks as a grid with one named communicator per axis, per pair of axes, and per axis of the
-// experts' grid. A group of one is an identity communicator, and groups of the same ranks are one
-// communicator, so that a layout pays only for what it spreads.
+// experts' grid. A group of one is an identity communicator, and those groups that have the same
+// ranks are one communicator, so that a layout pays only for what it spreads.
 #pragma once
 
 #include <array>

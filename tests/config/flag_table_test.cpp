@@ -110,12 +110,10 @@ std::vector<std::string> flags_in(std::string_view hint) {
 }
 
 TEST(OtherNames, LeadToMegatrons) {
-  for (const char* name : {"tp", "tensor-parallel-size", "pp", "pipeline-parallel-size", "cp", "ep",
-                           "dp", "zero", "zero-stage"}) {
+  for (const auto& [name, hint] : other_names()) {
     EXPECT_EQ(find_flag(name), nullptr) << name;
-    const auto hint = hint_for_other_name(name);
-    ASSERT_TRUE(hint.has_value()) << name;
-    for (const std::string& flag : flags_in(*hint))
+    EXPECT_EQ(hint_for_other_name(name), hint);
+    for (const std::string& flag : flags_in(hint))
       EXPECT_TRUE(find_flag(flag) != nullptr || unsupported_megatron_flag(flag)) << flag;
   }
   EXPECT_EQ(hint_for_other_name("tp"), "did you mean --tensor-model-parallel-size?");

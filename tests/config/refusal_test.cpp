@@ -74,9 +74,8 @@ constexpr Refusal kValues[] = {
     {"--window-size 128,128", "the right side must be 0"},
     {"--recompute-granularity partial", "expected one of none, selective, full"},
     {"--threads 100000", "--threads '100000'"},
-    {"--nproc 0",
-     "--nproc '0': expected an integer from 1 to 1024 (mpirun, srun and torchrun start more)"},
-    {"--nproc many", "--nproc 'many': expected an integer from 1 to 1024"},
+    {"--nproc 0", "--nproc '0': expected an integer from 1 to 1048576"},
+    {"--nproc many", "--nproc 'many': expected an integer from 1 to"},
     {"--launch ssh", "--launch 'ssh': expected one of threads, processes"},
     {"--distributed-timeout-minutes 0", "'0': expected an integer from 1 to 10080"},
     {"--profile --profile-step-start -1", "--profile-step-start '-1': expected an integer from 0"},
@@ -93,8 +92,8 @@ constexpr Refusal kOtherPrograms[] = {
     {"--cp=2", "(did you mean --context-parallel-size?)"},
     {"--ep 2", "(did you mean --expert-model-parallel-size?)"},
     {"--dp 2", "the data-parallel size has no flag"},
-    {"--zero 1", "Megatron's flag for ZeRO is --use-distributed-optimizer"},
-    {"--zero-stage 1", "Megatron's flag for ZeRO is --use-distributed-optimizer"},
+    {"--zero 1", "ZeRO, which Megatron calls --use-distributed-optimizer, is not there yet"},
+    {"--zero-stage 1", "did you mean --use-distributed-optimizer (ZeRO-1)"},
 };
 
 constexpr Refusal kTogether[] = {
@@ -154,6 +153,8 @@ constexpr Refusal kRules[] = {
     {"--lr-decay-style WSD", "--lr-decay-style WSD needs --lr-wsd-decay-iters"},
     {"--lr-decay-style WSD --lr-wsd-decay-iters 95 --lr-warmup-iters 10", "together are more than"},
     {"--save out", "--save needs --save-interval"},
+    {"--recompute-granularity full --recompute-method block",
+     "--recompute-method block needs --recompute-num-layers"},
     {"--recompute-granularity full --recompute-method block --recompute-num-layers 5",
      "--recompute-num-layers 5 is more than --num-layers 4"},
     {"--profile --profile-step-start 12", "--profile-step-end 12 must be above"},

@@ -63,7 +63,7 @@ TEST(Lifeline, NeitherIsOneThatEndsInOrder) {
 TEST(Lifeline, ASilentRankIsMissed) {
   auto [a, b] = connected();
   OneEnd zero(3, std::move(a));
-  EXPECT_NE(zero.reason().find("rank 3 has not been heard of for 1 s"), std::string::npos);
+  EXPECT_NE(zero.reason().find("rank 3 has not been heard of for"), std::string::npos);
 }
 
 TEST(Lifeline, ARankThatVanishesIsMissed) {

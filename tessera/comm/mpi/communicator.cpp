@@ -19,9 +19,11 @@ class MpiWork final : public Work {
   // does not wait for others, who may never come.
   ~MpiWork() override {
     using namespace std::chrono_literals;
+    std::exception_ptr given_up;
     if (std::uncaught_exceptions() > 0 && done_.wait_for(0s) != std::future_status::ready)
-      group_->engine().give_up();
+      given_up = group_->engine().give_up();
     done_.wait();
+    if (given_up) group_->engine().forget(given_up);
   }
   MpiWork(const MpiWork&) = delete;
   MpiWork& operator=(const MpiWork&) = delete;

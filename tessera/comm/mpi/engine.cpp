@@ -83,16 +83,21 @@ void MpiEngine::wait(const std::shared_future<void>& done) {
   try {
     done.get();
   } catch (...) {
-    const std::lock_guard lock(mutex_);
-    if (failure_ == std::current_exception()) failure_ = nullptr;
+    forget(std::current_exception());
     throw;
   }
 }
 
-void MpiEngine::give_up() {
-  fail_waiting(std::make_exception_ptr(
+std::exception_ptr MpiEngine::give_up() {
+  const std::exception_ptr error = fail_waiting(std::make_exception_ptr(
       Error("given up: another error ended the work that this call was a part of")));
   changed_.notify_all();
+  return error;
+}
+
+void MpiEngine::forget(const std::exception_ptr& error) {
+  const std::lock_guard lock(mutex_);
+  if (failure_ == error) failure_ = nullptr;
 }
 
 std::exception_ptr MpiEngine::fail_waiting(std::exception_ptr error) {

@@ -52,8 +52,10 @@ class MpiEngine {
   std::shared_future<void> submit(std::function<void()> call);
   /// Waits for a call, and throws what it threw.
   void wait(const std::shared_future<void>& done);
-  /// Makes all calls that are not done fail, for a rank that cannot go on.
-  void give_up();
+  /// Makes all calls that are not done fail, for a rank that cannot go on; returns their error.
+  std::exception_ptr give_up();
+  /// Calls no longer fail with this error: the rank's thread knows of it.
+  void forget(const std::exception_ptr& error);
   /// Sends at once, whatever calls are waiting.
   void send(MpiMessage message);
   /// Carries out what was given to it, waits until all ranks have come here, and ends MPI.
