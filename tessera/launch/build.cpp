@@ -26,9 +26,9 @@ bool is_ours(const LoadedFile& file) {
 }  // namespace
 
 std::string build_description() {
-  std::string text =
-      fmt::format("version {}\nconfigured at commit {}\ncompiler {}\nflags {}\nCUDA {}\n", TESSERA_VERSION,
-                  TESSERA_COMMIT, TESSERA_COMPILER, TESSERA_BUILD_FLAGS, TESSERA_BUILD_CUDA);
+  std::string text = fmt::format(
+      "version {}\nconfigured at commit {}\ncompiler {}\nflags {}\nCUDA {}\n", TESSERA_VERSION,
+      TESSERA_COMMIT, TESSERA_COMPILER, TESSERA_BUILD_FLAGS, TESSERA_BUILD_CUDA);
   const std::vector<LoadedFile> files = loaded_files();
   for (auto file = files.begin() + 1; file != files.end(); ++file)
     if (is_ours(*file)) text += fmt::format("library {} {}\n", file->name, file->id);

@@ -54,9 +54,7 @@ TEST_F(Layouts, WithTheWrongNumberOfRanksAreRefused) {
                  "--nproc 2 makes 2 data-parallel copies of the model (2 ranks / tensor-parallel "
                  "size 1): this version trains one copy; set --nproc 1, or set "
                  "--tensor-model-parallel-size 2");
-  expect_refused("--nproc 0",
-                 "--nproc '0': expected an integer from 1 to 1024 (mpirun, srun and torchrun start "
-                 "more)");
+  expect_refused("--nproc 0", "--nproc '0': expected an integer from 1 to 1048576");
   expect_refused(
       "--nproc 2048 --tensor-model-parallel-size 2048 --num-attention-heads 2048 "
       "--hidden-size 2048 --padded-vocab-size 2048",

@@ -59,8 +59,8 @@ TEST(Compare, WhatOnlyTheLastLineEndTells) { expect_difference({"a", "a\n"}, {"r
 
 TEST(Compare, ABuildHasAVersionFlagsLibrariesAndAHash) {
   const std::string text = build_description();
-  for (const char* part :
-       {"version ", "configured at commit ", "compiler ", "flags ", "-march=", "CUDA ", "library libmpi.so."})
+  for (const char* part : {"version ", "configured at commit ", "compiler ", "flags ",
+                           "-march=", "CUDA ", "library libmpi.so."})
     EXPECT_NE(text.find(part), std::string::npos) << text;
   const std::size_t program = text.find("program ");
   ASSERT_NE(program, std::string::npos) << text;
