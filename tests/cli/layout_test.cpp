@@ -50,10 +50,6 @@ TEST_F(Layouts, WithTheWrongNumberOfRanksAreRefused) {
   expect_refused("--tensor-model-parallel-size 2 --nproc 3",
                  "--nproc 3 is not a multiple of 2, the ranks that one model takes "
                  "(--tensor-model-parallel-size 2): set --nproc 2, or change the sizes");
-  expect_refused("--nproc 2",
-                 "--nproc 2 makes 2 data-parallel copies of the model (2 ranks / tensor-parallel "
-                 "size 1): this version trains one copy; set --nproc 1, or set "
-                 "--tensor-model-parallel-size 2");
   expect_refused("--nproc 0", "--nproc '0': expected an integer from 1 to 1048576");
   expect_refused(
       "--nproc 2048 --tensor-model-parallel-size 2048 --num-attention-heads 2048 "

@@ -67,20 +67,15 @@ constexpr WrongLayout kRanks[] = {
      "ranks "
      "that one model takes (--tensor-model-parallel-size 4): start 4, or change the sizes",
      1},
-    {"--nproc 2",
-     "--nproc 2 makes 2 data-parallel copies of the model (2 ranks / tensor-parallel size 1): this "
-     "version trains one copy; set --nproc 1, or set --tensor-model-parallel-size 2"},
-    {"--tensor-model-parallel-size 2 --nproc 8",
-     "--nproc 8 makes 4 data-parallel copies of the model (8 ranks / tensor-parallel size 2): this "
-     "version trains one copy; set --nproc 2, or set --tensor-model-parallel-size 8"},
-    {"--tensor-model-parallel-grid 2,2 --nproc 8",
-     "--nproc 8 makes 2 data-parallel copies of the model (8 ranks / tensor-parallel size 4): this "
-     "version trains one copy; set --nproc 4"},
-    {"--tensor-model-parallel-size 2",
-     "a launcher (mpirun, srun or torchrun) started 4 ranks, which makes 2 data-parallel copies of "
-     "the model (4 ranks / tensor-parallel size 2): this version trains one copy; start 2 ranks, "
-     "or set --tensor-model-parallel-size 4",
-     4},
+    {"--nproc 4 --use-distributed-optimizer --num-distributed-optimizer-instances 3",
+     "--num-distributed-optimizer-instances 3 does not divide the 4 data-parallel ranks into equal "
+     "groups: change one of them"},
+    {"--nproc 2 --dump-step out --attention-dropout 0 --hidden-dropout 0",
+     "--dump-step writes the batch of one data-parallel rank, but there are 2: start one copy of "
+     "the model"},
+    {"--nproc 4 --micro-batch-size 2 --global-batch-size 12",
+     "--global-batch-size 12 is not a multiple of --micro-batch-size 2 x data-parallel size 4: "
+     "change one of them"},
     {"--tensor-model-parallel-size 2 --nproc 4",
      "--nproc 4 starts ranks, but a launcher (mpirun, srun or torchrun) started 2 ranks already: "
      "drop --nproc",

@@ -124,6 +124,9 @@ constexpr Refusal kTogether[] = {
     {"--window-first-layer 1", "has no effect: it belongs to --window-size"},
     {"--recompute-method block", "has no effect: it belongs to --recompute-granularity full"},
     {"--recompute-granularity selective --recompute-num-layers 2", "has no effect"},
+    {"--overlap-param-gather", "belongs to --use-distributed-optimizer or --use-megatron-fsdp"},
+    {"--num-distributed-optimizer-instances 2", "belongs to --use-distributed-optimizer"},
+    {"--data-parallel-sharding-strategy optim", "belongs to --use-megatron-fsdp"},
     {"--distribute-saved-activations", "belongs to --recompute-granularity full"},
     {"--expert-tensor-parallel-size 2", "belongs to --expert-model-parallel-size above 1"},
 };
@@ -166,7 +169,6 @@ constexpr Refusal kRules[] = {
     {"--device cuda", "CUDA"},
     {"--threads 4096", "processors: give at most "},
     {"--tensor-model-parallel-size 2", "add --nproc 2"},
-    {"--nproc 2", "--nproc 2 makes 2 data-parallel copies"},
 };
 
 TEST(Refusals, OfForms) {
