@@ -85,6 +85,7 @@ void shrink_layout(ParallelOptions& parallel, int64_t groups) {
   if (parallel.grid > 3) parallel.grid = 2;
   parallel.tensor =
       parallel.grid > 0 ? parallel.grid * parallel.grid : small_tensor(parallel.tensor, groups);
+  parallel.expert_tensor = parallel.tensor;  // experts are not there yet
   parallel.nproc = parallel.tensor;
 }
 
