@@ -142,7 +142,12 @@ void bench_train(const std::vector<std::string>& args) {
 
 void bench_command(const std::vector<std::string>& args) {
   const std::string usage = "usage: tessera bench train|communication [flags]";
-  if (!args.empty() && args[0] == "--help") return fmt::print("{}\n", usage);
+  if (!args.empty() && args[0] == "--help")
+    return fmt::print(
+        "{}\n  train           times steps of a known model on random tokens, on one rank\n"
+        "  communication   counts the bytes that a layer moves in a row and on a grid of ranks\n"
+        "tessera bench train --help lists its flags.\n",
+        usage);
   check_input(!args.empty() && (args[0] == "train" || args[0] == "communication"), "{}", usage);
   const std::vector<std::string> rest(args.begin() + 1, args.end());
   args[0] == "train" ? bench_train(rest) : bench_communication(rest);

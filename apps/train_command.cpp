@@ -23,14 +23,18 @@ LaunchOptions launch_options(const Options& options, const std::string& config) 
 }
 
 // What the ranks are, and by what they communicate: "4 ranks (threads, shared memory), ".
-std::string described(const Rank& rank, const Environment& environment) {
+std::string described(const Options& options, const Rank& rank, const Environment& environment) {
   if (rank.size == 1) return "";
   const bool threads = environment.launcher == Launcher::none;
+  const bool own = options.parallel.launch == LaunchKind::processes;  // started by this program
   const char* by = threads                                ? "shared memory"
                    : rank.device.kind == DeviceKind::cuda ? "NCCL"
                                                           : "MPI";
   return fmt::format("{} ranks ({}, {}), ", rank.size,
-                     threads ? "threads" : name_of(environment.launcher), by);
+                     threads ? "threads"
+                     : own   ? "processes"
+                             : name_of(environment.launcher),
+                     by);
 }
 
 void announce(const Options& options, const Rank& rank, const Environment& environment) {
@@ -38,9 +42,9 @@ void announce(const Options& options, const Rank& rank, const Environment& envir
   const bool gpu = rank.device.kind == DeviceKind::cuda;
   log_info("tessera {}: {} parameters in {}{}, {}{} thread(s){}, global batch {} x {} tokens",
            TESSERA_VERSION, parameter_count(options.model), name_of(options.model.dtype),
-           gpu ? " on " + cuda_device_name(rank.device.index) : "", described(rank, environment),
-           rank.threads, rank.size > 1 ? " per rank" : "", options.train.global_batch_size,
-           options.data.seq_length);
+           gpu ? " on " + cuda_device_name(rank.device.index) : "",
+           described(options, rank, environment), rank.threads, rank.size > 1 ? " per rank" : "",
+           options.train.global_batch_size, options.data.seq_length);
   if (rank.size > 1) log_info("{}", mesh_banner(options.parallel, rank.size));
 }
 

@@ -4,6 +4,7 @@
 
 #include "apps/commands.h"
 #include "apps/model_source.h"
+#include "tessera/base/check.h"
 #include "tessera/config/print.h"
 #include "tessera/parallel/mesh_picture.h"
 #include "tessera/train/twin.h"
@@ -50,9 +51,13 @@ int verify_command(const std::vector<std::string>& args) {
   parsed.options.train.threads = 0;                 // one per rank, on whatever machine this is
   parsed.options.train.device = DeviceChoice::cpu;  // where it is proved, whatever it will run on
   const ModelSource source(parsed);
+  check_input(
+      parsed.options.parallel.nproc > 1,
+      "verify compares a layout with one rank, and this layout is one rank: give its sizes, "
+      "such as --tensor-model-parallel-size 2");
   const Twin twin = twin_of(parsed.options);
   fmt::print("a twin of this training in f64, {}\n",
-             mesh_banner(twin.session.parallel, twin.session.parallel.tensor));
+             mesh_banner(twin.session.parallel, twin.session.parallel.nproc));
   for (const std::string& change : twin.changes) fmt::print("  {}\n", change);
   const VerifyResult result = verify_layout(twin.session);
   for (const std::string& line : result.log) fmt::print("{}\n", line);

@@ -94,6 +94,7 @@ void shrink_layout(ParallelOptions& parallel, int64_t groups) {
     if (parallel.sharding_instances > 1)
       parallel.sharding_instances = groups_of_several ? 2 : parallel.data;
   }
+  parallel.expert_tensor = parallel.tensor;  // experts are not there yet
   parallel.nproc = parallel.tensor * parallel.data;
 }
 

@@ -106,7 +106,8 @@ TEST_F(Ranks, AreNamedByTheBanner) {
   std::vector<std::string> more = two;
   more.insert(more.end(), {"--launch", "processes"});
   const test::ProgramResult processes = run(training("train", "1", more));
-  EXPECT_NE(processes.error.find("2 ranks (mpirun, MPI), 1 thread(s) per rank"), std::string::npos)
+  EXPECT_NE(processes.error.find("2 ranks (processes, MPI), 1 thread(s) per rank"),
+            std::string::npos)
       << processes.error;
 }
 

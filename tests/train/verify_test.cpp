@@ -23,6 +23,7 @@ Options llama(int tensor, bool sequence_parallel) {
   options.train.micro_batch_size = 1;
   options.train.global_batch_size = 4;
   options.parallel.tensor = tensor;
+  options.parallel.expert_tensor = tensor;  // as resolve derives it
   options.parallel.sequence_parallel = sequence_parallel;
   return options;
 }
