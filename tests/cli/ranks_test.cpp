@@ -164,7 +164,7 @@ test::ProgramResult job_with(int signal, const fs::path& folder, double& seconds
     ::kill(rank, signal);
     seconds = -std::chrono::duration<double>(start.time_since_epoch()).count();
   });
-  const test::ProgramResult result = test::run_program(
+  test::ProgramResult result = test::run_program(
       TESSERA_PROGRAM,
       training("train", "1000000",
                {"--nproc", "4", "--launch", "processes", "--tensor-model-parallel-size", "4",
