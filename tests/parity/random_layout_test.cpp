@@ -47,7 +47,7 @@ void throw_layout(Dice& dice, ParallelOptions& parallel) {
 // A model that they can share. `shares` is over how many heads and channels are split.
 void throw_model(Dice& dice, ModelOptions& model, int shares) {
   const int per_rank = dice.one_of({1, 2});
-  model.num_attention_heads = shares * per_rank;
+  model.num_attention_heads = std::int64_t{shares} * per_rank;
   // Key/value heads: as many as ranks, more, fewer, or one.
   std::vector<int> groups;
   for (int g = 1; g <= model.num_attention_heads; ++g)
