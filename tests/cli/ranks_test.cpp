@@ -170,8 +170,9 @@ test::ProgramResult job_with(int signal, const fs::path& folder, double& seconds
                {"--nproc", "4", "--launch", "processes", "--tensor-model-parallel-size", "4",
                 "--save", "run", "--save-interval", "10", "--no-save-optim"}),
       folder);
-  seconds += std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-  sender.join();
+  const auto end = Clock::now();
+  sender.join();  // which has written `seconds`
+  seconds += std::chrono::duration<double>(end.time_since_epoch()).count();
   return result;
 }
 
