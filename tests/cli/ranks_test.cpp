@@ -164,14 +164,15 @@ test::ProgramResult job_with(int signal, const fs::path& folder, double& seconds
     ::kill(rank, signal);
     seconds = -std::chrono::duration<double>(start.time_since_epoch()).count();
   });
-  const test::ProgramResult result = test::run_program(
+  test::ProgramResult result = test::run_program(
       TESSERA_PROGRAM,
       training("train", "1000000",
                {"--nproc", "4", "--launch", "processes", "--tensor-model-parallel-size", "4",
                 "--save", "run", "--save-interval", "10", "--no-save-optim"}),
       folder);
-  seconds += std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-  sender.join();
+  const auto end = Clock::now();
+  sender.join();  // which has written `seconds`
+  seconds += std::chrono::duration<double>(end.time_since_epoch()).count();
   return result;
 }
 

@@ -111,8 +111,7 @@ TEST(PrintConfig, RoundTripsTrainings) {
         "--tensor-model-parallel-size 9 --tensor-model-parallel-grid (3,3) --nproc 9",
         "--expert-model-parallel-size 4 --expert-tensor-parallel-size 2 --nproc 8",
         "--expert-model-parallel-size 4 --distributed-timeout-minutes 3 --nproc 4",
-        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
-        "--distribute-saved-activations --tensor-model-parallel-size 2"})
+        "--recompute-granularity full --distribute-saved-activations --nproc 2"})
     expect_round_trip("train", test::words(std::string(kTraining) + " " + line));
 }
 

@@ -77,9 +77,8 @@ TEST_P(LayerTraffic, SequenceParallel) {
     const double unit = bsh * (t - 1) / t * sizeof(float);
     const int vectors = model.normalization == Normalization::layer_norm ? 4 : 2;
     constexpr std::int64_t kAligned = 64;  // elements that a parameter takes at least
-    const double norms =
-        2.0 * (t - 1) / t * sizeof(float) *
-        static_cast<double>(vectors * ((model.hidden_size + kAligned - 1) / kAligned * kAligned));
+    const std::int64_t room = (model.hidden_size + kAligned - 1) / kAligned * kAligned;
+    const double norms = 2.0 * (t - 1) / t * sizeof(float) * static_cast<double>(vectors * room);
     const Traffic got = layer_traffic(options);
     EXPECT_DOUBLE_EQ(got.forward, 4 * unit);
     EXPECT_DOUBLE_EQ(got.backward, 6 * unit + norms);

@@ -106,7 +106,8 @@ TEST_P(GridTraffic, OfALayersNormsAndVectors) {
   double elements = 2 * 2 * rows;  // sums of the norms
   for (const std::int64_t each : vectors) {
     constexpr std::int64_t kAligned = 64;  // elements that a parameter takes at least
-    elements += static_cast<double>((each / q_ + kAligned - 1) / kAligned * kAligned);
+    const std::int64_t room = (each / q_ + kAligned - 1) / kAligned * kAligned;
+    elements += static_cast<double>(room);
   }
   EXPECT_DOUBLE_EQ(layer.both["all_reduce"], 2 * share * elements * sizeof(float));
 }
@@ -125,7 +126,8 @@ TEST_P(GridTraffic, OfTheOutputLayer) {
   const double tokens = share * q_ * rows * sizeof(std::int32_t);
   EXPECT_NEAR(rest.forward["all_gather"], head + norm + tokens, 1e-6);
   // The embedding reduces rows of all samples in forward, and gathers their gradients in backward.
-  const double stream = share * q_ * rows * static_cast<double>(m.hidden_size / q_) * sizeof(float);
+  const std::int64_t channels = m.hidden_size / q_;
+  const double stream = share * q_ * rows * static_cast<double>(channels) * sizeof(float);
   EXPECT_NEAR(rest.forward["reduce_scatter"], stream, 1e-6);
   EXPECT_NEAR(rest.both["all_gather"], head + norm + 2 * tokens + stream, 1e-6);
   EXPECT_NEAR(rest.both["reduce_scatter"], head + stream, 1e-6);

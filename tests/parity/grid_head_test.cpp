@@ -2,6 +2,8 @@
 // that add up over two microbatches.
 #include <gtest/gtest.h>
 
+#include <mutex>
+
 #include "tessera/base/rng.h"
 #include "tessera/launch/launch.h"
 #include "tessera/nn/initialize.h"
@@ -111,6 +113,8 @@ class HeadRun {
     return lab_.tensor(dtype, {shape_.rows()}, part_.of(whole, 1, {0, 1}));
   }
   void put(Values& whole, const Values& part, std::int64_t width, const Range& columns) const {
+    static std::mutex mutex;  // ranks of a row put the same losses
+    const std::lock_guard lock(mutex);
     part_.each(width, columns, [&](std::size_t from, std::size_t to) { whole[to] = part[from]; });
   }
   void lay_out() {

@@ -47,7 +47,7 @@ void throw_layout(Dice& dice, ParallelOptions& parallel) {
 // A model that they can share. `shares` is over how many heads and channels are split.
 void throw_model(Dice& dice, ModelOptions& model, int shares) {
   const int per_rank = dice.one_of({1, 2});
-  model.num_attention_heads = shares * per_rank;
+  model.num_attention_heads = std::int64_t{shares} * per_rank;
   // Key/value heads: as many as ranks, more, fewer, or one.
   std::vector<int> groups;
   for (int g = 1; g <= model.num_attention_heads; ++g)
@@ -55,8 +55,8 @@ void throw_model(Dice& dice, ModelOptions& model, int shares) {
       groups.push_back(g);
   model.num_query_groups = groups[static_cast<std::size_t>(dice.below(int(groups.size())))];
   model.kv_channels = dice.one_of({4, 8});
-  model.hidden_size = shares * dice.one_of({4, 8, 12});
-  model.ffn_hidden_size = shares * dice.one_of({5, 8});
+  model.hidden_size = std::int64_t{shares} * dice.one_of({4, 8, 12});
+  model.ffn_hidden_size = std::int64_t{shares} * dice.one_of({5, 8});
   model.vocab_size = 40 + dice.below(30);
   model.num_layers = 1 + dice.below(3);
   model.tie_embeddings = dice.coin();
@@ -89,8 +89,8 @@ SessionOptions throw_case(int seed) {
   throw_model(dice, options.model, shares);
   if (options.parallel.grid > 0)  // a grid's columns hold key/value heads, none of them twice
     options.model.num_query_groups = options.model.num_attention_heads;
-  options.shape.seq = options.parallel.tensor * dice.one_of({1, 2, 3});
-  options.shape.batch = std::max(1, options.parallel.grid) * dice.one_of({1, 2});
+  options.shape.seq = std::int64_t{options.parallel.tensor} * dice.one_of({1, 2, 3});
+  options.shape.batch = std::int64_t{std::max(1, options.parallel.grid)} * dice.one_of({1, 2});
   options.model.max_position_embeddings = options.shape.seq;
   options.microbatches = 1 + dice.below(3);
   throw_recompute(dice, options);

@@ -6,16 +6,14 @@
 #include <memory>
 #include <utility>
 
-#include "tessera/comm/communicator.h"
+#include "tests/support/forwarding_communicator.h"
 
 namespace tessera::test {
 
-class LazyCommunicator final : public Communicator {
+class LazyCommunicator final : public ForwardingCommunicator {
  public:
-  explicit LazyCommunicator(std::shared_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+  using ForwardingCommunicator::ForwardingCommunicator;
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
   WorkHandle all_reduce(View x, ReduceOp op, Stream&) override {
     return later([=](Communicator& c, Stream& s) { c.all_reduce(x, op, s)->wait(s); });
   }
@@ -31,17 +29,9 @@ class LazyCommunicator final : public Communicator {
   WorkHandle all_to_all(View out, ConstView in, Stream&) override {
     return later([=](Communicator& c, Stream& s) { c.all_to_all(out, in, s)->wait(s); });
   }
-  WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
-                             Stream& stream) override {
-    return inner_->all_to_all_rows(out, out_rows, in, in_rows, stream);
-  }
-  WorkHandle send(ConstView x, int to, Stream& stream) override {
-    return inner_->send(x, to, stream);
-  }
   WorkHandle recv(View x, int from, Stream&) override {
     return later([=](Communicator& c, Stream& s) { c.recv(x, from, s)->wait(s); });
   }
-  void barrier() override { inner_->barrier(); }
   std::shared_ptr<Communicator> split(int colour, int key) override {
     return std::make_shared<LazyCommunicator>(inner_->split(colour, key));
   }
@@ -63,8 +53,6 @@ class LazyCommunicator final : public Communicator {
   };
 
   WorkHandle later(Call call) { return std::make_shared<LazyWork>(inner_, std::move(call)); }
-
-  std::shared_ptr<Communicator> inner_;
 };
 
 }  // namespace tessera::test

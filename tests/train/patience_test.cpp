@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tessera/comm/local.h"
+#include "tests/support/forwarding_communicator.h"
 #include "tests/train/trainer_run.h"
 
 namespace tessera {
@@ -12,33 +13,10 @@ namespace {
 constexpr std::chrono::seconds kLimit{2};
 
 // A rank that comes late to every barrier, as if it had worked alone before.
-class Latecomer final : public Communicator {
+class Latecomer final : public test::ForwardingCommunicator {
  public:
-  explicit Latecomer(std::shared_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+  using ForwardingCommunicator::ForwardingCommunicator;
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  WorkHandle all_reduce(View x, ReduceOp op, Stream& s) override {
-    return inner_->all_reduce(x, op, s);
-  }
-  WorkHandle all_gather(View out, ConstView in, Stream& s) override {
-    return inner_->all_gather(out, in, s);
-  }
-  WorkHandle reduce_scatter(View out, ConstView in, ReduceOp op, Stream& s) override {
-    return inner_->reduce_scatter(out, in, op, s);
-  }
-  WorkHandle broadcast(View x, int root, Stream& s) override {
-    return inner_->broadcast(x, root, s);
-  }
-  WorkHandle all_to_all(View out, ConstView in, Stream& s) override {
-    return inner_->all_to_all(out, in, s);
-  }
-  WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
-                             Stream& s) override {
-    return inner_->all_to_all_rows(out, out_rows, in, in_rows, s);
-  }
-  WorkHandle send(ConstView x, int to, Stream& s) override { return inner_->send(x, to, s); }
-  WorkHandle recv(View x, int from, Stream& s) override { return inner_->recv(x, from, s); }
   void barrier() override {
     come_late();
     inner_->barrier();
@@ -47,14 +25,9 @@ class Latecomer final : public Communicator {
     come_late();
     inner_->patient_barrier();
   }
-  std::shared_ptr<Communicator> split(int colour, int key) override {
-    return inner_->split(colour, key);
-  }
 
  private:
   static void come_late() { std::this_thread::sleep_for(kLimit + std::chrono::milliseconds(300)); }
-
-  std::shared_ptr<Communicator> inner_;
 };
 
 // What the ranks threw: two of them train for a step and save, and one is late.

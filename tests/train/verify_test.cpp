@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tessera/train/twin.h"
+#include "tests/support/forwarding_communicator.h"
 #include "tests/support/tiny_models.h"
 
 namespace tessera {
@@ -63,46 +64,20 @@ TEST(Verify, KeptSharesAreNoDifference) {
 }
 
 // Passes everything on, but the n-th all-reduce of the tensor group, which it forgets.
-class Forgetful final : public Communicator {
+class Forgetful final : public test::ForwardingCommunicator {
  public:
   Forgetful(std::shared_ptr<Communicator> inner, std::shared_ptr<int> left)
-      : inner_(std::move(inner)), left_(std::move(left)) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
+      : ForwardingCommunicator(std::move(inner)), left_(std::move(left)) {}
+
   WorkHandle all_reduce(View x, ReduceOp op, Stream& stream) override {
     if (size() > 1 && (*left_)-- == 0) return std::make_shared<Work>();
     return inner_->all_reduce(x, op, stream);
   }
-  WorkHandle all_gather(View out, ConstView in, Stream& stream) override {
-    return inner_->all_gather(out, in, stream);
-  }
-  WorkHandle reduce_scatter(View out, ConstView in, ReduceOp op, Stream& stream) override {
-    return inner_->reduce_scatter(out, in, op, stream);
-  }
-  WorkHandle broadcast(View x, int root, Stream& stream) override {
-    return inner_->broadcast(x, root, stream);
-  }
-  WorkHandle all_to_all(View out, ConstView in, Stream& stream) override {
-    return inner_->all_to_all(out, in, stream);
-  }
-  WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
-                             Stream& stream) override {
-    return inner_->all_to_all_rows(out, out_rows, in, in_rows, stream);
-  }
-  WorkHandle send(ConstView x, int to, Stream& stream) override {
-    return inner_->send(x, to, stream);
-  }
-  WorkHandle recv(View x, int from, Stream& stream) override {
-    return inner_->recv(x, from, stream);
-  }
-  void grouped(const std::function<void()>& calls) override { inner_->grouped(calls); }
-  void barrier() override { inner_->barrier(); }
   std::shared_ptr<Communicator> split(int colour, int key) override {
     return std::make_shared<Forgetful>(inner_->split(colour, key), left_);
   }
 
  private:
-  std::shared_ptr<Communicator> inner_;
   std::shared_ptr<int> left_;
 };
 

@@ -89,7 +89,7 @@ void MpiEngine::wait(const std::shared_future<void>& done) {
 }
 
 std::exception_ptr MpiEngine::give_up() {
-  const std::exception_ptr error = fail_waiting(std::make_exception_ptr(
+  std::exception_ptr error = fail_waiting(std::make_exception_ptr(
       Error("given up: another error ended the work that this call was a part of")));
   changed_.notify_all();
   return error;
