@@ -92,8 +92,8 @@ constexpr Refusal kOtherPrograms[] = {
     {"--cp=2", "(did you mean --context-parallel-size?)"},
     {"--ep 2", "(did you mean --expert-model-parallel-size?)"},
     {"--dp 2", "the data-parallel size has no flag"},
-    {"--zero 1", "ZeRO, which Megatron calls --use-distributed-optimizer, is not there yet"},
-    {"--zero-stage 1", "did you mean --use-distributed-optimizer (ZeRO-1)"},
+    {"--zero 1", "did you mean --use-distributed-optimizer (ZeRO-1)"},
+    {"--zero-stage 3", "or --use-megatron-fsdp with --data-parallel-sharding-strategy"},
 };
 
 constexpr Refusal kTogether[] = {
@@ -253,9 +253,10 @@ TEST(Refusals, OfOtherCommands) {
 TEST(Refusals, ListEveryBrokenRule) {
   test::expect_input_error(
       [] {
-        test::accept("train", std::string(test::kTraining) + " --min-lr 1 --save x --nproc 4");
+        test::accept("train", std::string(test::kTraining) +
+                                  " --min-lr 1 --save x --nproc 3 --tensor-model-parallel-size 2");
       },
-      {"3 problems", "--min-lr 1 is above", "--save needs", "--nproc 4 makes"});
+      {"3 problems", "--min-lr 1 is above", "--save needs", "--nproc 3 is not a multiple of 2"});
 }
 
 }  // namespace
