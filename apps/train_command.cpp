@@ -61,6 +61,7 @@ int train_command(ParsedCommand& parsed, const std::vector<std::string>& argumen
     fmt::print("{}", print_config(parsed));
     return 0;
   }
+  check_parameters(session_options(options, true));
   return launch(launch_options(options, config), arguments, [&](Rank& rank) {
     announce(options, rank, environment);
     Trainer trainer(options, config, rank);

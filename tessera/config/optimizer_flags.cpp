@@ -16,9 +16,13 @@ bool uses_adam(const Settings& s) { return s.options.optimizer.kind == Optimizer
 constexpr double kMaxScale = 0x1p100;
 constexpr RealRange kScale = {0, kMaxScale};
 
+bool uses_bf16(const Settings& s) { return s.options.model.dtype == DType::bf16; }
+
 bool uses_f16(const Settings& s) { return s.options.model.dtype == DType::f16; }
 
 bool adapts_scale(const Settings& s) { return uses_f16(s) && s.options.optimizer.loss_scale == 0; }
+
+bool narrow_moments(const Settings& s) { return uses_adam(s) && (uses_bf16(s) || uses_f16(s)); }
 
 bool uses_wsd(const Settings& s) { return s.options.schedule.decay_style == DecayStyle::wsd; }
 
@@ -45,8 +49,35 @@ std::vector<Flag> optimizer_flags() {
            {{GradientType::accumulator, "fp32"}, {GradientType::parameters, "bf16"}},
            "type of the gradients that microbatches add to")
           .only_for(kPlanned)
-          .only_if([](const Settings& s) { return s.options.model.dtype == DType::bf16; },
-                   "--bf16"),
+          .only_if(uses_bf16, "--bf16"),
+      word("exp-avg-dtype", at(&OptimizerOptions::exp_avg),
+           {{MomentType::accumulator, "fp32"}, {MomentType::bf16, "bf16"}},
+           "type that the mean gradient is kept in")
+          .only_for(kPlanned)
+          .only_if(narrow_moments, "--optimizer adam with --bf16 or --fp16"),
+      word("exp-avg-sq-dtype", at(&OptimizerOptions::exp_avg_sq),
+           {{MomentType::accumulator, "fp32"}, {MomentType::bf16, "bf16"}},
+           "type that the mean squared gradient is kept in")
+          .only_for(kPlanned)
+          .only_if(narrow_moments, "--optimizer adam with --bf16 or --fp16"),
+      action(
+          "no-store-param-remainders",
+          [](Settings& s, bool on) { s.options.optimizer.store_param_remainders = !on; },
+          [](const Settings& s) { return !s.options.optimizer.store_param_remainders; },
+          "keep whole fp32 master weights, not just the 16 bits that the bf16 weights lack: the "
+          "same training with 2 bytes more per parameter")
+          .only_for(kPlanned)
+          .only_if(uses_bf16, "--bf16"),
+      toggle("optimizer-cpu-offload", at(&OptimizerOptions::cpu_offload),
+             "keep the optimizer's state in the host's memory; parts of it are copied to the GPU "
+             "and back while others are updated")
+          .only_for(kPlanned)
+          .only_if([](const Settings& s) { return s.options.train.device == DeviceChoice::cuda; },
+                   "--device cuda"),
+      texts("freeze-parameters", at(&OptimizerOptions::frozen), "NAME", kMaxPathBytes,
+            "tensors that are not trained, by the names that tessera inspect prints; * stands for "
+            "any text, as in 'layers.*.mlp.*'")
+          .only_for(kPlanned),
       real("loss-scale", at(&OptimizerOptions::loss_scale), kScale,
            "constant loss scale; 0 means that it adapts")
           .only_if(uses_f16, "--fp16"),

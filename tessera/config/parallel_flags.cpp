@@ -71,6 +71,10 @@ std::vector<Flag> data_parallel_flags() {
       toggle("overlap-param-gather", at(&ParallelOptions::overlap_param_gather),
              "gather updated parameters while the next forward goes on")
           .only_if(shards, "--use-distributed-optimizer or --use-megatron-fsdp"),
+      toggle("grad-reduce-in-bf16", at(&ParallelOptions::grad_reduce_in_bf16),
+             "gradients travel between data-parallel ranks in bf16; sums are carried in fp32")
+          .only_if([](const Settings& s) { return s.options.model.dtype == DType::bf16; },
+                   "--bf16"),
       integer("ddp-bucket-size", at(&ParallelOptions::bucket_elements), kBucket,
               "gradients that are summed at once [default: 40 million, or 1 million per "
               "data-parallel rank if that is more]"),

@@ -155,6 +155,9 @@ std::vector<Flag> device_flags() {
       toggle("allow-tf32", at(&TrainOptions::allow_tf32),
              "f32 matrix products on a GPU round their operands to TF32")
           .only_if(on_gpu, "--device cuda"),
+      real("gpu-memory-budget-gib", at(&TrainOptions::gpu_memory_budget_gib), {0, 1e6, true},
+           "GiB of the GPU's memory that a rank's tensors may take [default: all there is]")
+          .only_if(on_gpu, "--device cuda"),
       path("gemm-choices", at(&TrainOptions::gemm_choices), "FILE",
            "keeps which algorithm is fastest for each matrix product, so that it is timed once "
            "[default: gemm_choices.txt in the --save folder]")

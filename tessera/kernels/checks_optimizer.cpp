@@ -22,6 +22,13 @@ void require_range(const char* op, const View& value, const View& master, const 
         name_of(value.dtype()));
 }
 
+// Of what is computed in f32, a moment may be kept in bf16.
+void require_moment(const char* op, const char* name, const View& moment, const View& value) {
+  const DType acc = accumulator_of(value.dtype());
+  const bool narrow = acc == DType::f32 && moment.dtype() == DType::bf16;
+  require(op, name, moment, narrow ? DType::bf16 : acc, value.shape());
+}
+
 }  // namespace
 
 void Kernels::sum_squares(Stream& stream, View out, ConstView x, bool accumulate,
@@ -74,8 +81,8 @@ void Kernels::adamw_step(Stream& stream, View value, View master, View m, View v
                          ConstView state, const AdamSpec& spec) {
   constexpr const char* op = "adamw_step";
   require_range(op, value, master, grad);
-  require(op, "m", m, accumulator_of(value.dtype()), value.shape());
-  require(op, "v", v, accumulator_of(value.dtype()), value.shape());
+  require_moment(op, "m", m, value);
+  require_moment(op, "v", v, value);
   require_state(op, state);
   do_adamw_step(stream, value, master, m, v, grad, state, spec);
 }

@@ -76,12 +76,14 @@ void Embedding::backward(Context& context, const Microbatch& batch, ConstView dy
     kernels.add_dropout(context.stream, scratch.dropped, {}, dy, spec);
     dy = scratch.dropped;
   }
-  const WorkHandle gather = tokens_->gather(context, dy, scratch.tokens);
-  if (positions_) {
+  const bool tokens = tokens_->parameter().trained();
+  const WorkHandle gather = tokens ? tokens_->gather(context, dy, scratch.tokens) : nullptr;
+  if (positions_ && positions_->trained()) {
     const Gradient positions = positions_->grad();
     kernels.embedding_backward(context.stream, positions.view, dy, positions_of(batch), 0,
                                positions.accumulate, context.workspace);
   }
+  if (!tokens) return;
   gather->wait(context.stream);
   tokens_->backward(context, batch, dy, scratch.tokens);
 }

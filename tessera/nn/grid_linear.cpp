@@ -86,6 +86,8 @@ WorkHandle GridLinear::backward_input(Context& context, View dx, ConstView dy,
 
 void GridLinear::backward_weight(Context& context, ConstView dy, ConstView x,
                                  const LinearScratch& scratch) {
+  bias_gradient(context, dy);
+  if (!weight_.trained()) return;
   const WeightAddends addends = start_addends(context, weight_, scratch.grid.d_weights);
   Panels rows(context, context.mesh.grid_row(), x, scratch.grid.rows);
   for (int k = 0; k < side_; ++k) {
@@ -96,7 +98,6 @@ void GridLinear::backward_weight(Context& context, ConstView dy, ConstView x,
                          context.workspace);
   }
   sum_addends(context, weight_, addends);
-  bias_gradient(context, dy);
 }
 
 }  // namespace tessera

@@ -86,13 +86,14 @@ void LineLinear::input_gradient(Context& context, View dx, ConstView dy, GemmSpe
 
 void LineLinear::backward_weight(Context& context, ConstView dy, ConstView x,
                                  const LinearScratch&) {
+  bias_gradient(context, dy);
+  if (!weight_.trained()) return;
   const Gradient weight = weight_.grad();
   GemmSpec spec;
   spec.transpose_a = true;
   spec.accumulate = weight.accumulate;
   context.kernels.gemm(context.stream, weight.view, ConstView(dy), ConstView(x), spec,
                        context.workspace);
-  bias_gradient(context, dy);
 }
 
 ColumnParallelLinear::ColumnParallelLinear(const LinearSpec& spec, const LayerSite& site)

@@ -29,7 +29,7 @@ void ParallelLinear::backward_input_gelu(Context& context, View dx, ConstView dy
 }
 
 void ParallelLinear::bias_gradient(Context& context, ConstView dy) {
-  if (!bias_) return;
+  if (!bias_ || !bias_->trained()) return;
   const Gradient bias = bias_->grad();
   context.kernels.column_sum(context.stream, bias.view, dy, bias.accumulate);
 }

@@ -75,7 +75,7 @@ void LmHead::forward(Context& context, const Microbatch& batch, Saved& saved,
   Products products;
   products.x = layout_->gather_input(context, saved.x, scratch.layout);
   products.weight = layout_->gather_weight(context, weight(), scratch.layout);
-  if (batch.training)
+  if (batch.training && weight().trained())
     products.d_weight = layout_->start_gradient(context, weight(), scratch.layout);
   const std::int64_t rows = products.x.dim(1);
   const std::int64_t step = scratch.maximum.dim(0);
@@ -86,7 +86,7 @@ void LmHead::forward(Context& context, const Microbatch& batch, Saved& saved,
   }
   if (!batch.training) return;
   layout_->sum_input_gradient(context, saved.x, products.x);
-  layout_->sum_weight_gradient(context, weight(), products.d_weight);
+  if (weight().trained()) layout_->sum_weight_gradient(context, weight(), products.d_weight);
 }
 
 void LmHead::chunk_logits(Context& context, View out, ConstView x, ConstView weight,
@@ -127,11 +127,13 @@ void LmHead::chunk_gradients(Context& context, const Products& products, const S
   const WeightAddends& d_weight = products.d_weight;
   for (int part = 0; part < count_of(products.x); ++part) {
     const View x = rows_of(products.x, part, chunk);
-    GemmSpec spec;
-    spec.transpose_a = true;
-    spec.accumulate = chunk.begin > 0 || part == d_weight.begun;
-    context.kernels.gemm(context.stream, panel_of(d_weight.panels, part), ConstView(d_logits),
-                         ConstView(x), spec, context.workspace);
+    if (d_weight.panels) {
+      GemmSpec spec;
+      spec.transpose_a = true;
+      spec.accumulate = chunk.begin > 0 || part == d_weight.begun;
+      context.kernels.gemm(context.stream, panel_of(d_weight.panels, part), ConstView(d_logits),
+                           ConstView(x), spec, context.workspace);
+    }
     // The input is not needed any more: its gradient takes its place.
     context.kernels.gemm(context.stream, x, ConstView(d_logits), panel_of(products.weight, part),
                          {}, context.workspace);

@@ -37,9 +37,12 @@ class Parameter {
   /// Weight decay applies to matrices, not to biases and norms.
   bool decays() const { return shape_.rank() >= 2; }
   std::string name() const { return tensors_.front().name; }
+  /// A frozen parameter keeps its value, and layers leave out what only its gradient needs.
+  bool trained() const { return trained_; }
+  void freeze() { trained_ = false; }
 
   View value() const { return value_; }
-  /// Marks the gradient as contributed to.
+  /// Marks the gradient as contributed to. Of a frozen vector it goes where nobody reads it.
   Gradient grad();
   View grad_view() const { return grad_; }
 
@@ -54,6 +57,7 @@ class Parameter {
   InitSpec init_;
   View value_;
   View grad_;
+  bool trained_ = true;
   bool contributed_ = false;
 };
 

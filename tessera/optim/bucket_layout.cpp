@@ -39,50 +39,71 @@ std::int64_t BucketLayout::room_of(const Parameter& parameter) {
 }
 
 BucketLayout::BucketLayout(const std::vector<ParameterList>& units, int shards,
-                           std::int64_t bucket_elements)
-    : shards_(shards), of_unit_(units.size()) {
+                           std::int64_t bucket_elements, int parts)
+    : shards_(shards), parts_(parts), trained_of_(units.size(), -1), frozen_of_(units.size(), -1) {
   check(!units.empty() && shards >= 1, "a model without parameters, or {} shards", shards);
-  // Cut from the end, where the gradients of a backward pass come from first.
-  std::vector<std::size_t> begins;
+  for (const ParameterList& unit : units) {
+    offsets_.resize(offsets_.size() + unit.size());
+    for (const Parameter* parameter : unit)
+      if (!parameter->trained() && parameter->shape().rank() == 1)
+        longest_frozen_vector_ = std::max(longest_frozen_vector_, parameter->shape().numel());
+  }
+  of_parameter_.resize(offsets_.size());
+  cut(units, bucket_elements, true);
+  trained_ = buckets_.size();
+  cut(units, bucket_elements, false);
+}
+
+// From the end, where the gradients of a backward pass come from first.
+void BucketLayout::cut(const std::vector<ParameterList>& units, std::int64_t bucket_elements,
+                       bool trained) {
+  std::vector<std::vector<std::size_t>> parts;  // of units, the last ones first
   std::int64_t elements = bucket_elements;
   for (std::size_t unit = units.size(); unit-- > 0;) {
-    if (elements >= bucket_elements) begins.push_back(unit + 1);
-    if (elements >= bucket_elements) elements = 0;
-    for (const Parameter* parameter : units[unit]) elements += room_of(*parameter);
+    std::int64_t added = 0;
+    for (const Parameter* parameter : units[unit])
+      if (parameter->trained() == trained) added += room_of(*parameter);
+    if (added == 0) continue;
+    if (elements >= bucket_elements) parts.emplace_back();
+    elements = (elements >= bucket_elements ? 0 : elements) + added;
+    parts.back().push_back(unit);
   }
-  begins.push_back(0);
-  std::reverse(begins.begin(), begins.end());
-  for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+  std::vector<std::size_t> first(units.size());  // parameter of each unit
+  for (std::size_t unit = 1; unit < units.size(); ++unit)
+    first[unit] = first[unit - 1] + units[unit - 1].size();
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     Bucket bucket;
-    bucket.first_unit = begins[i];
-    bucket.units = begins[i + 1] - begins[i];
-    place(units, bucket);
+    bucket.trained = trained;
+    bucket.number = buckets_.size() - trained_;
+    bucket.units.assign(part->rbegin(), part->rend());
+    ParameterList parameters;
+    for (const std::size_t unit : bucket.units) {
+      (trained ? trained_of_ : frozen_of_)[unit] = static_cast<std::ptrdiff_t>(buckets_.size());
+      for (std::size_t i = 0; i < units[unit].size(); ++i)
+        if (units[unit][i]->trained() == trained) {
+          bucket.parameters.push_back(first[unit] + i);
+          parameters.push_back(units[unit][i]);
+        }
+    }
+    place(parameters, bucket);
     buckets_.push_back(bucket);
   }
 }
 
 // Those that are summed lie in the middle, each kind side by side, so that one call sums it: on a
 // grid, parameters with weight decay are summed over a column or not at all.
-void BucketLayout::place(const std::vector<ParameterList>& units, Bucket& bucket) {
-  const std::size_t number = buckets_.size();
-  std::int64_t used = elements_;
-  ParameterList parameters;
-  const std::size_t first = offsets_.size();
-  for (std::size_t i = 0; i < bucket.units; ++i) {
-    of_unit_[bucket.first_unit + i] = number;
-    const ParameterList& unit = units[bucket.first_unit + i];
-    parameters.insert(parameters.end(), unit.begin(), unit.end());
-  }
-  offsets_.resize(first + parameters.size());
-  of_parameter_.resize(offsets_.size(), number);
-  for (std::size_t i = 0; i < parameters.size(); ++i) bucket.parameters.push_back(first + i);
+void BucketLayout::place(const ParameterList& parameters, Bucket& bucket) {
+  const std::int64_t start = buckets_.empty() ? 0 : elements();
+  std::int64_t used = start;
   const auto add = [&](bool decays, GradientSum over) {
     const std::int64_t begin = used;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (parameters[i]->decays() != decays || sum_of(*parameters[i]) != over) continue;
-      offsets_[first + i] = used;
+      std::int64_t& offset = offsets_[bucket.parameters[i]];
+      of_parameter_[bucket.parameters[i]] = buckets_.size();
+      offset = used;
       used += room_of(*parameters[i]);
-      add_gap(bucket.gaps, {offsets_[first + i] + parameters[i]->shape().numel(), used});
+      add_gap(bucket.gaps, {offset + parameters[i]->shape().numel(), used});
     }
     if (over == GradientSum::none || used == begin) return;
     std::vector<PartialSum>& sums = bucket.partial_sums;
@@ -96,11 +117,10 @@ void BucketLayout::place(const std::vector<ParameterList>& units, Bucket& bucket
   add(false, GradientSum::grid_column);
   add(false, GradientSum::tensor_group);
   add(false, GradientSum::none);
-  bucket.stretches = {{{elements_, middle}, true}, {{middle, used}, false}};
-  bucket.range = {elements_, elements_ + rounded_up(used - elements_, kAlignment * shards_)};
+  bucket.stretches = {{{start, middle}, true}, {{middle, used}, false}};
+  bucket.range = {start, start + rounded_up(used - start, kAlignment * shards_ * parts_)};
   bucket.stretches.back().range.end = bucket.range.end;  // padding is zeros, and stays so
   add_gap(bucket.gaps, {used, bucket.range.end});
-  elements_ = bucket.range.end;
 }
 
 Range BucketLayout::shard(const Bucket& bucket, int rank) const {

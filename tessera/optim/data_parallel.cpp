@@ -28,11 +28,9 @@ DataParallel::DataParallel(ParameterBuffers& buffers, Context& context, const Op
       reductions_(context.stream.device()),
       forked_(context.stream.device()),
       reduced_(context.stream.device()),
-      progress_(buffers.layout().buckets().size()),
-      gathers_(buffers.layout().buckets().size()) {}
-
-std::size_t DataParallel::number_of(const Bucket& bucket) const {
-  return static_cast<std::size_t>(&bucket - buffers_.layout().buckets().data());
+      progress_(buffers.layout().trained().size()),
+      gathers_(buffers.layout().buckets().size()) {
+  if (buffers.wire_in()) narrow_.emplace(context.kernels, buffers.wire_out(), buffers.wire_in());
 }
 
 View DataParallel::by_rank(const View& bucket) const {
@@ -48,20 +46,30 @@ void DataParallel::begin_step() {
 // ---- gradients
 
 void DataParallel::before_gradients(std::size_t) {
-  if (!slot_in_use_) return;
+  if (shards_gradients()) wait_for_reductions();  // they read the slot that gradients go to
+}
+
+void DataParallel::reductions_started() {
+  reduced_.record(reductions_);
+  reducing_ = true;
+}
+
+void DataParallel::wait_for_reductions() {
+  if (!reducing_) return;
   reduced_.wait(context_.stream);
-  slot_in_use_ = false;
+  reducing_ = false;
 }
 
 void DataParallel::gradients_added(std::size_t unit, bool last) {
-  const Bucket& bucket = buffers_.layout().bucket_of_unit(unit);
-  if (shards_gradients()) return reduce(bucket);
+  const Bucket* bucket = buffers_.layout().trained_of(unit);
+  if (!bucket) return;
+  if (shards_gradients()) return reduce(*bucket);
   if (!last) return;
-  Progress& progress = progress_[number_of(bucket)];
+  Progress& progress = progress_[bucket->number];
   progress.added += 1;
   if (options_.overlap_gradients &&
-      progress.added == options_.microbatches * static_cast<int>(bucket.units))
-    reduce(bucket);
+      progress.added == options_.microbatches * static_cast<int>(bucket->units.size()))
+    reduce(*bucket);
 }
 
 void DataParallel::reduce(const Bucket& bucket) {
@@ -69,7 +77,10 @@ void DataParallel::reduce(const Bucket& bucket) {
   forked_.record(context_.stream);
   forked_.wait(reductions_);
   sum_partial(bucket);
-  scatter_to_shards(bucket, progress_[number_of(bucket)]);
+  if (narrow_)
+    scatter_narrow(bucket, progress_[bucket.number]);
+  else
+    scatter_to_shards(bucket, progress_[bucket.number]);
 }
 
 // Parameters that got no gradient get zeros.
@@ -78,13 +89,21 @@ void DataParallel::fill_what_is_missing(const Bucket& bucket) {
   for (const std::size_t i : bucket.parameters) {
     Parameter& parameter = *buffers_.parameters()[i];
     if (!parameter.contributed()) context_.kernels.fill(context_.stream, parameter.grad_view(), 0);
-    // Where microbatches share a slot, the next one starts anew.
-    if (shards_gradients()) parameter.begin_step();
   }
   if (!shards_gradients()) return;
+  begin_microbatch(bucket);
   for (const Range& gap : bucket.gaps)
     context_.kernels.fill(context_.stream,
                           grads.slice(0, gap.begin - bucket.range.begin, gap.length()), 0);
+}
+
+// Where microbatches share a slot, the next one starts anew.
+void DataParallel::begin_microbatch(const Bucket& bucket) {
+  const auto begin = [&](const Bucket& each) {
+    for (const std::size_t i : each.parameters) buffers_.parameters()[i]->begin_step();
+  };
+  begin(bucket);
+  if (const Bucket* frozen = buffers_.layout().frozen_of(bucket.units.front())) begin(*frozen);
 }
 
 // What tensor-parallel ranks have parts of comes first: only then their gradients are alike.
@@ -128,34 +147,55 @@ void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
   if (adds)
     context_.kernels.add_dropout(reductions_, rows_of(own), rows_of(ConstView(own)),
                                  rows_of(ConstView(sum)), {});
-  reduced_.record(reductions_);
-  slot_in_use_ = true;
+  reductions_started();
+}
+
+void DataParallel::scatter_narrow(const Bucket& bucket, Progress& progress) {
+  const View own = buffers_.own_grads(bucket);
+  narrow_->scatter(context_.mesh.shards(), own, by_rank(buffers_.whole_grads(bucket)),
+                   shards_gradients() && progress.reduced, reductions_);
+  if (!shards_gradients()) narrow_->all(context_.mesh.shard_copies(), own, reductions_);
+  progress.reduced = true;
+  reductions_started();
+}
+
+// Of sharded gradients, when all microbatches are in.
+void DataParallel::sum_over_copies() {
+  Communicator& copies = context_.mesh.shard_copies();
+  if (!shards_gradients() || copies.size() == 1) return;
+  if (!narrow_) {
+    copies.all_reduce(buffers_.grads().memory, ReduceOp::sum, context_.stream)
+        ->wait(context_.stream);
+    return;
+  }
+  for (const Bucket& bucket : buffers_.layout().trained())
+    narrow_->all(copies, buffers_.own_grads(bucket), context_.stream);
 }
 
 void DataParallel::finish_gradients() {
   for (std::size_t i = progress_.size(); i-- > 0;)
-    if (!progress_[i].reduced) reduce(buffers_.layout().buckets()[i]);
+    if (!progress_[i].reduced) reduce(buffers_.layout().trained()[i]);
   for (const WorkHandle& sum : sums_) sum->wait(context_.stream);
   sums_.clear();
-  before_gradients(0);
-  Communicator& copies = context_.mesh.shard_copies();
-  if (shards_gradients() && copies.size() > 1)
-    copies.all_reduce(buffers_.grads().memory, ReduceOp::sum, context_.stream)
-        ->wait(context_.stream);
+  wait_for_reductions();
+  sum_over_copies();
 }
 
 // ---- values
 
-void DataParallel::gather_bucket(std::size_t number) {
-  const Bucket& bucket = buffers_.layout().buckets()[number];
-  gathers_[number] = context_.mesh.shards().all_gather(
+WorkHandle& DataParallel::gather_of(const Bucket& bucket) {
+  return gathers_[static_cast<std::size_t>(&bucket - buffers_.layout().buckets().data())];
+}
+
+void DataParallel::gather_bucket(const Bucket& bucket) {
+  gather_of(bucket) = context_.mesh.shards().all_gather(
       by_rank(buffers_.whole_values(bucket)), buffers_.own_values(bucket), context_.stream);
 }
 
 void DataParallel::values_changed() {
-  resident_ = {-1, -1};
+  resident_ = {};
   if (shards_values() || context_.mesh.shards().size() == 1) return;
-  for (std::size_t i = 0; i < gathers_.size(); ++i) gather_bucket(i);
+  for (const Bucket& bucket : buffers_.layout().trained()) gather_bucket(bucket);
   if (!options_.overlap_values) wait_for_values();
 }
 
@@ -165,18 +205,23 @@ void DataParallel::wait_for_values() {
 }
 
 void DataParallel::before_use(std::size_t unit, NextUnit next) {
-  const std::size_t number = number_of(buffers_.layout().bucket_of_unit(unit));
-  const auto fetch = [&](std::size_t bucket) {
-    std::ptrdiff_t& resident = resident_[bucket % 2];
-    if (resident == static_cast<std::ptrdiff_t>(bucket)) return;
-    resident = static_cast<std::ptrdiff_t>(bucket);
-    gather_bucket(bucket);
+  const BucketLayout& layout = buffers_.layout();
+  if (const Bucket* bucket = layout.trained_of(unit)) use_bucket(layout.trained(), *bucket, next);
+  if (const Bucket* bucket = layout.frozen_of(unit)) use_bucket(layout.frozen(), *bucket, next);
+}
+
+void DataParallel::use_bucket(std::span<const Bucket> all, const Bucket& bucket, NextUnit next) {
+  const auto fetch = [&](std::size_t number) {
+    const Bucket*& resident = resident_[bucket.trained ? 0 : 1][number % 2];
+    if (resident == &all[number]) return;
+    resident = &all[number];
+    gather_bucket(all[number]);
   };
-  if (shards_values()) fetch(number);
-  if (WorkHandle work = std::move(gathers_[number])) work->wait(context_.stream);
+  if (shards_values()) fetch(bucket.number);
+  if (WorkHandle work = std::move(gather_of(bucket))) work->wait(context_.stream);
   if (!shards_values()) return;
-  if (next == NextUnit::following && number + 1 < gathers_.size()) fetch(number + 1);
-  if (next == NextUnit::preceding && number > 0) fetch(number - 1);
+  if (next == NextUnit::following && bucket.number + 1 < all.size()) fetch(bucket.number + 1);
+  if (next == NextUnit::preceding && bucket.number > 0) fetch(bucket.number - 1);
 }
 
 }  // namespace tessera

@@ -12,9 +12,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "tessera/nn/unit_hooks.h"
+#include "tessera/optim/narrow_sum.h"
 #include "tessera/optim/parameter_buffers.h"
 
 namespace tessera {
@@ -51,12 +54,18 @@ class DataParallel final : public UnitHooks {
 
   bool shards_gradients() const { return options_.sharding >= Sharding::gradients; }
   bool shards_values() const { return options_.sharding == Sharding::parameters; }
-  std::size_t number_of(const Bucket& bucket) const;
   void reduce(const Bucket& bucket);
   void fill_what_is_missing(const Bucket& bucket);
+  void begin_microbatch(const Bucket& bucket);
   void sum_partial(const Bucket& bucket);
   void scatter_to_shards(const Bucket& bucket, Progress& progress);
-  void gather_bucket(std::size_t bucket);
+  void scatter_narrow(const Bucket& bucket, Progress& progress);
+  void reductions_started();
+  void wait_for_reductions();
+  void sum_over_copies();
+  WorkHandle& gather_of(const Bucket& bucket);
+  void gather_bucket(const Bucket& bucket);
+  void use_bucket(std::span<const Bucket> all, const Bucket& bucket, NextUnit next);
   View by_rank(const View& bucket) const;
 
   ParameterBuffers& buffers_;
@@ -65,11 +74,13 @@ class DataParallel final : public UnitHooks {
   Stream reductions_;  ///< beside the context's stream
   Event forked_;
   Event reduced_;
-  bool slot_in_use_ = false;  ///< by reductions
-  std::vector<Progress> progress_;
-  std::vector<WorkHandle> sums_;                    ///< under way
-  std::vector<WorkHandle> gathers_;                 ///< by bucket, under way; null: done
-  std::array<std::ptrdiff_t, 2> resident_{-1, -1};  ///< which bucket's values lie in a slot
+  bool reducing_ = false;            ///< reductions may be under way that nobody waited for
+  std::optional<NarrowSum> narrow_;  ///< gradients travel in bf16
+  std::vector<Progress> progress_;   ///< of trained buckets
+  std::vector<WorkHandle> sums_;     ///< under way
+  std::vector<WorkHandle> gathers_;  ///< by bucket, under way; null: done
+  /// Which bucket's values lie in a slot of trained, and of frozen ones; null: none's.
+  std::array<std::array<const Bucket*, 2>, 2> resident_{};
 };
 
 }  // namespace tessera

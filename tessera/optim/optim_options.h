@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace tessera {
 
 enum class OptimizerKind { adam, sgd };
 /// What gradients are kept in: the type that sums are carried in, or the parameters' own.
 enum class GradientType { accumulator, parameters };
+/// What Adam's moments are kept in.
+enum class MomentType { accumulator, bf16 };
 enum class DecayStyle { constant, linear, cosine, inverse_square_root, wsd };
 enum class WsdDecayStyle { exponential, linear, cosine, minus_sqrt };
 
@@ -21,6 +25,14 @@ struct OptimizerOptions {
   double clip_grad = 1.0;      ///< global norm; 0 means no clipping
 
   GradientType gradients = GradientType::accumulator;
+  MomentType exp_avg = MomentType::accumulator;
+  MomentType exp_avg_sq = MomentType::accumulator;
+  /// Of the f32 behind a bf16 weight, keep only the bits that the weight lacks.
+  bool store_param_remainders = true;
+  std::int64_t offload_window = std::int64_t{1} << 22;  ///< elements that are copied at once
+  bool cpu_offload = false;  ///< state lies in the host's memory, and passes through the GPU's
+
+  std::vector<std::string> frozen;  ///< names of tensors that are not trained; * is any text
 
   // Of the loss, in f16 only (step_state.h has the rules).
   double loss_scale = 0;  ///< constant; 0 means dynamic

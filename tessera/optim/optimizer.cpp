@@ -18,12 +18,13 @@ struct StateKind {
 // took from it is kept (master_weight.h).
 std::vector<StateKind> state_kinds(const OptimizerOptions& options, DType dtype) {
   const DType acc = accumulator_of(dtype);
+  const auto moment = [&](MomentType type) { return type == MomentType::bf16 ? DType::bf16 : acc; };
   std::vector<StateKind> kinds;
   if (options.kind == OptimizerKind::adam)
-    kinds = {{"exp_avg", acc}, {"exp_avg_sq", acc}};
+    kinds = {{"exp_avg", moment(options.exp_avg)}, {"exp_avg_sq", moment(options.exp_avg_sq)}};
   else
     kinds = {{"momentum", acc}};
-  if (dtype == DType::bf16)
+  if (dtype == DType::bf16 && options.store_param_remainders)
     kinds.push_back({"master_rest", DType::i16});
   else if (dtype != acc)
     kinds.push_back({"master", acc});
@@ -52,6 +53,11 @@ View in(const View& block, const Range& range) {
   return block.slice(0, range.begin, range.length());
 }
 
+// Two windows are never larger than what they save.
+std::int64_t window_elements(const OptimizerOptions& options, std::int64_t elements) {
+  return std::min(options.offload_window, elements);
+}
+
 void copy_and_wait(Context& context, void* to, const void* from, std::size_t bytes) {
   context.stream.api().copy_bytes(context.stream.native(), to, from, bytes);
   context.stream.synchronize();
@@ -68,9 +74,18 @@ std::int64_t Optimizer::bytes_for(const OptimizerOptions& options, std::int64_t 
   std::int64_t each = 0;
   for (const StateKind& kind : state_kinds(options, dtype))
     each += static_cast<std::int64_t>(size_of(kind.dtype));
-  return elements * each + static_cast<std::int64_t>(sizeof(StepState)) +
+  const std::int64_t kept = options.cpu_offload ? 2 * window_elements(options, elements) : elements;
+  return kept * each + static_cast<std::int64_t>(sizeof(StepState)) +
          kRecords * static_cast<std::int64_t>(sizeof(StepRecord)) +
          (kRates + 1) * static_cast<std::int64_t>(sizeof(double));
+}
+
+std::int64_t Optimizer::host_bytes_for(const OptimizerOptions& options, std::int64_t elements,
+                                       DType dtype) {
+  std::int64_t each = 0;
+  for (const StateKind& kind : state_kinds(options, dtype))
+    each += static_cast<std::int64_t>(size_of(kind.dtype));
+  return options.cpu_offload ? elements * each : 0;
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers, Context& context,
@@ -80,12 +95,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers,
       buffers_(buffers),
       owned_(buffers.owned()),
       counted_(buffers.counted_grads()) {
-  for (const StateKind& kind : state_kinds(options, buffers.dtype())) {
-    memory_.push_back(
-        memory.allocate(MemoryUse::optimizer, kind.dtype, {buffers.state_elements()}));
-    states_.push_back({kind.name, buffers.state_block(memory_.back())});
-    context.kernels.fill(context.stream, memory_.back(), 0);
-  }
+  allocate_states(context, memory);
   const auto bytes = [&](std::size_t each, std::int64_t count) {
     return memory.allocate(MemoryUse::optimizer, DType::u8,
                            {static_cast<std::int64_t>(each) * count});
@@ -102,6 +112,21 @@ Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers,
   const double no_rate = 0;
   set_rates(context, std::span(&no_rate, 1));
   adopt_values(context);
+}
+
+void Optimizer::allocate_states(Context& context, Memory& memory) {
+  const Shape shape{buffers_.state_elements()};
+  std::vector<View> views;
+  for (const StateKind& kind : state_kinds(options_, buffers_.dtype())) {
+    memory_.push_back(options_.cpu_offload
+                          ? memory.allocate_host(kind.dtype, shape)
+                          : memory.allocate(MemoryUse::optimizer, kind.dtype, shape));
+    views.push_back(memory_.back().view());
+    states_.push_back({kind.name, buffers_.state_block(views.back())});
+    context.kernels.fill(context.stream, views.back(), 0);
+  }
+  if (options_.cpu_offload)
+    windows_.emplace(views, window_elements(options_, shape[0]), context.stream.device(), memory);
 }
 
 View Optimizer::block(const std::string& name) const {
@@ -154,19 +179,36 @@ void Optimizer::set_rates(Context& context, std::span<const double> rates) {
 void Optimizer::update(Context& context, const ConstView& losses, const ConstView& weights) {
   context.kernels.finish_step(context.stream, device_state_, records_, squares_, losses, weights,
                               rates_, rules_);
-  for (const ParameterBuffers::Owned& each : owned_) update_range(context, each);
+  std::vector<Range> ranges;
+  for (const ParameterBuffers::Owned& each : owned_) ranges.push_back(each.state);
+  const auto update = [&](std::size_t i, const Range& part, const std::vector<View>& state) {
+    const auto same_part = [&](const View& of) {
+      return of.slice(0, part.begin - ranges[i].begin, part.length());
+    };
+    update_range(context, same_part(owned_[i].value), same_part(owned_[i].grad), state,
+                 owned_[i].decays);
+  };
+  if (windows_) return windows_->pass(context.stream, ranges, update);
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    std::vector<View> state;
+    for (const State& each : states_) state.push_back(in(each.block.memory, ranges[i]));
+    update(i, ranges[i], state);
+  }
 }
 
-void Optimizer::update_range(Context& context, const ParameterBuffers::Owned& range) {
-  const auto state = [&](const char* name) { return in(block(name), range.state); };
-  const View exact = master() ? in(master(), range.state) : View();
-  if (options_.kind == OptimizerKind::adam)
+// `state` in the order of state_kinds: moments, then the master weights, if there are any.
+void Optimizer::update_range(Context& context, const View& value, const View& grad,
+                             const std::vector<View>& state, bool decays) {
+  const bool adam = options_.kind == OptimizerKind::adam;
+  const std::size_t moments = adam ? 2 : 1;
+  const View exact = state.size() > moments ? state[moments] : View();
+  if (adam)
     context.kernels.adamw_step(
-        context.stream, range.value, exact, state("exp_avg"), state("exp_avg_sq"), range.grad,
-        device_state_, {options_.adam_beta1, options_.adam_beta2, options_.adam_eps, range.decays});
+        context.stream, value, exact, state[0], state[1], grad, device_state_,
+        {options_.adam_beta1, options_.adam_beta2, options_.adam_eps, decays});
   else
-    context.kernels.sgd_step(context.stream, range.value, exact, state("momentum"), range.grad,
-                             device_state_, {options_.sgd_momentum, range.decays});
+    context.kernels.sgd_step(context.stream, value, exact, state[0], grad, device_state_,
+                             {options_.sgd_momentum, decays});
 }
 
 StepState Optimizer::step_state(Context& context) const {

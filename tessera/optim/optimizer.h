@@ -1,6 +1,7 @@
 // The optimizer: global norm, clipping, and one update of every parameter.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "tessera/kernels/step_state.h"
 #include "tessera/optim/optim_options.h"
 #include "tessera/optim/parameter_buffers.h"
+#include "tessera/optim/state_windows.h"
 
 namespace tessera {
 
@@ -28,6 +30,10 @@ class Optimizer {
   /// Memory for blocks of `elements` parameters.
   static std::int64_t bytes_for(const OptimizerOptions& options, std::int64_t elements,
                                 DType dtype);
+
+  /// And of the host, for state that is offloaded to it.
+  static std::int64_t host_bytes_for(const OptimizerOptions& options, std::int64_t elements,
+                                     DType dtype);
 
   /// Learning rates of the coming updates, at most kRates; the last one serves all after them.
   /// Waits for work that reads the rates known before.
@@ -57,7 +63,9 @@ class Optimizer {
  private:
   View block(const std::string& name) const;
   View master() const;
-  void update_range(Context& context, const ParameterBuffers::Owned& range);
+  void allocate_states(Context& context, Memory& memory);
+  void update_range(Context& context, const View& value, const View& grad,
+                    const std::vector<View>& state, bool decays);
 
   OptimizerOptions options_;
   StepRules rules_;
@@ -66,6 +74,7 @@ class Optimizer {
   std::vector<View> counted_;  ///< gradients that this rank adds to the norm
   std::vector<Tensor> memory_;
   std::vector<State> states_;
+  std::optional<StateWindows> windows_;  ///< states lie on the host
   Tensor device_state_;
   Tensor records_;
   Tensor host_records_;  ///< where they are read

@@ -18,71 +18,78 @@ View in(const View& block, const Range& range) {
   return block.slice(0, range.begin, range.length());
 }
 
-std::size_t number_of(const BucketLayout& layout, const Bucket& bucket) {
-  return static_cast<std::size_t>(&bucket - layout.buckets().data());
-}
-
 // Of the buckets of even (0) or odd (1) number.
-std::int64_t longest_bucket(const BucketLayout& layout, std::size_t parity) {
+std::int64_t longest_bucket(std::span<const Bucket> buckets, std::size_t parity) {
   std::int64_t longest = 0;
-  for (std::size_t i = parity; i < layout.buckets().size(); i += 2)
-    longest = std::max(longest, layout.buckets()[i].range.length());
+  for (std::size_t i = parity; i < buckets.size(); i += 2)
+    longest = std::max(longest, buckets[i].range.length());
   return longest;
 }
 
-std::int64_t longest_bucket(const BucketLayout& layout) {
-  return std::max(longest_bucket(layout, 0), longest_bucket(layout, 1));
+std::int64_t longest_bucket(std::span<const Bucket> buckets) {
+  return std::max(longest_bucket(buckets, 0), longest_bucket(buckets, 1));
 }
 
 }  // namespace
 
+BucketLayout ParameterBuffers::layout_for(const std::vector<ParameterList>& units,
+                                          const Options& options) {
+  return {units, options.shards, options.bucket_elements, options.shard_parts};
+}
+
 ParameterBuffers::ParameterBuffers(const std::vector<ParameterList>& units, Context& context,
                                    Memory& memory, const Options& options)
-    : options_(options),
-      parameters_(all_of(units)),
-      layout_(units, options.shards, options.bucket_elements) {
+    : options_(options), parameters_(all_of(units)), layout_(layout_for(units, options)) {
   allocate(context, memory, parameters_.front()->dtype());
   for (const Bucket& bucket : layout_.buckets())
     for (const std::size_t i : bucket.parameters)
       parameters_[i]->bind(part(whole_values(bucket), i),
-                           options.gradients ? part(whole_grads(bucket), i) : View());
+                           options.gradients ? grad_of(bucket, i) : View());
+}
+
+// A kernel that computes several gradients at once writes those of frozen vectors, too.
+View ParameterBuffers::grad_of(const Bucket& bucket, std::size_t parameter) const {
+  if (bucket.trained) return part(whole_grads(bucket), parameter);
+  const Shape& shape = parameters_[parameter]->shape();
+  return shape.rank() == 1 ? unread_.view().slice(0, 0, shape[0]) : View();
 }
 
 void ParameterBuffers::allocate(Context& context, Memory& memory, DType dtype) {
   const auto zeros = [&](MemoryUse use, DType type, std::int64_t elements) {
+    if (elements == 0) return Tensor();
     Tensor tensor = memory.allocate(use, type, {elements});
     context.kernels.fill(context.stream, tensor, 0);
     return tensor;
   };
-  const auto kept = [&](bool sharded) {
-    return sharded ? layout_.shard_elements() : layout_.elements();
-  };
-  values_ = zeros(MemoryUse::parameters, dtype, kept(options_.shard_values));
-  if (options_.shard_values)
-    for (const std::size_t parity : {0u, 1u})
-      slots_[parity] = zeros(MemoryUse::parameters, dtype, longest_bucket(layout_, parity));
+  const Elements elements = elements_for(layout_, options_);
+  values_ = zeros(MemoryUse::parameters, dtype, elements.values);
+  for (const std::size_t parity : {0u, 1u}) {
+    slots_[parity] = zeros(MemoryUse::parameters, dtype, elements.slots[parity]);
+    frozen_slots_[parity] = zeros(MemoryUse::parameters, dtype, elements.frozen_slots[parity]);
+  }
   if (!options_.gradients) return;
-  grads_ = zeros(MemoryUse::gradients, *options_.gradients, kept(options_.shard_gradients));
-  if (options_.shard_gradients)
-    grad_slot_ = zeros(MemoryUse::gradients, *options_.gradients, longest_bucket(layout_));
+  grads_ = zeros(MemoryUse::gradients, *options_.gradients, elements.grads);
+  grad_slot_ = zeros(MemoryUse::gradients, *options_.gradients, elements.grad_slot);
+  unread_ = zeros(MemoryUse::gradients, *options_.gradients, elements.unread);
+  wire_in_ = zeros(MemoryUse::gradients, DType::bf16, elements.wire);
+  wire_out_ = zeros(MemoryUse::gradients, DType::bf16, elements.wire);
 }
 
-ParameterBuffers::Bytes ParameterBuffers::bytes_for(const BucketLayout& layout, DType dtype,
-                                                    const Options& options) {
-  const auto bytes = [](std::int64_t elements, DType type) {
-    return elements * static_cast<std::int64_t>(size_of(type));
-  };
-  Bytes total;
-  total.values =
-      options.shard_values
-          ? bytes(layout.shard_elements() + longest_bucket(layout, 0) + longest_bucket(layout, 1),
-                  dtype)
-          : bytes(layout.elements(), dtype);
-  if (!options.gradients) return total;
-  total.grads = options.shard_gradients
-                    ? bytes(layout.shard_elements() + longest_bucket(layout), *options.gradients)
-                    : bytes(layout.elements(), *options.gradients);
-  return total;
+ParameterBuffers::Elements ParameterBuffers::elements_for(const BucketLayout& layout,
+                                                          const Options& options) {
+  Elements elements;
+  elements.values = layout.elements() / (options.shard_values ? options.shards : 1);
+  if (options.shard_values)
+    for (const std::size_t parity : {0u, 1u}) {
+      elements.slots[parity] = longest_bucket(layout.trained(), parity);
+      elements.frozen_slots[parity] = longest_bucket(layout.frozen(), parity);
+    }
+  if (!options.gradients) return elements;
+  elements.grads = layout.trained_elements() / (options.shard_gradients ? options.shards : 1);
+  elements.unread = layout.longest_frozen_vector();
+  if (options.narrow_wire) elements.wire = longest_bucket(layout.trained());
+  if (options.shard_gradients) elements.grad_slot = longest_bucket(layout.trained());
+  return elements;
 }
 
 View ParameterBuffers::part(const View& bucket, std::size_t parameter) const {
@@ -104,7 +111,8 @@ View ParameterBuffers::shard_in(const ParameterBlock& block, const Bucket& bucke
 
 View ParameterBuffers::whole_values(const Bucket& bucket) const {
   if (!options_.shard_values) return bucket_in(values(), bucket);
-  return slots_[number_of(layout_, bucket) % 2].view().slice(0, 0, bucket.range.length());
+  const auto& slots = bucket.trained ? slots_ : frozen_slots_;
+  return slots[bucket.number % 2].view().slice(0, 0, bucket.range.length());
 }
 
 View ParameterBuffers::whole_grads(const Bucket& bucket) const {
@@ -117,7 +125,7 @@ View ParameterBuffers::own_grads(const Bucket& bucket) const { return shard_in(g
 
 std::vector<ParameterBuffers::Owned> ParameterBuffers::owned() const {
   std::vector<Owned> all;
-  for (const Bucket& bucket : layout_.buckets()) {
+  for (const Bucket& bucket : layout_.trained()) {
     const Range shard = layout_.shard(bucket, options_.shard);
     for (const Stretch& stretch : bucket.stretches) {
       const Range mine = intersection(stretch.range, shard);
@@ -137,6 +145,7 @@ std::vector<View> ParameterBuffers::counted_grads() const {
   std::map<std::int64_t, std::int64_t> counted;  // begin -> end, in the block's order
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     for (const ShardedTensor& tensor : parameters_[i]->tensors()) {
+      if (!parameters_[i]->trained()) continue;
       const std::int64_t numel = tensor.pieces.front().extent.numel();
       if (!tensor.counts_in_norm || numel == 0) continue;
       const std::int64_t begin = layout_.offset(i) + tensor.pieces.front().storage_offset;
@@ -145,7 +154,7 @@ std::vector<View> ParameterBuffers::counted_grads() const {
           last ? layout_.offset(i) + BucketLayout::room_of(*parameters_[i]) : begin + numel;
     }
   std::vector<View> pieces;
-  for (const Bucket& bucket : layout_.buckets()) {
+  for (const Bucket& bucket : layout_.trained()) {
     const Range shard = layout_.shard(bucket, options_.shard);
     const View grads = own_grads(bucket);
     auto first = counted.lower_bound(bucket.range.begin);

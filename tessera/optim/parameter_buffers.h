@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tessera/optim/bucket_layout.h"
@@ -19,7 +20,8 @@ namespace tessera {
 struct ParameterBlock {
   View memory;
   bool sharded = false;
-  bool own_only = false;  ///< there is room for all, but only this rank's shards hold sums
+  bool own_only = false;      ///< there is room for all, but only this rank's shards hold sums
+  bool trained_only = false;  ///< frozen parameters have no place in it
 };
 
 class ParameterBuffers {
@@ -30,6 +32,8 @@ class ParameterBuffers {
     int shard = 0;                   ///< this rank's
     bool shard_gradients = false;    ///< and gradients
     bool shard_values = false;       ///< and parameters
+    int shard_parts = 1;             ///< into how many a shard can be cut
+    bool narrow_wire = false;        ///< gradients travel in bf16
     std::int64_t bucket_elements = std::numeric_limits<std::int64_t>::max();
   };
 
@@ -53,7 +57,11 @@ class ParameterBuffers {
   ParameterBlock values() const { return {values_.view(), options_.shard_values}; }
   ParameterBlock grads() const {
     return {grads_.view(), options_.shard_gradients,
-            !options_.shard_gradients && options_.shards > 1};
+            !options_.shard_gradients && options_.shards > 1, true};
+  }
+  /// Those that a block holds.
+  std::span<const Bucket> buckets_of(const ParameterBlock& block) const {
+    return block.trained_only ? layout_.trained() : std::span(layout_.buckets());
   }
   /// A parameter's part of its bucket.
   View part(const View& bucket, std::size_t parameter) const;
@@ -62,6 +70,10 @@ class ParameterBuffers {
   /// bucket's when that has been used.
   View whole_values(const Bucket& bucket) const;
   View whole_grads(const Bucket& bucket) const;
+  /// Room for as many elements as a bucket has, where gradients come in from other ranks, and where
+  /// they wait in bf16 to be sent.
+  View wire_in() const { return wire_in_.view(); }
+  View wire_out() const { return wire_out_.view(); }
   /// This rank's shard of it, which stays.
   View own_values(const Bucket& bucket) const;
   View own_grads(const Bucket& bucket) const;
@@ -70,30 +82,49 @@ class ParameterBuffers {
   View bucket_in(const ParameterBlock& block, const Bucket& bucket) const;
 
   /// Of a block of optimizer state.
-  std::int64_t state_elements() const { return layout_.shard_elements(); }
-  ParameterBlock state_block(const View& memory) const { return {memory, layout_.shards() > 1}; }
+  std::int64_t state_elements() const { return layout_.trained_elements() / layout_.shards(); }
+  ParameterBlock state_block(const View& memory) const {
+    return {memory, layout_.shards() > 1, false, true};
+  }
   std::vector<Owned> owned() const;
+  /// How a model's parameters lie under these options.
+  static BucketLayout layout_for(const std::vector<ParameterList>& units, const Options& options);
   /// The gradients on this rank that count in the norm, flat and in as few pieces as possible: the
   /// gaps between neighbours are zeros and do not count.
   std::vector<View> counted_grads() const;
 
-  /// Bytes that a rank needs for parameters and for gradients.
-  struct Bytes {
+  /// What a rank keeps: its share of values and gradients, and buffers for the buckets at work.
+  struct Elements {
     std::int64_t values = 0;
+    std::array<std::int64_t, 2> slots{};
+    std::array<std::int64_t, 2> frozen_slots{};
     std::int64_t grads = 0;
+    std::int64_t grad_slot = 0;
+    std::int64_t unread = 0;
+    std::int64_t wire = 0;  ///< of bf16
+
+    std::int64_t all_values() const {
+      return values + slots[0] + slots[1] + frozen_slots[0] + frozen_slots[1];
+    }
+    std::int64_t all_grads() const { return grads + grad_slot + unread; }
   };
-  static Bytes bytes_for(const BucketLayout& layout, DType dtype, const Options& options);
+  static Elements elements_for(const BucketLayout& layout, const Options& options);
 
  private:
   void allocate(Context& context, Memory& memory, DType dtype);
+  View grad_of(const Bucket& bucket, std::size_t parameter) const;
 
   Options options_;
   ParameterList parameters_;
   BucketLayout layout_;
   Tensor values_;
   Tensor grads_;
-  std::array<Tensor, 2> slots_;  ///< of values, for buckets of even and of odd number
-  Tensor grad_slot_;             ///< of gradients
+  std::array<Tensor, 2> slots_;         ///< of values, for buckets of even and of odd number
+  std::array<Tensor, 2> frozen_slots_;  ///< for those that are frozen
+  Tensor grad_slot_;                    ///< of gradients
+  Tensor wire_in_;                      ///< bf16
+  Tensor wire_out_;
+  Tensor unread_;  ///< gradients of frozen vectors
 };
 
 }  // namespace tessera

@@ -31,8 +31,11 @@ std::int64_t MemoryCounters::total() const {
   return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
 
-Memory::Memory(Device device)
-    : device_(device), api_(device_api(device)), counters_(std::make_shared<MemoryCounters>()) {}
+Memory::Memory(Device device, std::int64_t limit)
+    : device_(device),
+      limit_(limit),
+      api_(device_api(device)),
+      counters_(std::make_shared<MemoryCounters>()) {}
 
 Memory Memory::counting(Device device) {
   Memory memory(device);
@@ -52,6 +55,9 @@ Tensor Memory::allocate_host(DType dtype, const Shape& shape) {
 // What is held already says what to shrink.
 void* Memory::allocate_or_explain(std::size_t bytes, MemoryUse use) {
   try {
+    check(static_cast<std::int64_t>(bytes) <= limit_ - counters_->total(),
+          "there is no room within --gpu-memory-budget-gib, which allows {:.1f} MiB",
+          mebibytes(limit_));
     return api_->allocate(bytes);
   } catch (const Error& error) {
     std::string held;
@@ -62,7 +68,8 @@ void* Memory::allocate_or_explain(std::size_t bytes, MemoryUse use) {
         use == MemoryUse::parameters || use == MemoryUse::gradients || use == MemoryUse::optimizer;
     fail("{} ({:.1f} MiB for {}). Held already, in MiB: {}. {}", error.what(),
          mebibytes(static_cast<std::int64_t>(bytes)), name_of(use), held,
-         of_model ? "The model is too large for this device: take a smaller one"
+         of_model ? "The model is too large for this device: take a smaller one, share it among "
+                    "ranks, or keep the optimizer's state on the host (--optimizer-cpu-offload)"
                   : "Try a smaller --micro-batch-size or --seq-length, or --recompute-granularity "
                     "full");
   }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string_view>
 
@@ -46,7 +47,8 @@ class Tensor {
 
 class Memory {
  public:
-  explicit Memory(Device device);
+  /// Throws rather than hold more than `limit` bytes of the device.
+  explicit Memory(Device device, std::int64_t limit = std::numeric_limits<std::int64_t>::max());
   /// Counts what would be allocated and gives empty tensors: for plans of what does not fit here.
   static Memory counting(Device device);
 
@@ -61,6 +63,7 @@ class Memory {
   void* allocate_or_explain(std::size_t bytes, MemoryUse use);
 
   Device device_;
+  std::int64_t limit_;
   bool counting_ = false;
   std::shared_ptr<DeviceApi> api_;
   std::shared_ptr<MemoryCounters> counters_;  // shared with tensors, which give their bytes back

@@ -25,18 +25,6 @@ std::string with_commas(std::int64_t n) {
   return digits;
 }
 
-// The layers of the whole model, with their parameters described but not allocated.
-GptModel describe(const SessionOptions& options, Memory& memory, Stream& stream) {
-  return {options.model,
-          options.recompute,
-          stage_part(options.model, 1, 0),
-          {options.model.dtype, options.seed, 0, options.parallel.tensor,
-           options.parallel.sequence_parallel, most_logits(options.device), options.parallel.grid},
-          memory,
-          stream,
-          1};
-}
-
 void add(MemoryCounters& counters, MemoryUse use, std::int64_t bytes) {
   counters.bytes[static_cast<std::size_t>(use)] += bytes;
 }
@@ -62,18 +50,42 @@ std::string layer_text(const SessionOptions& options) {
          fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(bytes_of(terms)));
 }
 
+// How parameters, gradients and optimizer state are shared: what formulas leave out, and what lies
+// elsewhere.
+std::string state_text(const SessionOptions& options, GptModel& model) {
+  if (!options.training) return "";
+  const ParameterBuffers::Options buffers = buffer_options(options, 0);
+  const BucketLayout layout = ParameterBuffers::layout_for(model.units(), buffers);
+  const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
+  std::int64_t own = 0;
+  for (const Parameter* parameter : model.parameters()) own += parameter->shape().numel();
+  std::string text = fmt::format("  elements of parameters: {}, {} of padding", with_commas(own),
+                                 with_commas(layout.elements() - own));
+  if (buffers.shards > 1) text += fmt::format("; {} ranks have a share each", buffers.shards);
+  if (buffers.shard_values)
+    text += fmt::format("\n  elements of gathered units: {}",
+                        with_commas(elements.all_values() - elements.values));
+  if (buffers.shard_gradients)
+    text += fmt::format("\n  elements of a unit's gradients before they are summed: {}",
+                        with_commas(elements.grad_slot));
+  if (const std::int64_t host = Optimizer::host_bytes_for(
+          options.optimizer, layout.trained_elements() / layout.shards(), options.model.dtype))
+    text += fmt::format("\n  optimizer state on the host: {}", human_bytes(host));
+  return text + "\n";
+}
+
 }  // namespace
 
 MemoryCounters plan_memory(const SessionOptions& options, int threads) {
   Memory memory = Memory::counting(options.device);
-  Memory small(options.device);
   Stream stream(options.device);
   CudaOptions cuda = options.cuda;
   cuda.gemm_file.clear();  // nothing is multiplied
   const std::unique_ptr<Kernels> kernels = make_kernels(options.device, threads, cuda);
   const Mesh mesh({}, make_self_communicator());  // nobody talks
   Context context{*kernels, stream, mesh, {}};
-  GptModel model = describe(options, small, stream);
+  DescribedModel described(options);
+  GptModel& model = described.model();
 
   const Session::Plan plan = Session::plan(options, model, *kernels);
   const RunnerOptions run = plan.runner;
@@ -82,23 +94,26 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
                               SampleShare{std::max(1, options.parallel.grid), 0});
   MemoryCounters counters = memory.counters();
   const ParameterBuffers::Options buffers = buffer_options(options, 0);
-  const BucketLayout layout(model.units(), buffers.shards, buffers.bucket_elements);
-  const ParameterBuffers::Bytes bytes =
-      ParameterBuffers::bytes_for(layout, options.model.dtype, buffers);
-  add(counters, MemoryUse::parameters, bytes.values);
+  const BucketLayout layout = ParameterBuffers::layout_for(model.units(), buffers);
+  const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
+  const auto bytes = [](std::int64_t count, DType type) {
+    return count * static_cast<std::int64_t>(size_of(type));
+  };
+  add(counters, MemoryUse::parameters, bytes(elements.all_values(), options.model.dtype));
   add(counters, MemoryUse::parameters, model.rope_bytes(plan.positions));
   add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
   if (!options.training) return counters;
-  add(counters, MemoryUse::gradients, bytes.grads);
+  add(counters, MemoryUse::gradients,
+      bytes(elements.all_grads(), *buffers.gradients) + 2 * bytes(elements.wire, DType::bf16));
   add(counters, MemoryUse::optimizer,
-      Optimizer::bytes_for(options.optimizer, layout.shard_elements(), options.model.dtype));
+      Optimizer::bytes_for(options.optimizer, layout.trained_elements() / layout.shards(),
+                           options.model.dtype));
   return counters;
 }
 
 std::string inspect_text(const SessionOptions& options, int threads) {
-  Memory memory(options.device);
-  Stream stream(options.device);
-  GptModel model = describe(options, memory, stream);
+  DescribedModel described(options);
+  GptModel& model = described.model();
   std::string text = fmt::format("{:<44} {:>18} {:>16}\n", "parameter", "shape", "elements");
   std::int64_t total = 0;
   for (const Parameter* parameter : model.parameters())
@@ -120,6 +135,7 @@ std::string inspect_text(const SessionOptions& options, int threads) {
     text += fmt::format("  {:<14} {:>12}\n", name_of(static_cast<MemoryUse>(i)),
                         human_bytes(counters.bytes[static_cast<std::size_t>(i)]));
   text += fmt::format("  {:<14} {:>12}\n", "total", human_bytes(counters.total()));
+  text += state_text(options, model);
   return options.training ? text + layer_text(options) : text;
 }
 

@@ -1,11 +1,13 @@
 #include "tessera/train/session.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tessera/launch/compare.h"
+#include "tessera/model/freeze.h"
 #include "tessera/nn/initialize.h"
 #include "tessera/pipeline/schedules.h"
 
@@ -25,6 +27,11 @@ std::int64_t positions_of(const SessionOptions& options) {
 CudaOptions cuda_of_rank(CudaOptions cuda, int rank) {
   if (rank > 0) cuda.gemm_file.clear();
   return cuda;
+}
+
+std::int64_t memory_limit(const SessionOptions& options) {
+  if (options.memory_budget_gib == 0) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(options.memory_budget_gib * (1 << 30));
 }
 
 // How many tensor-parallel ranks hold the same key/value heads.
@@ -59,6 +66,21 @@ BatchShape rank_shape(const SessionOptions& options) {
   return {options.shape.seq, options.shape.batch / std::max(1, options.parallel.grid)};
 }
 
+DescribedModel::DescribedModel(const SessionOptions& options)
+    : memory_(Device()),
+      stream_(Device()),
+      model_(
+          options.model, options.recompute, stage_part(options.model, 1, 0),
+          {options.model.dtype, options.seed, 0, options.parallel.tensor,
+           options.parallel.sequence_parallel, most_logits(options.device), options.parallel.grid},
+          memory_, stream_, 1) {
+  if (options.training) freeze(model_.parameters(), options.optimizer.frozen);
+}
+
+void check_parameters(const SessionOptions& options) {
+  check_frozen(DescribedModel(options).model().parameters(), options.optimizer.frozen);
+}
+
 // Megatron's rule: large enough to use the network well, however many ranks share it.
 constexpr std::int64_t kLeastBucket = 40'000'000;
 constexpr std::int64_t kBucketPerRank = 1'000'000;
@@ -67,10 +89,14 @@ ParameterBuffers::Options buffer_options(const SessionOptions& options, int shar
   const ParallelOptions& p = options.parallel;
   const int replicas = p.data * p.context;
   ParameterBuffers::Options buffers;
-  if (options.training)
+  if (options.training) {
     buffers.gradients = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
+    buffers.narrow_wire =
+        replicas > 1 && (p.grad_reduce_in_bf16 || buffers.gradients == DType::bf16);
+  }
   buffers.shards = p.sharding == Sharding::none ? 1 : replicas / p.sharding_instances;
   buffers.shard = shard;
+  if (buffers.narrow_wire) buffers.shard_parts = replicas / buffers.shards;
   buffers.shard_gradients = p.sharding >= Sharding::gradients;
   buffers.shard_values = p.sharding == Sharding::parameters;
   if (buffers.shard_gradients)
@@ -94,7 +120,7 @@ Session::Plan Session::plan(const SessionOptions& options, GptModel& model,
   plan.positions = positions_of(options);
   plan.workspace_bytes = model.workspace_bytes(kernels, rank_shape(options), plan.positions);
   const ParameterBuffers::Options buffers = buffer_options(options, 0);
-  const BucketLayout layout(model.units(), buffers.shards, buffers.bucket_elements);
+  const BucketLayout layout = ParameterBuffers::layout_for(model.units(), buffers);
   plan.workspace_bytes =
       std::max(plan.workspace_bytes, kernels.sum_squares_workspace_bytes(layout.elements()));
   RunnerOptions& run = plan.runner;
@@ -113,7 +139,7 @@ Session::Plan Session::plan(const SessionOptions& options, GptModel& model,
 
 Session::Session(const SessionOptions& options, const Rank& rank)
     : options_(options),
-      memory_(options.device),
+      memory_(options.device, memory_limit(options)),
       stream_(options.device),
       trace_(options.device),
       kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
@@ -132,6 +158,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       stage_part(options.model, mesh_.pipeline().size(), mesh_.pipeline().rank());
   model_.emplace(options.model, options.recompute, part, site, memory_, stream_,
                  positions_of(options));
+  if (options.training) freeze(model_->parameters(), options.optimizer.frozen);
   Plan sizes = plan(options, *model_, *kernels_);
   sizes.runner.slots = slots_needed(options.training ? schedule_ : evaluation_);
   workspace_ = memory_.allocate(MemoryUse::workspace, DType::u8,

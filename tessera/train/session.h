@@ -27,6 +27,7 @@ struct SessionOptions {
   bool training = true;
   bool split_backward = false;  ///< weight gradients apart from input gradients
   Device device;
+  double memory_budget_gib = 0;  ///< of a GPU; 0: all there is
   CudaOptions cuda;
 };
 
@@ -37,6 +38,21 @@ std::int64_t most_logits(Device device);
 
 /// Of the part of a microbatch that a rank works on.
 BatchShape rank_shape(const SessionOptions& options);
+
+/// The layers of the whole model on the first rank, with parameters that have no memory.
+class DescribedModel {
+ public:
+  explicit DescribedModel(const SessionOptions& options);
+  GptModel& model() { return model_; }
+
+ private:
+  Memory memory_;  ///< of the host: what layers allocate when they are made
+  Stream stream_;
+  GptModel model_;
+};
+
+/// Throws where the options do not fit the model's parameters.
+void check_parameters(const SessionOptions& options);
 
 /// How parameters, gradients and optimizer state lie on a rank, `shard` of those that share them.
 ParameterBuffers::Options buffer_options(const SessionOptions& options, int shard);

@@ -21,6 +21,7 @@ struct TrainOptions {
   // Of a GPU.
   bool deterministic_mode = false;
   bool allow_tf32 = false;
+  double gpu_memory_budget_gib = 0;  ///< what a rank may use; 0: all there is
   std::string gemm_choices;  ///< file that keeps the fastest algorithm of each matrix product
 
   std::int64_t eval_interval = 1000;

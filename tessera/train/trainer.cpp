@@ -166,6 +166,7 @@ SessionOptions session_options(const Options& options, bool training) {
         options.train.global_batch_size / (options.train.micro_batch_size * options.parallel.data));
   session.seed = options.train.seed;
   session.device = device_of(options.train);
+  session.memory_budget_gib = options.train.gpu_memory_budget_gib;
   session.cuda = cuda_of(options.train);
   session.training = training;
   return session;

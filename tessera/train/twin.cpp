@@ -116,6 +116,10 @@ Twin twin_of(const Options& options) {
   after.microbatches = std::min(before.microbatches, 2);
   after.recompute.num_layers = std::min<int64_t>(after.recompute.num_layers, 2);
   after.optimizer.loss_scale = 1;  // f64 needs none
+  after.optimizer.gradients = GradientType::accumulator;
+  after.optimizer.exp_avg = after.optimizer.exp_avg_sq = MomentType::accumulator;
+  after.optimizer.cpu_offload = false;
+  after.parallel.grad_reduce_in_bf16 = false;
   // Gradients that are zero in mathematics are noise in numbers, which Adam would blow up.
   after.optimizer.adam_eps = std::max(after.optimizer.adam_eps, 1e-3);
   after.device = {};

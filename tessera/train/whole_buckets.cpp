@@ -8,7 +8,7 @@ namespace {
 template <class Visit>
 void visit_buckets(Session& session, const ParameterBlock& block, const Visit& visit) {
   const ParameterBuffers& buffers = session.parameters();
-  for (const Bucket& bucket : buffers.layout().buckets()) {
+  for (const Bucket& bucket : buffers.buckets_of(block)) {
     if (!block.sharded && !block.own_only) {
       visit(bucket, View(), buffers.bucket_in(block, bucket));
       continue;
@@ -27,8 +27,13 @@ void read_buckets(Session& session, const ParameterBlock& block, const BucketVis
   Communicator& shards = session.context().mesh.shards();
   session.data_parallel().wait_for_values();
   visit_buckets(session, block, [&](const Bucket& bucket, const View& shard, const View& whole) {
-    if (shard)
-      shards.all_gather(whole.reshape({shards.size(), shard.numel()}), shard, stream)->wait(stream);
+    if (shard) {
+      // Shards of offloaded state lie on the host, where not every transport can read them.
+      const View parts = whole.reshape({shards.size(), shard.numel()});
+      const View own = parts.slice(0, shards.rank(), 1).reshape(shard.shape());
+      session.context().kernels.copy(stream, own, shard);
+      shards.all_gather(parts, own, stream)->wait(stream);
+    }
     visit(bucket, whole);
   });
 }

@@ -104,6 +104,37 @@ TEST_P(OptimizerTest, Adamw) {
       }
 }
 
+// What is kept in bf16 is rounded after each step, and nothing else changes.
+TEST_P(OptimizerTest, AdamwWithNarrowMoments) {
+  if (acc() != DType::f32) return;
+  const AdamSpec spec{.beta1 = 0.8, .beta2 = 0.95};
+  for (const bool narrow_mean : {true, false}) {
+    const Input values = random({kSize});
+    const Tensor copy = lab.tensor(dtype(), {kSize}, values.values);
+    const Master kind = masters().front();
+    const Tensor master = master_of(kind, values.values);
+    const Tensor master_copy = master_of(kind, values.values);
+    const DType mean_type = narrow_mean ? DType::bf16 : DType::f32;
+    const Tensor m = lab.full(mean_type, {kSize}, 0), v = lab.full(DType::bf16, {kSize}, 0);
+    const Tensor wide_m = lab.full(acc(), {kSize}, 0), wide_v = lab.full(acc(), {kSize}, 0);
+    for (int t = 1; t <= 5; ++t) {
+      const Input grad = random(acc(), {kSize});
+      const Tensor state = upload({.step = t, .learning_rate = 0.01, .weight_decay = 0.1});
+      lab->adamw_step(stream, values, master, m, v, grad, state, spec);
+      lab->adamw_step(stream, copy, master_copy, wide_m, wide_v, grad, state, spec);
+      EXPECT_EQ(lab.read(View(values)), lab.read(copy)) << "step " << t;
+      const auto expect_rounded = [&](const Tensor& narrow, const Tensor& wide) {
+        const Tensor rounded = lab.full(narrow.view().dtype(), {kSize}, 0);
+        lab->copy(stream, rounded, wide.view());
+        EXPECT_EQ(lab.read(narrow), lab.read(rounded)) << "step " << t;
+        lab->copy(stream, wide, rounded.view());
+      };
+      expect_rounded(m, wide_m);
+      expect_rounded(v, wide_v);
+    }
+  }
+}
+
 TEST_P(OptimizerTest, Sgd) {
   for (const double momentum : {0.0, 0.9})
     for (const Master master_kind : masters())

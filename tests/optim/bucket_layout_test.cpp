@@ -47,10 +47,10 @@ TEST_F(BucketLayoutTest, BucketsAreFilledFromTheLastUnitOn) {
   }
   const BucketLayout layout(units_, 1, 128);
   ASSERT_EQ(layout.buckets().size(), 3);
-  EXPECT_EQ(layout.buckets()[0].units, 1) << "what is left for the first";
-  EXPECT_EQ(layout.buckets()[1].first_unit, 1);
-  EXPECT_EQ(layout.buckets()[2].first_unit, 3);
-  EXPECT_EQ(&layout.bucket_of_unit(4), &layout.buckets()[2]);
+  EXPECT_EQ(layout.buckets()[0].units.size(), 1) << "what is left for the first";
+  EXPECT_EQ(layout.buckets()[1].units.front(), 1);
+  EXPECT_EQ(layout.buckets()[2].units.front(), 3);
+  EXPECT_EQ(layout.trained_of(4), &layout.buckets()[2]);
   EXPECT_EQ(&layout.bucket_of(0), &layout.buckets()[0]);
   EXPECT_EQ(BucketLayout(units_, 1, 1).buckets().size(), 5) << "each by itself";
 }
@@ -75,7 +75,7 @@ TEST_F(BucketLayoutTest, ShardsAreEqualAndTogetherTheBucket) {
     EXPECT_EQ(bucket.range.end, next);
   }
   EXPECT_EQ(layout.elements(), next);
-  EXPECT_EQ(layout.shard_elements(), own);
+  EXPECT_EQ(layout.trained_elements() / 3, own);
 }
 
 TEST_F(BucketLayoutTest, PartsThatAreSummedLieSideBySide) {
@@ -108,6 +108,25 @@ TEST_F(BucketLayoutTest, GapsAreWhatNoParameterHas) {
   cover(layout.offset(0), layout.offset(0) + 65);
   cover(layout.offset(1), layout.offset(1) + 60);
   EXPECT_EQ(std::count(covered.begin(), covered.end(), false), 0);
+}
+
+TEST_F(BucketLayoutTest, FrozenParametersComeLastInBucketsOfTheirOwn) {
+  for (int i = 0; i < 3; ++i) {
+    unit();
+    add({64, 2});
+    if (i != 1) add({64}).freeze();
+  }
+  parameters_[2].freeze();  // all of the unit in the middle
+  const BucketLayout layout(units_, 2, 1);
+  ASSERT_EQ(layout.trained().size(), 2);
+  ASSERT_EQ(layout.frozen().size(), 3);
+  EXPECT_EQ(layout.trained_of(1), nullptr);
+  EXPECT_EQ(layout.trained_of(2), &layout.trained()[1]);
+  EXPECT_EQ(layout.frozen_of(1), &layout.frozen()[1]);
+  EXPECT_EQ(layout.frozen()[1].number, 1);
+  EXPECT_EQ(layout.trained_elements(), 2 * 128);
+  EXPECT_EQ(layout.offset(1), 2 * 128) << "the first one that is frozen";
+  EXPECT_EQ(layout.elements(), 2 * 128 + 128 + 128 + 128) << "vectors are padded for two ranks";
 }
 
 }  // namespace

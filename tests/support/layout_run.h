@@ -79,7 +79,8 @@ using WorldWrapper =
 
 inline LayoutResult run_layout(const SessionOptions& options, int steps,
                                double learning_rate = 1e-2, int threads = 1,
-                               const WorldWrapper& wrap = nullptr) {
+                               const WorldWrapper& wrap = nullptr,
+                               LossAverage average = LossAverage::per_microbatch) {
   const ParallelOptions& p = options.parallel;
   const int ranks = p.tensor * p.pipeline * p.context * p.data;
   LayoutResult result;
@@ -99,7 +100,7 @@ inline LayoutResult run_layout(const SessionOptions& options, int steps,
       return batch;
     };
     for (int i = 0; i < steps; ++i) {
-      StepResult step = compute_gradients(session, next, LossAverage::per_microbatch);
+      StepResult step = compute_gradients(session, next, average);
       if (i == 0) add_all(gradients, session, session.parameters().grads());
       apply_gradients(session, learning_rate);
       step.grad_norm = session.optimizer().step_state(session.context()).grad_norm;

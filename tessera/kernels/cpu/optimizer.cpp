@@ -21,6 +21,36 @@ const StepState& state_of(const ConstView& state) {
   return *static_cast<const StepState*>(state.raw());
 }
 
+constexpr int64_t kAtOnce = 1024;  // elements that are widened together
+
+// A moment as the type that it is computed in: the elements themselves, or a copy of some.
+template <class A>
+class Moment {
+ public:
+  explicit Moment(const View& memory) : memory_(memory), narrow_(memory.dtype() == DType::bf16) {}
+
+  /// Elements begin and on; at most kAtOnce may be asked for in a row.
+  A* open(int64_t begin, int64_t count) {
+    if (!narrow_) return memory_.data<A>() + begin;
+    const auto* from = memory_.data<BFloat16>() + begin;
+    for (int64_t i = 0; i < count; ++i)
+      copy_[static_cast<std::size_t>(i)] = static_cast<A>(load(from[i]));
+    return copy_.data();
+  }
+  /// What was opened goes back.
+  void close(int64_t begin, int64_t count) {
+    if (!narrow_) return;
+    auto* to = memory_.data<BFloat16>() + begin;
+    for (int64_t i = 0; i < count; ++i)
+      store<BFloat16>(to[i], static_cast<float>(copy_[static_cast<std::size_t>(i)]));
+  }
+
+ private:
+  View memory_;
+  bool narrow_;
+  std::array<A, kAtOnce> copy_;
+};
+
 // Runs update(exact weights of begin.., begin, end) over pieces of a range whose exact weights are
 // the master copy, or the values themselves.
 template <class T, class F>
@@ -38,7 +68,6 @@ void update_whole(int threads, const View& value, const View& master, F&& update
 // The same where the values and what rounding took from them are the exact weights.
 template <class F>
 void update_split(int threads, const View& value, const View& master, F&& update) {
-  constexpr int64_t kAtOnce = 1024;
   auto* values = value.data<BFloat16>();
   auto* rests = master.data<std::int16_t>();
   parallel_pieces(threads, value.numel(), kPiece, [&](int64_t begin, int64_t end) {
@@ -131,19 +160,27 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
       const A epsilon = static_cast<A>(spec.epsilon);
       const A keep = static_cast<A>(spec.decay ? 1 - step.learning_rate * step.weight_decay : 1);
       const A clip = static_cast<A>(step.clip_factor);
-      A* mean = m.data<A>();
-      A* square = v.data<A>();
-      const G* g = grad.data<G>();
-      update_range<T>(threads_, value, master, [&](A* weights, int64_t begin, int64_t end) {
+      const auto update = [&](A* weights, A* mean, A* square, const G* g, int64_t count) {
 #pragma omp simd
-        for (int64_t i = begin; i < end; ++i) {
-          A& weight = weights[i - begin];
+        for (int64_t i = 0; i < count; ++i) {
           const A gradient = static_cast<A>(load(g[i])) * clip;
           const A first = beta1 * mean[i] + one_minus_beta1 * gradient;
           const A second = beta2 * square[i] + one_minus_beta2 * gradient * gradient;
           mean[i] = first;
           square[i] = second;
-          weight = keep * weight - step_size * first / (std::sqrt(second) * root_scale + epsilon);
+          weights[i] =
+              keep * weights[i] - step_size * first / (std::sqrt(second) * root_scale + epsilon);
+        }
+      };
+      update_range<T>(threads_, value, master, [&](A* weights, int64_t begin, int64_t end) {
+        Moment<A> mean(m);
+        Moment<A> square(v);
+        for (int64_t at = begin; at < end; at += kAtOnce) {
+          const int64_t count = std::min(kAtOnce, end - at);
+          update(weights + at - begin, mean.open(at, count), square.open(at, count),
+                 grad.data<G>() + at, count);
+          mean.close(at, count);
+          square.close(at, count);
         }
       });
     });

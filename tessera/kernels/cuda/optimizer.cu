@@ -172,9 +172,43 @@ struct AdamFactors {
   }
 };
 
+// Elements of A, or of bf16 that are computed in A.
+template <class A>
+struct Moment {
+  void* memory;
+  bool narrow;
+  template <int kCount>
+  __device__ Pack<A, kCount> load(int64_t at) const {
+    if (!narrow) return load_pack<kCount>(static_cast<A*>(memory) + at);
+    const auto wide = widened(load_pack<kCount>(static_cast<const BFloat16*>(memory) + at));
+    Pack<A, kCount> result;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) result.at[k] = static_cast<A>(wide.at[k]);
+    return result;
+  }
+  template <int kCount>
+  __device__ void store(int64_t at, const Pack<A, kCount>& values) const {
+    if (!narrow) return store_pack(static_cast<A*>(memory) + at, values);
+    Pack<float, kCount> wide;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) wide.at[k] = static_cast<float>(values.at[k]);
+    store_pack(static_cast<BFloat16*>(memory) + at, rounded<BFloat16>(wide));
+  }
+};
+
+// Calls f(address in the type that the moment is kept in).
+template <class A, class F>
+void with_moment(const View& moment, F&& f) {
+  if (moment.dtype() == DType::bf16)
+    f(static_cast<const BFloat16*>(moment.data<BFloat16>()));
+  else
+    f(static_cast<const A*>(moment.data<A>()));
+}
+
 template <class Exact, class G, class A>
 __global__ void __launch_bounds__(kThreads, 4)
-    adamw_kernel(Weights<Exact, G> weights, A* m, A* v, const StepState* state, AdamSpec spec) {
+    adamw_kernel(Weights<Exact, G> weights, Moment<A> m, Moment<A> v, const StepState* state,
+                 AdamSpec spec) {
   if (state->skipped != 0) return;
   __shared__ AdamFactors<A> shared;
   if (threadIdx.x == 0) shared.set(*state, spec);
@@ -182,13 +216,13 @@ __global__ void __launch_bounds__(kThreads, 4)
   const AdamFactors<A> factors = shared;
   weights.for_each_pack(
       [&]<int kCount>(int64_t at, Pack<A, kCount>& weight, const Pack<A, kCount>& gradient) {
-        Pack<A, kCount> mean = load_pack<kCount>(m + at);
-        Pack<A, kCount> square = load_pack<kCount>(v + at);
+        Pack<A, kCount> mean = m.template load<kCount>(at);
+        Pack<A, kCount> square = v.template load<kCount>(at);
 #pragma unroll
         for (int k = 0; k < kCount; ++k)
           factors.update(weight.at[k], mean.at[k], square.at[k], gradient.at[k]);
-        store_pack(m + at, mean);
-        store_pack(v + at, square);
+        m.template store<kCount>(at, mean);
+        v.template store<kCount>(at, square);
       });
 }
 
@@ -280,14 +314,17 @@ void CudaKernels::do_adamw_step(Stream& stream, View value, View master, View m,
   dispatch_float(value.dtype(), "adamw_step", [&]<class T>(TypeTag<T>) {
     dispatch_float(grad.dtype(), "adamw_step", [&]<class G>(TypeTag<G>) {
       using A = Accumulator<T>;
-      A* mean = m.data<A>();
-      A* square = v.data<A>();
       const auto run = [&]<class Exact>(const Weights<Exact, G>& weights) {
-        launch(stream, "adamw_step", blocks_for(weights), adamw_kernel<Exact, G, A>, weights, mean,
-               square, static_cast<const StepState*>(state.raw()), spec);
+        launch(stream, "adamw_step", blocks_for(weights), adamw_kernel<Exact, G, A>, weights,
+               Moment<A>{m.raw(), m.dtype() == DType::bf16},
+               Moment<A>{v.raw(), v.dtype() == DType::bf16},
+               static_cast<const StepState*>(state.raw()), spec);
       };
-      with_weights<T, G>(value, master, grad, run, static_cast<const A*>(mean),
-                         static_cast<const A*>(square));
+      with_moment<A>(m, [&](const auto* mean) {
+        with_moment<A>(v, [&](const auto* square) {
+          with_weights<T, G>(value, master, grad, run, mean, square);
+        });
+      });
     });
   });
 }
