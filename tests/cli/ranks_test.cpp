@@ -111,6 +111,43 @@ TEST_F(Ranks, AreNamedByTheBanner) {
       << processes.error;
 }
 
+// Tensor-parallel pairs, data-parallel between them: threads and processes sum in the same order.
+TEST_F(Ranks, ProcessesAndThreadsShareDataWithEqualBits) {
+  const std::vector<std::string> layout{"--tensor-model-parallel-size",
+                                        "2",
+                                        "--sequence-parallel",
+                                        "--global-batch-size",
+                                        "8",
+                                        "--save-interval",
+                                        "10",
+                                        "--overlap-grad-reduce"};
+  const std::vector<std::vector<std::string>> strategies{
+      {},
+      {"--use-distributed-optimizer", "--overlap-param-gather"},
+      {"--use-megatron-fsdp", "--data-parallel-sharding-strategy", "optim_grads_params"}};
+  for (const std::vector<std::string>& strategy : strategies) {
+    std::vector<std::string> more = layout;
+    more.insert(more.end(), strategy.begin(), strategy.end());
+    std::vector<std::string> threads = training("train", "10", more);
+    std::vector<std::string> processes = threads;
+    threads.insert(threads.end(), {"--nproc", "4", "--save", "threads"});
+    processes.insert(processes.end(), {"--save", "processes"});
+    const test::ProgramResult first = run(threads);
+    ASSERT_EQ(first.exit_code, 0) << first.error;
+    std::vector<std::string> command{"mpirun",          "-n",           "4", "--allow-run-as-root",
+                                     "--oversubscribe", TESSERA_PROGRAM};
+    command.insert(command.end(), processes.begin(), processes.end());
+    const test::ProgramResult second = test::run_program("/usr/bin/env", command, temp_.path());
+    ASSERT_EQ(second.exit_code, 0) << second.error;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+      EXPECT_TRUE(read_text_file(temp_ / "threads/iter_0000010" / file) ==
+                  read_text_file(temp_ / "processes/iter_0000010" / file))
+          << file;
+    fs::remove_all(temp_ / "threads");
+    fs::remove_all(temp_ / "processes");
+  }
+}
+
 // The configuration that a checkpoint holds says how its ranks were started; a launcher does it in
 // another way.
 TEST_F(Ranks, GoOnUnderALauncherWithTheConfigurationOfARunWithout) {

@@ -52,8 +52,9 @@ inline Trainer trainer_of(const Options& options) {
 
 /// On as many ranks as the options say.
 inline void run(const Options& options) {
-  if (options.parallel.tensor == 1) return trainer_of(options).run();
-  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+  const int ranks = options.parallel.tensor * options.parallel.data;
+  if (ranks == 1) return trainer_of(options).run();
+  run_ranks(ranks, 1, [&](Rank& rank) {
     Trainer trainer(options, print_config(options), rank);
     trainer.run();
   });

@@ -1,0 +1,146 @@
+// Whole runs of data-parallel ranks: they train and evaluate as one rank does, what is saved and
+// evaluated right after a step is of the new weights, and checkpoints go on in any layout.
+#include <gtest/gtest.h>
+
+#include "tests/train/trainer_run.h"
+
+namespace tessera {
+namespace {
+
+using test::kSteps;
+
+struct Layout {
+  int data = 1;
+  int tensor = 1;
+  Sharding sharding = Sharding::none;
+  bool overlap = false;
+};
+
+Options options_for(const fs::path& folder, const Layout& layout) {
+  Options options = test::run_options(folder);
+  options.model.num_attention_heads = options.model.num_query_groups = 4;
+  options.model.kv_channels = options.model.hidden_size / 4;
+  options.train.global_batch_size = 16;
+  options.train.calculate_per_token_loss = true;
+  ParallelOptions& p = options.parallel;
+  p.tensor = layout.tensor;
+  p.sequence_parallel = layout.tensor > 1;
+  p.nproc = layout.tensor * layout.data;
+  p.fsdp = true;
+  p.fsdp_strategy = layout.sharding;
+  p.overlap_grad_reduce = p.overlap_param_gather = layout.overlap;
+  p.bucket_elements = 2'000;
+  resolve(options);
+  return options;
+}
+
+// Losses of steps and of evaluations, in their order.
+std::vector<double> losses_of(const fs::path& folder) {
+  std::vector<double> losses;
+  for (const Json& entry : test::metrics_of(folder))
+    for (const char* key : {"lm_loss", "valid_loss", "test_loss"})
+      if (entry.contains(key)) losses.push_back(entry[key]);
+  return losses;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want, double error) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], error * want[i]) << i;
+}
+
+std::string weights_after(const fs::path& run, std::int64_t iteration) {
+  return read_text_file(run / fmt::format("iter_{:07}", iteration) / "model.safetensors");
+}
+
+TEST(DataRanks, TrainAndEvaluateAsOneDoes) {
+  const test::TempFolder temp;
+  test::run(options_for(temp / "one", {}));
+  const std::vector<double> want = losses_of(temp / "one");
+  EXPECT_GT(want.size(), static_cast<std::size_t>(kSteps)) << "evaluations count, too";
+  for (const Layout& layout : std::vector<Layout>{{4, 1, Sharding::none, true},
+                                                  {2, 2, Sharding::optimizer, true},
+                                                  {2, 1, Sharding::gradients, false},
+                                                  {4, 1, Sharding::parameters, true}}) {
+    const fs::path folder = temp / fmt::format("ranks{}", static_cast<int>(layout.sharding));
+    test::run(options_for(folder, layout));
+    expect_near(losses_of(folder), want, 1e-5);
+  }
+}
+
+// Gathers that run beside the next forward pass are waited for by whoever comes first.
+TEST(DataRanks, SeeNewWeightsRightAfterAStep) {
+  const test::TempFolder temp;
+  for (const Sharding sharding : {Sharding::optimizer, Sharding::gradients, Sharding::parameters}) {
+    const auto run = [&](const char* name, bool overlap) {
+      Options options = options_for(temp / name, {2, 1, sharding, overlap});
+      options.train.eval_interval = 1;  // evaluates and saves after every step
+      options.train.exit_interval = 5;  // and stops after the last
+      test::run(options);
+    };
+    run("plain", false);
+    run("overlapped", true);
+    EXPECT_EQ(losses_of(temp / "plain"), losses_of(temp / "overlapped"));
+    for (std::int64_t i = 1; i <= 5; ++i) {
+      EXPECT_TRUE(weights_after(temp / "plain", i) == weights_after(temp / "overlapped", i)) << i;
+      if (i > 1)
+        EXPECT_FALSE(weights_after(temp / "plain", i) == weights_after(temp / "plain", i - 1)) << i;
+    }
+    fs::remove_all(temp / "plain");
+    fs::remove_all(temp / "overlapped");
+  }
+}
+
+// A third of a run in each of three layouts.
+TEST(DataRanks, GoOnInAnotherLayout) {
+  const test::TempFolder temp;
+  test::run(options_for(temp / "whole", {}));
+  const auto part = [&](const Layout& layout, std::int64_t end) {
+    Options options = options_for(temp / "parts", layout);
+    options.train.save_interval = end;
+    options.train.exit_interval = end;
+    options.train.load = (temp / "parts").string();
+    test::run(options);
+  };
+  part({4, 1, Sharding::optimizer, true}, 7);
+  part({2, 2, Sharding::parameters, true}, 14);
+  part({}, kSteps);
+  const std::vector<double> want = losses_of(temp / "whole");
+  const std::vector<double> got = losses_of(temp / "parts");
+  ASSERT_FALSE(got.empty());
+  EXPECT_NEAR(got.back(), want.back(), 1e-5 * want.back());
+}
+
+TEST(DataRanks, ResumeWithEqualBits) {
+  for (const Sharding sharding : {Sharding::none, Sharding::optimizer, Sharding::parameters}) {
+    const test::TempFolder temp;
+    Options options = options_for(temp / "run", {2, 1, sharding, true});
+    options.train.save_interval = kSteps / 2;
+    test::run(options);
+    const std::string weights = weights_after(temp / "run", kSteps);
+    fs::remove_all(temp / "run" / fmt::format("iter_{:07}", kSteps));
+    write_file_atomically(temp / "run" / "latest_checkpointed_iteration.txt",
+                          std::to_string(kSteps / 2));
+    options.train.load = options.train.save;
+    test::run(options);
+    EXPECT_TRUE(weights_after(temp / "run", kSteps) == weights);
+  }
+}
+
+// Frozen tensors are in checkpoints as they were, and a run goes on from them.
+TEST(DataRanks, ResumeWithFrozenParameters) {
+  const test::TempFolder temp;
+  Options options = options_for(temp / "run", {2, 1, Sharding::parameters, true});
+  options.optimizer.frozen = {"embedding.*", "layers.0.*"};
+  options.train.save_interval = kSteps / 2;
+  test::run(options);
+  const std::string weights = weights_after(temp / "run", kSteps);
+  fs::remove_all(temp / "run" / fmt::format("iter_{:07}", kSteps));
+  write_file_atomically(temp / "run" / "latest_checkpointed_iteration.txt",
+                        std::to_string(kSteps / 2));
+  options.train.load = options.train.save;
+  test::run(options);
+  EXPECT_TRUE(weights_after(temp / "run", kSteps) == weights);
+}
+
+}  // namespace
+}  // namespace tessera
