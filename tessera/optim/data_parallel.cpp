@@ -177,6 +177,7 @@ void DataParallel::finish_gradients() {
     if (!progress_[i].reduced) reduce(buffers_.layout().trained()[i]);
   for (const WorkHandle& sum : sums_) sum->wait(context_.stream);
   sums_.clear();
+  reductions_started();  // a graph needs all streams that were forked to come back
   wait_for_reductions();
   sum_over_copies();
 }

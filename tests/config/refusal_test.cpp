@@ -127,6 +127,13 @@ constexpr Refusal kTogether[] = {
     {"--overlap-param-gather", "belongs to --use-distributed-optimizer or --use-megatron-fsdp"},
     {"--num-distributed-optimizer-instances 2", "belongs to --use-distributed-optimizer"},
     {"--data-parallel-sharding-strategy optim", "belongs to --use-megatron-fsdp"},
+    {"--grad-reduce-in-bf16", "has no effect: it belongs to --bf16"},
+    {"--exp-avg-dtype bf16", "belongs to --optimizer adam with --bf16 or --fp16"},
+    {"--bf16 --optimizer sgd --exp-avg-sq-dtype bf16", "belongs to --optimizer adam"},
+    {"--no-store-param-remainders", "has no effect: it belongs to --bf16"},
+    {"--optimizer-cpu-offload", "has no effect: it belongs to --device cuda"},
+    {"--gpu-memory-budget-gib 4", "has no effect: it belongs to --device cuda"},
+    {"--use-precision-aware-optimizer", "work without it; drop the flag"},
     {"--distribute-saved-activations", "belongs to --recompute-granularity full"},
     {"--expert-tensor-parallel-size 2", "belongs to --expert-model-parallel-size above 1"},
 };

@@ -40,6 +40,36 @@ TEST_P(TrainingOnGpu, AGraphGivesTheBitsOfSingleCalls) {
   test::expect_equal_bits(calls.bits, graph.bits);
 }
 
+// Windows of state go in and out beside updates, in a graph and without.
+TEST_P(TrainingOnGpu, StateOnTheHostGivesTheSameBits) {
+  SessionOptions options = test::wide_session("llama", kGpu, GetParam());
+  const Trained whole = test::train(options, 6, How::graph);
+  options.optimizer.cpu_offload = true;
+  options.optimizer.offload_window = 10'000;
+  for (const How how : {How::graph, How::one_by_one}) {
+    const Trained offloaded = test::train(options, 6, how);
+    EXPECT_EQ(offloaded.losses, whole.losses);
+    test::expect_equal_bits(offloaded.bits, whole.bits);
+  }
+}
+
+// Units are gathered into buffers and let go, though one rank has all of them.
+TEST_P(TrainingOnGpu, ShardsOfOneRankAreTheWhole) {
+  SessionOptions options = test::wide_session("llama", kGpu, GetParam());
+  const Trained whole = test::train(options, 8, How::graph);
+  const double tolerance = GetParam() == DType::f64 ? 1e-9 : GetParam() == DType::f32 ? 1e-5 : 1e-2;
+  for (const Sharding sharding :
+       {Sharding::optimizer, Sharding::gradients, Sharding::parameters}) {
+    options.parallel.sharding = sharding;
+    const Trained graph = test::train(options, 8, How::graph);
+    for (std::size_t i = 0; i < whole.losses.size(); ++i)
+      EXPECT_NEAR(graph.losses[i], whole.losses[i], tolerance * whole.losses[i]) << i;
+    const Trained calls = test::train(options, 8, How::one_by_one);
+    EXPECT_EQ(calls.losses, graph.losses);
+    test::expect_equal_bits(calls.bits, graph.bits);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, TrainingOnGpu, test::every_float(), test::name_of_dtype);
 
 class GpuMemory : public OnGpu {};
