@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "apps/commands.h"
+#include "bench/data_parallel.h"
 #include "bench/layer_traffic.h"
 #include "bench/peak.h"
 #include "bench/program.h"
@@ -17,7 +18,9 @@ namespace {
 
 constexpr std::int64_t kMostSteps = 100'000;
 
-void print_result(bench::TrainBench& bench, double milliseconds, double peak_tflops) {
+void print_result(bench::TrainBench& bench, const bench::StepTimes& times, double peak_tflops,
+                  int ranks) {
+  const double milliseconds = bench::median(times.step);
   const double per_second = 1e3 / milliseconds;
   const double tflops = bench.flops_per_step() * per_second / 1e12;
   const std::string utilisation =
@@ -28,14 +31,19 @@ void print_result(bench::TrainBench& bench, double milliseconds, double peak_tfl
   fmt::print("tokens/s       {:.0f}\n", bench.tokens_per_step() * per_second);
   fmt::print("model TFLOP/s  {:.2f}\n", tflops);
   fmt::print("MFU            {}\n", utilisation);
-  fmt::print("memory         {:.2f} GiB\n",
-             static_cast<double>(bench.memory().total()) / (1 << 30));
+  fmt::print("memory         {:.2f} GiB{}\n",
+             static_cast<double>(bench.memory().total()) / (1 << 30),
+             ranks > 1 ? " of rank 0" : "");
   fmt::print("loss           {:.4f}\n", bench.loss());
+  if (!times.exposed.empty())
+    fmt::print("exposed communication  {:.2f} ms/step, the mean of the ranks\n",
+               bench::median(times.exposed));
 }
 
-void profile(bench::TrainBench& bench, const std::string& file) {
+void profile(bench::TrainBench& bench, const std::string& file, int rank) {
   constexpr std::int64_t kSteps = 3;
   const std::vector<TraceEvent> events = bench.trace(kSteps);
+  if (rank > 0) return;
   write_trace(file, events, 0);
   fmt::print("\n{} more steps, one call at a time; their trace is in '{}'\n{}", kSteps, file,
              trace_tables(events, kSteps));
@@ -98,7 +106,7 @@ void bench_communication(const std::vector<std::string>& args) {
 
 // Where train has the same option, it has the same name.
 std::vector<bench::FlagInfo> train_flags() {
-  return {
+  std::vector<bench::FlagInfo> flags{
       {"config", "gpt2-124m-t256", "the model; a wrong name lists all"},
       {"micro-batch-size", "4", "samples of a step"},
       {"device", "cpu", "cpu or cuda"},
@@ -113,6 +121,45 @@ std::vector<bench::FlagInfo> train_flags() {
        "equal bits on a GPU; refused on a CPU, which always has them"},
       {"profile", "", "FILE: record three more steps as a trace"},
   };
+  for (bench::FlagInfo& flag : bench::data_parallel_flags()) flags.push_back(std::move(flag));
+  return flags;
+}
+
+struct TrainRun {
+  bench::Workload work;
+  bench::TrainBenchOptions options;
+  double peak_tflops = 0;
+  std::int64_t warm_up = 0, steps = 0;
+  std::string trace;  // a file
+};
+
+TrainRun train_run(const bench::Flags& flags, Device device) {
+  TrainRun run;
+  run.trace = flags.text("profile");
+  if (!run.trace.empty()) check_trace_place(run.trace);
+  run.work = bench::workload(flags.text("config"),
+                             flags.number("micro-batch-size", bench::kMostMicroBatch));
+  run.options = {dtype_of(flags), deterministic_of(flags, device),
+                 bench::data_parallel_options(flags)};
+  run.peak_tflops = peak_tflops(flags, device, run.options.dtype);
+  run.warm_up = flags.number("warm-up", kMostSteps);
+  run.steps = flags.number("steps", kMostSteps);
+  return run;
+}
+
+void bench_train_on(const Rank& rank, const TrainRun& run) {
+  bench::TrainBench bench(run.work, run.options, rank);
+  if (rank.rank == 0) {
+    fmt::print("{}, {} x {} tokens, {}, {}{}\n", run.work.name, run.work.micro_batch * rank.size,
+               run.work.seq, name_of(run.options.dtype), described(rank.device),
+               rank.size == 1 ? "" : ", " + bench::described(run.options.parallel, rank));
+    std::fflush(stdout);  // what follows takes a while
+    if (!run.trace.empty()) bench.check_can_trace();
+  }
+  bench.run(run.warm_up);
+  const bench::StepTimes times = bench.run(run.steps);
+  if (rank.rank == 0) print_result(bench, times, run.peak_tflops, rank.size);
+  if (!run.trace.empty()) profile(bench, run.trace, rank.rank);
 }
 
 void bench_train(const std::vector<std::string>& args) {
@@ -120,22 +167,9 @@ void bench_train(const std::vector<std::string>& args) {
   if (flags.help())
     return fmt::print("usage: tessera bench train [flags]; with their defaults they are:{}\n",
                       flags.list());
-  const std::string trace = flags.text("profile");
-  if (!trace.empty()) check_trace_place(trace);
-  const bench::Workload work = bench::workload(
-      flags.text("config"), flags.number("micro-batch-size", bench::kMostMicroBatch));
   const Device device = bench::device_from(flags.text("device"));
-  const DType dtype = dtype_of(flags);
-  const bool deterministic = deterministic_of(flags, device);
-  const double peak = peak_tflops(flags, device, dtype);
-  bench::TrainBench bench(work, device, dtype, flags.threads(), deterministic);
-  fmt::print("{}, {} x {} tokens, {}, {}\n", work.name, work.micro_batch, work.seq, name_of(dtype),
-             described(device));
-  std::fflush(stdout);  // what follows takes a while
-  if (!trace.empty()) bench.check_can_trace();
-  bench.run(flags.number("warm-up", kMostSteps));
-  print_result(bench, bench::median(bench.run(flags.number("steps", kMostSteps))), peak);
-  if (!trace.empty()) profile(bench, trace);
+  const TrainRun run = train_run(flags, device);
+  bench::on_ranks(flags, device, [&](Rank& rank) { bench_train_on(rank, run); });
 }
 
 }  // namespace
@@ -144,7 +178,8 @@ void bench_command(const std::vector<std::string>& args) {
   const std::string usage = "usage: tessera bench train|communication [flags]";
   if (!args.empty() && args[0] == "--help")
     return fmt::print(
-        "{}\n  train           times steps of a known model on random tokens, on one rank\n"
+        "{}\n  train           times steps of a known model on random tokens, on data-parallel "
+        "ranks\n"
         "  communication   counts the bytes that a layer moves in a row and on a grid of ranks\n"
         "tessera bench train --help lists its flags.\n",
         usage);

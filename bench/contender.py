@@ -22,6 +22,7 @@ class Contender:
     def __init__(self, name, command):
         self.name = name
         self.rounds = []  # milliseconds per step, a list for each round
+        self.exposed = []  # of each step, milliseconds that communication took, where it is known
         self.last = {}
         self.first_loss = math.nan
         self.errors = tempfile.TemporaryFile(mode="w+")
@@ -52,6 +53,7 @@ class Contender:
     def run_round(self, steps):
         time.sleep(PAUSE_S)
         self.rounds.append(self.request(steps))
+        self.exposed += self.last.get("exposed_ms", [])
 
     def step_ms(self):
         return statistics.median(ms for round_ms in self.rounds for ms in round_ms)

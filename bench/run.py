@@ -2,12 +2,15 @@
 """Measures Tessera's training step against PyTorch's on this machine, then its matrix products.
 
 usage: bench/run.py [--quick] [--configs gpt2-124m-t256:4,llama-60m:4] [--rounds R] [--steps K]
+       bench/run.py --nproc 2 [--tessera-flags "--use-distributed-optimizer"]
        bench/run.py --device cuda [--peers compiled]
 
 The contenders of a configuration run side by side and take turns, K steps at a time, R rounds long,
 so that whatever else the machine does hits all of them alike. Whoever does not have the turn waits
 for input and uses no processor. Ratios are taken within a round. On a GPU they run one after the
-other: two do not fit into its memory, and nobody else disturbs it. README.md says how to read them.
+other: two do not fit into its memory, and nobody else disturbs it. With --nproc, N data-parallel
+ranks of Tessera compete with N processes under PyTorch's DistributedDataParallel. README.md says
+how to read all this.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import dataclasses
 import json
 import math
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -96,8 +100,9 @@ def commands(args, workload, python):
     """What to start, by contender."""
     flags = ["--config", workload.config, "--micro-batch-size", str(workload.micro_batch)]
     flags += ["--threads", str(args.threads), "--device", args.device]
-    flags += ["--params-dtype", args.params_dtype]
-    result = {"Tessera": [args.build / "bench" / "bench_train_step", *flags]}
+    flags += ["--params-dtype", args.params_dtype, "--nproc", str(args.nproc)]
+    tessera = [args.build / "bench" / "bench_train_step", *flags]
+    result = {"Tessera": tessera + args.tessera_flags}
     if python:
         torch = [python, BENCH / "peers" / "torch_lm.py", *flags]
         all_peers = {EAGER: torch, COMPILED: [*torch, "--compile"]}
@@ -132,7 +137,11 @@ def spread(ratios):
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
-def table_row(contender, contenders):
+def exposed_cell(contender):
+    return f"{statistics.median(contender.exposed):.1f}" if contender.exposed else "-"
+
+
+def table_row(args, contender, contenders):
     others = {other.name: other for other in contenders}
     ratios = [
         spread(contender.speed_against(others[peer])) if peer in others else "-"
@@ -141,28 +150,35 @@ def table_row(contender, contenders):
     tokens_per_second = 1e3 * contender.last["tokens_per_step"] / contender.step_ms()
     gflops = tokens_per_second * contender.last["flops_per_token"] / 1e9
     cells = [contender.name, f"{contender.step_ms():.1f}", f"{tokens_per_second:.0f}"]
-    cells += [f"{gflops:.1f}", *ratios, f"{contender.memory_mib():.0f}"]
-    return "| " + " | ".join([*cells, f"{contender.first_loss:.3f}"]) + " |"
+    cells += [f"{gflops:.1f}", *ratios]
+    if args.nproc > 1:
+        cells.append(exposed_cell(contender))
+    cells += [f"{contender.memory_mib():.0f}", f"{contender.first_loss:.3f}"]
+    return "| " + " | ".join(cells) + " |"
 
 
 def report_workload(report, args, workload, contenders):
     last = contenders[0].last
     memory = "peak device MiB" if args.device == "cuda" else "peak RSS MiB"
     vocab = json.loads((BENCH / "configs.json").read_text())[workload.config]["vocab"]
-    report.add(f"\n### {workload.config}, micro-batch {workload.micro_batch}\n")
+    ranks = f" on each of {args.nproc} ranks" if args.nproc > 1 else ""
+    report.add(f"\n### {workload.config}, micro-batch {workload.micro_batch}{ranks}\n")
     report.add(
         f"{last['tokens_per_step']} tokens per step, {last['flops_per_token'] / 1e6:.1f} MFLOP per "
         f"token, {args.rounds} round(s) of {args.steps} step(s); ln(vocabulary) = "
         f"{math.log(vocab):.3f}\n"
     )
     heads = ["contender", "ms/step", "tokens/s", "GFLOP/s", "speed / eager", "speed / compiled"]
+    if args.nproc > 1:
+        heads.append("exposed communication ms/step")
     heads += [memory, "first loss"]
     report.add("| " + " | ".join(heads) + " |")
     report.add("|---" + "|---:" * (len(heads) - 1) + "|")
     for contender in contenders:
-        report.add(table_row(contender, contenders))
+        report.add(table_row(args, contender, contenders))
     uses = ", ".join(f"{use} {mib:.0f}" for use, mib in last["memory_mib"].items())
-    report.add(f"\nTessera's memory in MiB: {uses}")
+    whose = "Tessera's memory in MiB" if args.nproc == 1 else "Memory of Tessera's rank 0 in MiB"
+    report.add(f"\n{whose}: {uses}")
     report.add("Contenders: " + "; ".join(each.last["about"] for each in contenders))
 
 
@@ -214,6 +230,8 @@ def parse_args():
     add("--rounds", type=int, help="turns of each contender")
     add("--steps", type=int, help="steps of a turn")
     add("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    add("--nproc", type=int, default=1, help="data-parallel ranks, which share the threads")
+    add("--tessera-flags", type=shlex.split, default=[], help="more flags of bench_train_step")
     add("--device", choices=["cpu", "cuda"], default="cpu")
     add("--params-dtype", choices=["f32", "bf16"], help="f32 on the CPU, bf16 on a GPU")
     add("--peers", default="eager,compiled", help="which PyTorch: eager, compiled, or both")
@@ -235,8 +253,10 @@ def parse_args():
         args.rounds = 2 if args.quick else 6
     if args.steps is None:
         args.steps = 1 if args.quick else 10 if gpu else 3
-    if min(args.rounds, args.steps, args.threads) < 1:
-        parser.error("--rounds, --steps and --threads must be 1 or more")
+    if min(args.rounds, args.steps, args.threads, args.nproc) < 1:
+        parser.error("--rounds, --steps, --threads and --nproc must be 1 or more")
+    if gpu and args.nproc > 1:
+        parser.error("--nproc is for the CPU: ranks that are threads would share one GPU")
     return args
 
 
@@ -256,7 +276,7 @@ def run(args):
         contenders = compete(args, workload, python)
         check_same_work(contenders)
         report_workload(report, args, workload, contenders)
-    if args.device == "cpu":
+    if args.device == "cpu" and args.nproc == 1:
         report_products(report, args)
     report.save()
 

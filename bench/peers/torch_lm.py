@@ -2,23 +2,30 @@
 """PyTorch's side of the comparison: the same training step as bench_train_step, and its protocol.
 
 usage: torch_lm.py --config llama-60m --micro-batch-size 4 --threads 2 [--compile] [--device cuda]
-                   [--params-dtype bf16]
+                   [--params-dtype bf16] [--nproc 2]
 
 Each line "run N" on standard input runs N steps and answers with one line of JSON; the end of input
 ends the program. Written the way a PyTorch user gets the most out of it: fused scaled-dot-product
 attention (cuDNN's on a GPU), fused AdamW, gradients set to None, and with --compile, torch.compile.
-In float32, or with --params-dtype bf16 under autocast, which keeps the weights in float32.
+In float32, or with --params-dtype bf16 under autocast, which keeps the weights in float32. With
+--nproc, so many processes under DistributedDataParallel over gloo, each with its share of the
+threads and a micro-batch of its own; a step takes as long as in the slowest of them.
 """
 
 import argparse
+import datetime
 import json
+import multiprocessing
+import os
 import resource
 import sys
+import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
+from torch import distributed as dist
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn import functional as F
@@ -28,6 +35,7 @@ INIT_STD = 0.02
 NORM_EPS = 1e-5
 ROPE_BASE = 500000.0
 MIB = 2**20
+PATIENCE = datetime.timedelta(days=1)  # others may have the turn for long
 
 
 def flops_per_token(config):
@@ -146,18 +154,27 @@ class LanguageModel(nn.Module):
 
 
 class Trainer:
-    def __init__(self, config, args):
+    def __init__(self, config, args, rank):
         torch.manual_seed(1234)
         self.on_cuda = args.device == "cuda"
         self.dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[args.params_dtype]
+        self.ranks = args.nproc
         self.model = LanguageModel(config).to(args.device)
         if not self.model.learned_positions:  # autocast leaves buffers alone
             self.model.cos, self.model.sin = (t.to(self.dtype) for t in (self.model.cos, self.model.sin))
-        self.forward = torch.compile(self.model) if args.compile else self.model
+        self.forward = self.model
+        if self.ranks > 1:
+            self.forward = nn.parallel.DistributedDataParallel(
+                self.model, gradient_as_bucket_view=True
+            )
+        if args.compile:
+            self.forward = torch.compile(self.forward)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=3e-4, weight_decay=0.1, fused=True
         )
         # One batch of random tokens, each predicting the next, serves all steps.
+        if rank > 0:
+            torch.manual_seed(1234 + rank)
         shape = (args.micro_batch_size, config["seq"] + 1)
         tokens = torch.randint(config["vocab"], shape, device=args.device)
         self.tokens, self.labels = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
@@ -188,10 +205,22 @@ class Trainer:
                 torch.cuda.synchronize()
             milliseconds += [1e3 * (time.perf_counter() - start) / at_once] * at_once
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        reply = {"ms": milliseconds, "loss": loss.item(), "peak_rss_mib": usage.ru_maxrss / 1024}
+        reply = {
+            "ms": self.reduced(milliseconds, dist.ReduceOp.MAX),
+            "loss": self.reduced([loss.item()], dist.ReduceOp.SUM)[0] / self.ranks,
+            "peak_rss_mib": self.reduced([usage.ru_maxrss / 1024], dist.ReduceOp.SUM)[0],
+        }
         if self.on_cuda:
             reply["peak_device_mib"] = torch.cuda.max_memory_allocated() / MIB
         return reply
+
+    def reduced(self, values, op):
+        """Over all ranks."""
+        if self.ranks == 1:
+            return values
+        tensor = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(tensor, op)
+        return tensor.tolist()
 
 
 def parse_args(configs):
@@ -202,26 +231,86 @@ def parse_args(configs):
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--params-dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--compile", action="store_true")
-    return parser.parse_args()
+    parser.add_argument("--nproc", type=int, default=1)
+    args = parser.parse_args()
+    if args.nproc < 1 or (args.nproc > 1 and args.device != "cpu"):
+        parser.error("--nproc must be 1 or more, and 1 on a GPU")
+    return args
+
+
+def steps_of(line):
+    words = line.split()
+    if len(words) != 2 or words[0] != "run" or not words[1].isdigit() or int(words[1]) < 1:
+        sys.exit(f"torch_lm.py: expected a line 'run N' on standard input, got {line!r}")
+    return int(words[1])
+
+
+def requests(rank, ranks):
+    """How many steps are asked for, time and again. Rank 0 reads it, the others hear it from it."""
+    while True:
+        line = sys.stdin.readline() if rank == 0 else ""
+        steps = torch.tensor([steps_of(line) if line else 0])
+        if ranks > 1:
+            dist.broadcast(steps, 0)
+        if steps.item() == 0:
+            return
+        yield steps.item()
+
+
+def about(args, config):
+    mode = "compiled" if args.compile else "eager"
+    threads = f"{torch.get_num_threads()} thread(s)"
+    if args.nproc > 1:
+        threads = f"DDP with {args.nproc} processes of {threads}"
+    return {
+        "about": f"PyTorch {torch.__version__}, {mode}, {threads}",
+        "tokens_per_step": args.nproc * args.micro_batch_size * config["seq"],
+        "flops_per_token": flops_per_token(config),
+    }
+
+
+def serve(rank, args, config):
+    torch.set_num_threads(max(1, args.threads // args.nproc))
+    trainer = Trainer(config, args, rank)
+    for steps in requests(rank, args.nproc):
+        reply = trainer.run(steps) | about(args, config)
+        if rank == 0:
+            print(json.dumps(reply), flush=True)
+
+
+def serve_in_group(rank, args, config, store):
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=args.nproc, timeout=PATIENCE
+    )
+    serve(rank, args, config)
+    dist.destroy_process_group()
+
+
+def serve_with_others(args, config):
+    """This process is rank 0. The others end with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        start = multiprocessing.get_context("spawn").Process
+        others = [
+            start(target=serve_in_group, args=(rank, args, config, store), daemon=True)
+            for rank in range(1, args.nproc)
+        ]
+        for other in others:
+            other.start()
+        serve_in_group(0, args, config, store)
+        for other in others:
+            other.join()
 
 
 def main():
     configs = json.loads(CONFIGS.read_text())
     args = parse_args(configs)
     config = configs[args.config]
-    torch.set_num_threads(args.threads)
-    trainer = Trainer(config, args)
-    mode = "compiled" if args.compile else "eager"
-    about = {
-        "about": f"PyTorch {torch.__version__}, {mode}, {torch.get_num_threads()} thread(s)",
-        "tokens_per_step": args.micro_batch_size * config["seq"],
-        "flops_per_token": flops_per_token(config),
-    }
-    for line in sys.stdin:
-        words = line.split()
-        if len(words) != 2 or words[0] != "run" or not words[1].isdigit() or int(words[1]) < 1:
-            sys.exit(f"torch_lm.py: expected a line 'run N' on standard input, got {line!r}")
-        print(json.dumps(trainer.run(int(words[1])) | about), flush=True)
+    if args.nproc > 1:
+        serve_with_others(args, config)
+    else:
+        serve(0, args, config)
 
 
 if __name__ == "__main__":

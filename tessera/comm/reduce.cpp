@@ -1,6 +1,7 @@
 #include "tessera/comm/reduce.h"
 
 #include <algorithm>
+#include <array>
 
 #include "tessera/base/check.h"
 
@@ -22,16 +23,34 @@ void dispatch_any(DType dtype, F&& f) {
 template <class T>
 using Carried = std::conditional_t<std::is_integral_v<T>, T, Accumulator<T>>;
 
+// Sums of so many elements stay in the cache while one rank's values after the other's come in.
+constexpr std::int64_t kBlock = 1024;
+
 template <class T>
-Carried<T> reduce_element(const std::vector<View>& buffers, std::int64_t i, ReduceOp op) {
-  auto total = static_cast<Carried<T>>(buffers[0].data<T>()[i]);
-  for (std::size_t r = 1; r < buffers.size(); ++r) {
-    const auto value = static_cast<Carried<T>>(buffers[r].data<T>()[i]);
-    total = op == ReduceOp::max ? std::max(total, value) : static_cast<Carried<T>>(total + value);
-  }
-  return op == ReduceOp::avg
-             ? static_cast<Carried<T>>(total / static_cast<Carried<T>>(buffers.size()))
-             : total;
+void take_in(Carried<T>* total, const T* values, std::int64_t count, ReduceOp op) {
+  if (op == ReduceOp::max)
+    for (std::int64_t i = 0; i < count; ++i)
+      total[i] = std::max(total[i], static_cast<Carried<T>>(values[i]));
+  else
+    for (std::int64_t i = 0; i < count; ++i)
+      total[i] = static_cast<Carried<T>>(total[i] + static_cast<Carried<T>>(values[i]));
+}
+
+template <class T>
+void reduce_block(Carried<T>* total, const std::vector<View>& buffers, std::int64_t first,
+                  std::int64_t count, ReduceOp op) {
+  const T* values = buffers[0].data<T>() + first;
+  for (std::int64_t i = 0; i < count; ++i) total[i] = static_cast<Carried<T>>(values[i]);
+  for (std::size_t r = 1; r < buffers.size(); ++r)
+    take_in(total, buffers[r].data<T>() + first, count, op);
+  if (op != ReduceOp::avg) return;
+  const auto ranks = static_cast<Carried<T>>(buffers.size());
+  for (std::int64_t i = 0; i < count; ++i) total[i] = static_cast<Carried<T>>(total[i] / ranks);
+}
+
+template <class T>
+void put(T* to, const Carried<T>* total, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(total[i]);
 }
 
 }  // namespace
@@ -39,9 +58,11 @@ Carried<T> reduce_element(const std::vector<View>& buffers, std::int64_t i, Redu
 void reduce_in_rank_order(const std::vector<View>& buffers, std::int64_t begin, std::int64_t end,
                           ReduceOp op) {
   dispatch_any(buffers[0].dtype(), [&]<class T>(TypeTag<T>) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto value = static_cast<T>(reduce_element<T>(buffers, i, op));
-      for (const View& buffer : buffers) buffer.data<T>()[i] = value;
+    std::array<Carried<T>, kBlock> total;
+    for (std::int64_t i = begin; i < end; i += kBlock) {
+      const std::int64_t count = std::min(kBlock, end - i);
+      reduce_block<T>(total.data(), buffers, i, count, op);
+      for (const View& buffer : buffers) put(buffer.data<T>() + i, total.data(), count);
     }
   });
 }
@@ -49,8 +70,12 @@ void reduce_in_rank_order(const std::vector<View>& buffers, std::int64_t begin, 
 void reduce_into(const View& out, const std::vector<View>& buffers, std::int64_t first,
                  ReduceOp op) {
   dispatch_any(out.dtype(), [&]<class T>(TypeTag<T>) {
-    for (std::int64_t i = 0; i < out.numel(); ++i)
-      out.data<T>()[i] = static_cast<T>(reduce_element<T>(buffers, first + i, op));
+    std::array<Carried<T>, kBlock> total;
+    for (std::int64_t i = 0; i < out.numel(); i += kBlock) {
+      const std::int64_t count = std::min(kBlock, out.numel() - i);
+      reduce_block<T>(total.data(), buffers, first + i, count, op);
+      put(out.data<T>() + i, total.data(), count);
+    }
   });
 }
 
