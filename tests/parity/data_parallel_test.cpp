@@ -79,11 +79,11 @@ std::vector<Case> data_cases() {
 }
 
 TEST(DataParallel, EqualsOneRankInF64) {
-  test::expect_cases_equal_one_rank(data_cases(), test::all_cases() ? 1 : 23);
+  test::expect_cases_equal_one_rank(data_cases(), test::all_cases() ? 1 : 41);
 }
 
 TEST(DataParallel, EqualsOneRankInF32) {
-  test::expect_cases_near_one_rank(data_cases(), test::all_cases() ? 5 : 67, DType::f32, 1e-5);
+  test::expect_cases_near_one_rank(data_cases(), test::all_cases() ? 5 : 101, DType::f32, 1e-5);
 }
 
 // Sums of the same numbers in the same order are the same to the bit.
@@ -109,7 +109,7 @@ TEST(DataParallel, WaitsForAllThatItAsksFor) {
     return std::make_shared<test::LazyCommunicator>(std::move(world));
   };
   const std::vector<Case> cases = data_cases();
-  for (std::size_t i = 0; i < cases.size(); i += 31) {
+  for (std::size_t i = 0; i < cases.size(); i += 61) {
     SCOPED_TRACE(cases[i].text());
     const SessionOptions options = cases[i].session(DType::f64);
     test::expect_same_layouts(test::run_layout(options, 2, 1e-2, 1, lazy),

@@ -21,6 +21,7 @@ Options options_for(const fs::path& folder, const Layout& layout) {
   options.model.num_attention_heads = options.model.num_query_groups = 4;
   options.model.kv_channels = options.model.hidden_size / 4;
   options.train.global_batch_size = 16;
+  options.train.save_interval = kSteps;
   options.train.calculate_per_token_loss = true;
   ParallelOptions& p = options.parallel;
   p.tensor = layout.tensor;
@@ -74,6 +75,7 @@ TEST(DataRanks, SeeNewWeightsRightAfterAStep) {
     const auto run = [&](const char* name, bool overlap) {
       Options options = options_for(temp / name, {2, 1, sharding, overlap});
       options.train.eval_interval = 1;  // evaluates and saves after every step
+      options.train.save_interval = 1;
       options.train.exit_interval = 5;  // and stops after the last
       test::run(options);
     };
