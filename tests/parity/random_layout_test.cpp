@@ -81,6 +81,24 @@ void throw_recompute(Dice& dice, SessionOptions& options) {
   options.split_backward = !full && dice.coin();
 }
 
+// How they share the batch, and what replicas would hold twice.
+void throw_replicas(Dice& dice, SessionOptions& options) {
+  ParallelOptions& parallel = options.parallel;
+  if (dice.coin()) return;
+  parallel.data = dice.one_of({2, 3, 4});
+  parallel.sharding =
+      dice.one_of({Sharding::none, Sharding::optimizer, Sharding::gradients, Sharding::parameters});
+  if (parallel.sharding != Sharding::none && parallel.data % 2 == 0)
+    parallel.sharding_instances = dice.one_of({1, 2});
+  parallel.overlap_grad_reduce = dice.coin();
+  parallel.overlap_param_gather = dice.coin();
+  parallel.bucket_elements = dice.one_of({1, 2'000, 100'000});
+  if (dice.coin())
+    options.optimizer.frozen = {dice.one_of({"embedding.*", "layers.0.*", "*norm*"})};
+  options.optimizer.cpu_offload = dice.coin();
+  options.optimizer.offload_window = 500;
+}
+
 SessionOptions throw_case(int seed) {
   Dice dice(seed);
   SessionOptions options = test::tiny_session(dice.one_of({"gpt", "llama", "qwen3"}));
@@ -94,11 +112,13 @@ SessionOptions throw_case(int seed) {
   options.model.max_position_embeddings = options.shape.seq;
   options.microbatches = 1 + dice.below(3);
   throw_recompute(dice, options);
+  throw_replicas(dice, options);
   options.optimizer.adam_eps = 1e-3;
   return options;
 }
 
 SessionOptions on_one_rank(SessionOptions options) {
+  options.microbatches *= options.parallel.data;
   options.parallel = {};
   options.recompute = {};
   options.split_backward = false;
@@ -107,9 +127,12 @@ SessionOptions on_one_rank(SessionOptions options) {
 
 std::string text_of(int seed, const SessionOptions& o) {
   return fmt::format(
-      "case {}: tensor {} grid {} sp {} heads {} groups {} seq {} batch {} layers {}", seed,
-      o.parallel.tensor, o.parallel.grid, o.parallel.sequence_parallel, o.model.num_attention_heads,
-      o.model.num_query_groups, o.shape.seq, o.shape.batch, o.model.num_layers);
+      "case {}: tensor {} grid {} sp {} data {} sharding {} instances {} heads {} groups {} seq {} "
+      "batch {} layers {}",
+      seed, o.parallel.tensor, o.parallel.grid, o.parallel.sequence_parallel, o.parallel.data,
+      static_cast<int>(o.parallel.sharding), o.parallel.sharding_instances,
+      o.model.num_attention_heads, o.model.num_query_groups, o.shape.seq, o.shape.batch,
+      o.model.num_layers);
 }
 
 TEST(RandomLayouts, EqualOneRank) {
