@@ -48,6 +48,11 @@ bool shards(const Settings& s) {
   return p.distributed_optimizer || (p.fsdp && p.fsdp_strategy != Sharding::none);
 }
 
+bool shards_gradients(const Settings& s) {
+  const ParallelOptions& p = s.options.parallel;
+  return p.fsdp && p.fsdp_strategy >= Sharding::gradients;
+}
+
 std::vector<Flag> data_parallel_flags() {
   constexpr IntegerRange kBucket = {1, std::int64_t{1} << 40};
   return {
@@ -67,9 +72,11 @@ std::vector<Flag> data_parallel_flags() {
               kDegree, "groups of data-parallel ranks that hold all shards each (hybrid sharding)")
           .only_if(shards, "--use-distributed-optimizer or --use-megatron-fsdp"),
       toggle("overlap-grad-reduce", at(&ParallelOptions::overlap_grad_reduce),
-             "sum gradients over data-parallel ranks while backward goes on"),
+             "sum gradients over data-parallel ranks while backward goes on; always so where they "
+             "are sharded"),
       toggle("overlap-param-gather", at(&ParallelOptions::overlap_param_gather),
-             "gather updated parameters while the next forward goes on")
+             "gather updated parameters while the next forward goes on; always so where they are "
+             "sharded")
           .only_if(shards, "--use-distributed-optimizer or --use-megatron-fsdp"),
       toggle("grad-reduce-in-bf16", at(&ParallelOptions::grad_reduce_in_bf16),
              "gradients travel between data-parallel ranks in bf16; sums are carried in fp32")
@@ -77,7 +84,9 @@ std::vector<Flag> data_parallel_flags() {
                    "--bf16"),
       integer("ddp-bucket-size", at(&ParallelOptions::bucket_elements), kBucket,
               "gradients that are summed at once [default: 40 million, or 1 million per "
-              "data-parallel rank if that is more]"),
+              "data-parallel rank if that is more]")
+          .only_if([](const Settings& s) { return !shards_gradients(s); },
+                   "gradients that are not sharded (optim_grads sums layer by layer)"),
   };
 }
 

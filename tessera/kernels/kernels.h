@@ -148,7 +148,7 @@ class Kernels {
                    ConstView weights, ConstView rates, const StepRules&);
   /// One range of parameters. value is the model's copy; master (acc), when given, is updated and
   /// rounded into value; for bf16 values it may be the i16 of master_weight.h. m, v acc or bf16
-  /// (rounded to nearest); grad any float. Nothing happens in a step that is skipped.
+  /// (rounded to nearest); grad as value or acc. Nothing happens in a step that is skipped.
   void adamw_step(Stream&, View value, View master, View m, View v, ConstView grad, ConstView state,
                   const AdamSpec&);
   void sgd_step(Stream&, View value, View master, View momentum, ConstView grad, ConstView state,

@@ -38,8 +38,12 @@ View DataParallel::by_rank(const View& bucket) const {
   return bucket.reshape({ranks, bucket.numel() / ranks});
 }
 
+// A graph does the same in every step, so nothing depends on what came before: whether values are
+// new, or which are gathered.
 void DataParallel::begin_step() {
   progress_.assign(progress_.size(), {});
+  resident_ = {};
+  if (options_.overlap_values && keeps_others_values()) gather_all();
   for (Parameter* parameter : buffers_.parameters()) parameter->begin_step();
 }
 
@@ -180,6 +184,7 @@ void DataParallel::finish_gradients() {
   reductions_started();  // a graph needs all streams that were forked to come back
   wait_for_reductions();
   sum_over_copies();
+  wait_for_values();  // of units that were not used
 }
 
 // ---- values
@@ -193,14 +198,23 @@ void DataParallel::gather_bucket(const Bucket& bucket) {
       by_rank(buffers_.whole_values(bucket)), buffers_.own_values(bucket), context_.stream);
 }
 
+bool DataParallel::keeps_others_values() const {
+  return !shards_values() && context_.mesh.shards().size() > 1;
+}
+
+void DataParallel::gather_all() {
+  for (const Bucket& bucket : buffers_.layout().trained()) gather_bucket(bucket);
+  stale_ = false;
+}
+
 void DataParallel::values_changed() {
   resident_ = {};
-  if (shards_values() || context_.mesh.shards().size() == 1) return;
-  for (const Bucket& bucket : buffers_.layout().trained()) gather_bucket(bucket);
+  stale_ = keeps_others_values();
   if (!options_.overlap_values) wait_for_values();
 }
 
 void DataParallel::wait_for_values() {
+  if (stale_) gather_all();
   for (WorkHandle& gather : gathers_)
     if (WorkHandle work = std::move(gather)) work->wait(context_.stream);
 }

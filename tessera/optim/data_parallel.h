@@ -40,7 +40,8 @@ class DataParallel final : public UnitHooks {
   /// Sums what is not summed yet. Work put on the stream afterwards sees this rank's share of all.
   void finish_gradients();
 
-  /// This rank's values have changed: gathers them, if all ranks keep all.
+  /// This rank's values have changed: gathers them, if all ranks keep all, or leaves that to the
+  /// next step, where it goes on beside forward.
   void values_changed();
   /// Work put on the stream afterwards sees all values that ranks keep whole.
   void wait_for_values();
@@ -63,6 +64,8 @@ class DataParallel final : public UnitHooks {
   void reductions_started();
   void wait_for_reductions();
   void sum_over_copies();
+  bool keeps_others_values() const;
+  void gather_all();
   WorkHandle& gather_of(const Bucket& bucket);
   void gather_bucket(const Bucket& bucket);
   void use_bucket(std::span<const Bucket> all, const Bucket& bucket, NextUnit next);
@@ -74,6 +77,7 @@ class DataParallel final : public UnitHooks {
   Stream reductions_;  ///< beside the context's stream
   Event forked_;
   Event reduced_;
+  bool stale_ = false;               ///< others' values have changed and are not gathered yet
   bool reducing_ = false;            ///< reductions may be under way that nobody waited for
   std::optional<NarrowSum> narrow_;  ///< gradients travel in bf16
   std::vector<Progress> progress_;   ///< of trained buckets

@@ -93,6 +93,7 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
   const DeviceBatches batches(memory, options.shape, options.microbatches, batch_limits(options),
                               SampleShare{std::max(1, options.parallel.grid), 0});
   MemoryCounters counters = memory.counters();
+  add(counters, MemoryUse::data, Session::shared_loss_bytes(options));
   const ParameterBuffers::Options buffers = buffer_options(options, 0);
   const BucketLayout layout = ParameterBuffers::layout_for(model.units(), buffers);
   const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);

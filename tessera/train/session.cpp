@@ -187,6 +187,11 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   executor_.emplace(*runner_, mesh_.pipeline(), stream_, borders_);
 }
 
+std::int64_t Session::shared_loss_bytes(const SessionOptions& options) {
+  return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1) *
+         static_cast<std::int64_t>(sizeof(double));
+}
+
 // Bucket by bucket, so that of sharded parameters no rank ever has more than that.
 void Session::initialize() {
   for (const Bucket& bucket : parameters_->layout().buckets()) {
@@ -248,6 +253,7 @@ void Session::gather_over_replicas(const View& all, const View& own) {
 
 void Session::run_microbatches(bool training) {
   const Schedule& schedule = training ? schedule_ : evaluation_;
+  if (!training) data_parallel_->wait_for_values();
   batches_->set_training(training);
   runner_->set_microbatches(batches_->microbatches());
   executor_->run(schedule);

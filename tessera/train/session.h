@@ -70,6 +70,9 @@ class Session {
   };
   static Plan plan(const SessionOptions& options, GptModel& model, const Kernels& kernels);
 
+  /// Of the losses, weights and tokens that all replicas know.
+  static std::int64_t shared_loss_bytes(const SessionOptions& options);
+
   /// All ranks of `rank.world` call it together. Weights are initialised from the seed.
   Session(const SessionOptions& options, const Rank& rank);
 

@@ -127,6 +127,7 @@ constexpr Refusal kTogether[] = {
     {"--overlap-param-gather", "belongs to --use-distributed-optimizer or --use-megatron-fsdp"},
     {"--num-distributed-optimizer-instances 2", "belongs to --use-distributed-optimizer"},
     {"--data-parallel-sharding-strategy optim", "belongs to --use-megatron-fsdp"},
+    {"--use-megatron-fsdp --ddp-bucket-size 5", "belongs to gradients that are not sharded"},
     {"--grad-reduce-in-bf16", "has no effect: it belongs to --bf16"},
     {"--exp-avg-dtype bf16", "belongs to --optimizer adam with --bf16 or --fp16"},
     {"--bf16 --optimizer sgd --exp-avg-sq-dtype bf16", "belongs to --optimizer adam"},

@@ -137,6 +137,15 @@ void with_weights(const View& value, const View& master, const ConstView& grad, 
   call(MasterCopy<T>{values, copy}, const_values, static_cast<const Accumulator<T>*>(copy));
 }
 
+// Calls f(type of the gradients): that of the values, or of their sums.
+template <class T, class F>
+void with_gradient_type(const ConstView& grad, F&& f) {
+  if (grad.dtype() == accumulator_of(dtype_of<T>()))
+    f(TypeTag<Accumulator<T>>{});
+  else
+    f(TypeTag<T>{});
+}
+
 // Enough blocks that the last ones to finish leave no gap, few enough that what each computes
 // before its first element does not count.
 template <class Exact, class G>
@@ -164,51 +173,28 @@ struct AdamFactors {
     keep = static_cast<A>(spec.decay ? 1 - step.learning_rate * step.weight_decay : 1);
     clip = static_cast<A>(step.clip_factor);
   }
+  // Products and sums are fused as written here, so that all ways to store weights and moments give
+  // equal bits.
   __device__ void update(A& weight, A& mean, A& square, A gradient) const {
     gradient *= clip;
-    mean = beta1 * mean + one_minus_beta1 * gradient;
-    square = beta2 * square + one_minus_beta2 * gradient * gradient;
-    weight = keep * weight - step_size * mean / (sqrt(square) * root_scale + epsilon);
+    mean = fma(beta1, mean, one_minus_beta1 * gradient);
+    square = fma(beta2, square, one_minus_beta2 * gradient * gradient);
+    weight = fma(keep, weight, -(step_size * mean / fma(sqrt(square), root_scale, epsilon)));
   }
 };
 
-// Elements of A, or of bf16 that are computed in A.
-template <class A>
-struct Moment {
-  void* memory;
-  bool narrow;
-  template <int kCount>
-  __device__ Pack<A, kCount> load(int64_t at) const {
-    if (!narrow) return load_pack<kCount>(static_cast<A*>(memory) + at);
-    const auto wide = widened(load_pack<kCount>(static_cast<const BFloat16*>(memory) + at));
-    Pack<A, kCount> result;
-#pragma unroll
-    for (int k = 0; k < kCount; ++k) result.at[k] = static_cast<A>(wide.at[k]);
-    return result;
-  }
-  template <int kCount>
-  __device__ void store(int64_t at, const Pack<A, kCount>& values) const {
-    if (!narrow) return store_pack(static_cast<A*>(memory) + at, values);
-    Pack<float, kCount> wide;
-#pragma unroll
-    for (int k = 0; k < kCount; ++k) wide.at[k] = static_cast<float>(values.at[k]);
-    store_pack(static_cast<BFloat16*>(memory) + at, rounded<BFloat16>(wide));
-  }
-};
-
-// Calls f(address in the type that the moment is kept in).
+// Calls f(the moment in the type that it is kept in): A, or bf16 that is computed in f32.
 template <class A, class F>
 void with_moment(const View& moment, F&& f) {
-  if (moment.dtype() == DType::bf16)
-    f(static_cast<const BFloat16*>(moment.data<BFloat16>()));
-  else
-    f(static_cast<const A*>(moment.data<A>()));
+  if constexpr (std::is_same_v<A, float>)
+    if (moment.dtype() == DType::bf16) return f(moment.data<BFloat16>());
+  f(moment.data<A>());
 }
 
-template <class Exact, class G, class A>
+template <class Exact, class G, class M, class V>
 __global__ void __launch_bounds__(kThreads, 4)
-    adamw_kernel(Weights<Exact, G> weights, Moment<A> m, Moment<A> v, const StepState* state,
-                 AdamSpec spec) {
+    adamw_kernel(Weights<Exact, G> weights, M* m, V* v, const StepState* state, AdamSpec spec) {
+  using A = typename Exact::A;
   if (state->skipped != 0) return;
   __shared__ AdamFactors<A> shared;
   if (threadIdx.x == 0) shared.set(*state, spec);
@@ -216,13 +202,13 @@ __global__ void __launch_bounds__(kThreads, 4)
   const AdamFactors<A> factors = shared;
   weights.for_each_pack(
       [&]<int kCount>(int64_t at, Pack<A, kCount>& weight, const Pack<A, kCount>& gradient) {
-        Pack<A, kCount> mean = m.template load<kCount>(at);
-        Pack<A, kCount> square = v.template load<kCount>(at);
+        Pack<A, kCount> mean = widened(load_pack<kCount>(m + at));
+        Pack<A, kCount> square = widened(load_pack<kCount>(v + at));
 #pragma unroll
         for (int k = 0; k < kCount; ++k)
           factors.update(weight.at[k], mean.at[k], square.at[k], gradient.at[k]);
-        m.template store<kCount>(at, mean);
-        v.template store<kCount>(at, square);
+        store_pack(m + at, rounded<M>(mean));
+        store_pack(v + at, rounded<V>(square));
       });
 }
 
@@ -312,17 +298,16 @@ void CudaKernels::do_sum_squares(Stream& stream, View out, ConstView x, bool acc
 void CudaKernels::do_adamw_step(Stream& stream, View value, View master, View m, View v,
                                 ConstView grad, ConstView state, const AdamSpec& spec) {
   dispatch_float(value.dtype(), "adamw_step", [&]<class T>(TypeTag<T>) {
-    dispatch_float(grad.dtype(), "adamw_step", [&]<class G>(TypeTag<G>) {
-      using A = Accumulator<T>;
-      const auto run = [&]<class Exact>(const Weights<Exact, G>& weights) {
-        launch(stream, "adamw_step", blocks_for(weights), adamw_kernel<Exact, G, A>, weights,
-               Moment<A>{m.raw(), m.dtype() == DType::bf16},
-               Moment<A>{v.raw(), v.dtype() == DType::bf16},
-               static_cast<const StepState*>(state.raw()), spec);
-      };
-      with_moment<A>(m, [&](const auto* mean) {
-        with_moment<A>(v, [&](const auto* square) {
-          with_weights<T, G>(value, master, grad, run, mean, square);
+    using A = Accumulator<T>;
+    with_gradient_type<T>(grad, [&]<class G>(TypeTag<G>) {
+      with_moment<A>(m, [&]<class M>(M* mean) {
+        with_moment<A>(v, [&]<class V>(V* square) {
+          const auto run = [&]<class Exact>(const Weights<Exact, G>& weights) {
+            launch(stream, "adamw_step", blocks_for(weights), adamw_kernel<Exact, G, M, V>, weights,
+                   mean, square, static_cast<const StepState*>(state.raw()), spec);
+          };
+          with_weights<T, G>(value, master, grad, run, static_cast<const M*>(mean),
+                             static_cast<const V*>(square));
         });
       });
     });
@@ -332,8 +317,8 @@ void CudaKernels::do_adamw_step(Stream& stream, View value, View master, View m,
 void CudaKernels::do_sgd_step(Stream& stream, View value, View master, View momentum,
                               ConstView grad, ConstView state, const SgdSpec& spec) {
   dispatch_float(value.dtype(), "sgd_step", [&]<class T>(TypeTag<T>) {
-    dispatch_float(grad.dtype(), "sgd_step", [&]<class G>(TypeTag<G>) {
-      using A = Accumulator<T>;
+    using A = Accumulator<T>;
+    with_gradient_type<T>(grad, [&]<class G>(TypeTag<G>) {
       A* buffer = momentum.data<A>();
       const auto run = [&]<class Exact>(const Weights<Exact, G>& weights) {
         launch(stream, "sgd_step", blocks_for(weights), sgd_kernel<Exact, G, A>, weights, buffer,
