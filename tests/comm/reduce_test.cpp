@@ -18,7 +18,7 @@ constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::max, ReduceOp::avg};
 
 // Multiples of three, so that the mean of three is a whole number, too.
 double value(int rank, std::int64_t i) {
-  return 3.0 * static_cast<double>((5 * rank + 7 * i) % 13);
+  return 3.0 * static_cast<double>((std::int64_t{5} * rank + 7 * i) % 13);
 }
 
 double reduced(std::int64_t i, ReduceOp op) {

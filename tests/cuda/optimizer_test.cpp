@@ -35,7 +35,7 @@ class CudaOptimizerTest : public AgainstCpu {
     for (const std::int64_t n : {3, 1037, 70'001})
       for (const std::int64_t begin : {0, 1, 6})
         for (const std::int64_t value_begin : {begin, begin + 1})
-          for (const DType grad : {dtype(), acc(), DType::bf16})
+          for (const DType grad : {dtype(), acc()})
             for (const auto& master : masters())
               all.push_back({n, begin, value_begin, grad, master});
     return all;

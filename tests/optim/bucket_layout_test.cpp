@@ -58,14 +58,14 @@ TEST_F(BucketLayoutTest, BucketsAreFilledFromTheLastUnitOn) {
 TEST_F(BucketLayoutTest, ShardsAreEqualAndTogetherTheBucket) {
   for (int i = 0; i < 3; ++i) {
     unit();
-    add({100 * (i + 1)});
+    add({std::int64_t{100} * (i + 1)});
   }
   const BucketLayout layout(units_, 3, 1);
   std::int64_t next = 0;
   std::int64_t own = 0;
   for (const Bucket& bucket : layout.buckets()) {
     EXPECT_EQ(bucket.range.begin, next);
-    EXPECT_EQ(bucket.range.length() % (3 * 64), 0);
+    EXPECT_EQ(bucket.range.length() % 192, 0);
     EXPECT_EQ(layout.shard_offset(bucket), own);
     for (int rank = 0; rank < 3; ++rank) {
       EXPECT_EQ(layout.shard(bucket, rank).begin, next);

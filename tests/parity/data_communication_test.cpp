@@ -67,7 +67,7 @@ StepTraffic traffic_of(const SessionOptions& options) {
 
 // The losses, weights and tokens of all ranks, and the norm where its parts lie apart.
 double small_change(int data, bool norm) {
-  const double gathered = (2 * kMicrobatches + 1) * data * sizeof(double);
+  const double gathered = (2.0 * kMicrobatches + 1) * data * sizeof(double);
   return (data - 1.0) / data * (gathered + (norm ? 2 * sizeof(double) : 0));
 }
 
