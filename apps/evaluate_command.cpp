@@ -36,6 +36,7 @@ SessionOptions inference(const Options& options, const BatchShape& shape) {
   session.shape = shape;
   session.training = false;
   session.device = device_of(options.train);
+  session.memory_budget_gib = options.train.gpu_memory_budget_gib;
   session.cuda = cuda_of(options.train);
   return session;
 }

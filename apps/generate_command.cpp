@@ -33,6 +33,7 @@ void generate_command(ParsedCommand& parsed) {
   session_options.shape = {static_cast<std::int64_t>(longest), 1};
   session_options.training = false;
   session_options.device = device_of(options.train);
+  session_options.memory_budget_gib = options.train.gpu_memory_budget_gib;
   session_options.cuda = cuda_of(options.train);
   Session session(session_options, only_rank(options.train));
   source.load(session);

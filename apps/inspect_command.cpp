@@ -40,6 +40,7 @@ void inspect_command(ParsedCommand& parsed) {
   const ModelSource source(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
   const SessionOptions options = session_options(parsed.options, true);
+  check_parameters(options);
   fmt::print("{}", inspect_text(options, only_rank(parsed.options.train).threads));
 }
 

@@ -7,6 +7,7 @@
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
 #include "tessera/parallel/mesh_picture.h"
+#include "tessera/train/trainer.h"
 #include "tessera/train/twin.h"
 #include "tessera/train/verify.h"
 
@@ -54,7 +55,8 @@ int verify_command(const std::vector<std::string>& args) {
   check_input(
       parsed.options.parallel.nproc > 1,
       "verify compares a layout with one rank, and this layout is one rank: give its sizes, "
-      "such as --tensor-model-parallel-size 2");
+      "such as --tensor-model-parallel-size 2, or --nproc");
+  check_parameters(session_options(parsed.options, true));
   const Twin twin = twin_of(parsed.options);
   fmt::print("a twin of this training in f64, {}\n",
              mesh_banner(twin.session.parallel, twin.session.parallel.nproc));

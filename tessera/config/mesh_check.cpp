@@ -41,7 +41,9 @@ MeshCheck check_mesh(ParsedCommand& parsed) {
   config::Problems refusals;
   config::version_rules(parallel, refusals);
   config::start_rules(parallel, ranks, refusals);
+  config::sharding_rules(parallel, refusals);
   config::split_model_rules(parsed.options, refusals);
+  config::batch_rules(parsed.options, refusals);
   mesh.refusals = refusals.lines();
   return mesh;
 }

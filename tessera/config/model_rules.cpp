@@ -83,6 +83,10 @@ void fit_rules(const Options& options, Problems& problems) {
       "masks: give --attention-dropout 0 --hidden-dropout 0 (they are {} and {})",
       m.attention_dropout, m.hidden_dropout);
   problems.require(
+      options.train.dump_step.empty() || options.optimizer.frozen.empty(),
+      "--dump-step writes every gradient, and frozen parameters have none: drop one of "
+      "--dump-step and --freeze-parameters");
+  problems.require(
       options.train.dump_step.empty() || options.parallel.data == 1,
       "--dump-step writes the batch of one data-parallel rank, but there are {}: start "
       "one copy of the model",

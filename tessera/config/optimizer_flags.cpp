@@ -64,8 +64,9 @@ std::vector<Flag> optimizer_flags() {
           "no-store-param-remainders",
           [](Settings& s, bool on) { s.options.optimizer.store_param_remainders = !on; },
           [](const Settings& s) { return !s.options.optimizer.store_param_remainders; },
-          "keep whole fp32 master weights, not just the 16 bits that the bf16 weights lack: the "
-          "same training with 2 bytes more per parameter")
+          "keep whole fp32 master weights, not just the 16 bits that the bf16 weights lack: 2 "
+          "bytes "
+          "more per parameter")
           .only_for(kPlanned)
           .only_if(uses_bf16, "--bf16"),
       toggle("optimizer-cpu-offload", at(&OptimizerOptions::cpu_offload),

@@ -38,6 +38,7 @@ constexpr OtherName kOtherNames[] = {
     {"dp-size", kData},
     {"data-parallel", kData},
     {"data-parallel-size", kData},
+    {"fsdp", kZero},
     {"zero", kZero},
     {"zero-stage", kZero},
     {"zero-optimization", kZero},

@@ -45,8 +45,11 @@ std::vector<Flag> degree_flags() {
 
 bool shards(const Settings& s) {
   const ParallelOptions& p = s.options.parallel;
-  return p.distributed_optimizer || (p.fsdp && p.fsdp_strategy != Sharding::none);
+  return p.fsdp ? p.fsdp_strategy != Sharding::none : p.distributed_optimizer;
 }
+
+constexpr std::string_view kSharded =
+    "--use-distributed-optimizer, or --use-megatron-fsdp with another strategy than no_shard";
 
 bool shards_gradients(const Settings& s) {
   const ParallelOptions& p = s.options.parallel;
@@ -70,14 +73,14 @@ std::vector<Flag> data_parallel_flags() {
                    "--use-megatron-fsdp"),
       integer("num-distributed-optimizer-instances", at(&ParallelOptions::sharding_instances),
               kDegree, "groups of data-parallel ranks that hold all shards each (hybrid sharding)")
-          .only_if(shards, "--use-distributed-optimizer or --use-megatron-fsdp"),
+          .only_if(shards, kSharded),
       toggle("overlap-grad-reduce", at(&ParallelOptions::overlap_grad_reduce),
              "sum gradients over data-parallel ranks while backward goes on; always so where they "
              "are sharded"),
       toggle("overlap-param-gather", at(&ParallelOptions::overlap_param_gather),
              "gather updated parameters while the next forward goes on; always so where they are "
              "sharded")
-          .only_if(shards, "--use-distributed-optimizer or --use-megatron-fsdp"),
+          .only_if(shards, kSharded),
       toggle("grad-reduce-in-bf16", at(&ParallelOptions::grad_reduce_in_bf16),
              "gradients travel between data-parallel ranks in bf16; sums are carried in fp32")
           .only_if([](const Settings& s) { return s.options.model.dtype == DType::bf16; },
@@ -86,7 +89,8 @@ std::vector<Flag> data_parallel_flags() {
               "gradients that are summed at once [default: 40 million, or 1 million per "
               "data-parallel rank if that is more]")
           .only_if([](const Settings& s) { return !shards_gradients(s); },
-                   "gradients that are not sharded (optim_grads sums layer by layer)"),
+                   "gradients that are not sharded (optim_grads and optim_grads_params sum layer "
+                   "by layer)"),
   };
 }
 
@@ -94,7 +98,9 @@ std::vector<Flag> launch_flags() {
   constexpr IntegerRange kMinutes = {1, 10080};  // up to a week
   return {
       integer("nproc", at(&ParallelOptions::nproc), kDegree,
-              "ranks to start; not with mpirun, srun or torchrun, which start them themselves"),
+              "ranks to start; not with mpirun, srun or torchrun, which start them themselves. Of "
+              "inspect: ranks of the training that is planned")
+          .only_for({Command::train, Command::inspect}),
       word("launch", at(&ParallelOptions::launch),
            {{LaunchKind::threads, "threads"}, {LaunchKind::processes, "processes"}},
            "what --nproc starts: threads of this process, or processes of this machine"),

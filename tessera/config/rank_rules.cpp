@@ -96,6 +96,10 @@ void version_rules(const ParallelOptions& p, Problems& problems) {
 }
 
 void sharding_rules(const ParallelOptions& p, Problems& problems) {
+  problems.require(
+      !p.distributed_optimizer || !p.fsdp || p.fsdp_strategy != Sharding::none,
+      "--use-distributed-optimizer shares optimizer state, and --data-parallel-sharding-strategy "
+      "no_shard shares nothing: drop one of them");
   problems.require(p.data % p.sharding_instances == 0,
                    "--num-distributed-optimizer-instances {} does not divide the {} data-parallel "
                    "ranks into equal groups: change one of them",

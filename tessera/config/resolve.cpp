@@ -33,6 +33,9 @@ void resolve_layout(ParallelOptions& p, int ranks) {
     p.sharding = p.fsdp_strategy;
   else
     p.sharding = p.distributed_optimizer ? Sharding::optimizer : Sharding::none;
+  // Layer by layer there is no other way.
+  p.overlap_grad_reduce |= p.sharding >= Sharding::gradients;
+  p.overlap_param_gather |= p.sharding == Sharding::parameters;
 }
 
 void resolve_length(TrainOptions& train, const ParallelOptions& parallel) {

@@ -38,6 +38,8 @@ void split_model_rules(const Options& options, Problems& problems);
 void version_rules(const ParallelOptions& parallel, Problems& problems);
 /// How data-parallel ranks share what they need not all have.
 void sharding_rules(const ParallelOptions& parallel, Problems& problems);
+/// Whether data-parallel ranks get equal parts of a batch.
+void batch_rules(const Options& options, Problems& problems);
 
 void train_rules(const Options& options, const Ranks& ranks, Problems& problems);
 void generate_rules(const Settings& settings, Problems& problems);

@@ -16,14 +16,7 @@ constexpr int kThreadsPerProcessor = 4;
 // All that the machine has: a launcher may have left this process some of them only.
 int processors() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_CONF))); }
 
-void batch_rules(const Options& options, Problems& problems) {
-  const TrainOptions& train = options.train;
-  const bool known = train.micro_batch_size > 0 && train.micro_batch_size <= kMaxMicroBatch;
-  const std::int64_t step = known ? train.micro_batch_size * options.parallel.data : 1;
-  problems.require(train.global_batch_size % step == 0,
-                   "--global-batch-size {} is not a multiple of --micro-batch-size {} x "
-                   "data-parallel size {}: change one of them",
-                   train.global_batch_size, train.micro_batch_size, options.parallel.data);
+void length_rules(const TrainOptions& train, Problems& problems) {
   const bool given = train.train_iters > 0 || train.train_samples > 0;
   problems.require(given, "one of --train-iters and --train-samples is required");
   problems.require(!given || train.train_iters > 0,
@@ -124,6 +117,16 @@ void parallel_rules(const Options& options, const Ranks& ranks, Problems& proble
 
 }  // namespace
 
+void batch_rules(const Options& options, Problems& problems) {
+  const TrainOptions& train = options.train;
+  const bool known = train.micro_batch_size > 0 && train.micro_batch_size <= kMaxMicroBatch;
+  const std::int64_t step = known ? train.micro_batch_size * options.parallel.data : 1;
+  problems.require(train.global_batch_size % step == 0,
+                   "--global-batch-size {} is not a multiple of --micro-batch-size {} x "
+                   "data-parallel size {}: change one of them",
+                   train.global_batch_size, train.micro_batch_size, options.parallel.data);
+}
+
 int most_threads() { return kThreadsPerProcessor * processors(); }
 
 void device_rules(const Options& options, Problems& problems) {
@@ -138,6 +141,7 @@ void device_rules(const Options& options, Problems& problems) {
 
 void train_rules(const Options& options, const Ranks& ranks, Problems& problems) {
   batch_rules(options, problems);
+  length_rules(options.train, problems);
   size_rules(options, problems);
   schedule_rules(options.schedule, problems);
   recompute_rules(options, problems);

@@ -50,6 +50,8 @@ void check_inspect(const ParsedCommand& parsed, Problems& problems) {
   const ParallelOptions& parallel = parsed.options.parallel;
   config::split_model_rules(parsed.options, problems);
   config::version_rules(parallel, problems);
+  if (parsed.was_given("nproc")) config::rank_rules(parallel, {parallel.nproc, false}, problems);
+  config::sharding_rules(parallel, problems);
   config::device_rules(parsed.options, problems);
 }
 

@@ -187,15 +187,16 @@ void StageRunner::run_layers(const Microbatch& batch, Slot& slot, ConstView in) 
     const TraceRange range(context_.trace, "block forward", number_of(i));
     keep_share(slot, i);
     model_.blocks[i].forward(context_, batch, slot.layers[i], scratch_.block);
-    if (i + 1 < slot.layers.size()) finish_layer(batch, slot, i);
+    if (i + 1 < slot.layers.size()) finish_layer(batch, slot, i, NextUnit::following);
   }
 }
 
 // Adds a layer's branch to the residual stream, fused with the norm that the next layer starts
 // with.
-void StageRunner::finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer) {
+void StageRunner::finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer,
+                               NextUnit after_next) {
   Block::Saved& next = slot.layers[layer + 1];
-  hooks_->before_use(block_unit(layer + 1), NextUnit::following);
+  hooks_->before_use(block_unit(layer + 1), after_next);
   model_.blocks[layer + 1].norm1().add_forward(context_, next.y1, next.x, next.stats1,
                                                slot.layers[layer].x1, scratch_.block.branch,
                                                model_.blocks[layer].mlp_dropout(batch));
@@ -266,7 +267,8 @@ void StageRunner::recompute_segment(const Microbatch& batch, Slot& slot, const S
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
     const TraceRange range(context_.trace, "block forward", number_of(i));
     model_.blocks[i].forward(context_, batch, slot.layers[i], scratch_.block);
-    if (i + 1 < segment.end) finish_layer(batch, slot, i);
+    if (i + 1 < segment.end)
+      finish_layer(batch, slot, i, i + 2 < segment.end ? NextUnit::following : NextUnit::unknown);
   }
 }
 
@@ -309,8 +311,12 @@ void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView 
     if (segment->recompute) recompute_segment(batch, slot, *segment);
     for (std::size_t i = segment->end; i-- > segment->begin;) {
       const TraceRange range(context_.trace, "block backward", number_of(i));
-      // The embedding's gradient does not need its values.
-      hooks_->before_use(block_unit(i), i > 0 ? NextUnit::preceding : NextUnit::unknown);
+      // The embedding's gradient does not need its values, and layers that are computed again are
+      // needed from the first one on.
+      const bool again = segment + 1 != segments_.rend() && (segment + 1)->recompute &&
+                         (segment + 1)->end - (segment + 1)->begin > 2;
+      const bool known = i > segment->begin || (i > 0 && !again);
+      hooks_->before_use(block_unit(i), known ? NextUnit::preceding : NextUnit::unknown);
       hooks_->before_gradients(block_unit(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, slot.layers[i], scratch_.block,
                                       weights_too);

@@ -92,7 +92,7 @@ class StageRunner final : public Stage {
   void run_layers(const Microbatch& batch, Slot& slot, ConstView in);
   void start_layers(const Microbatch& batch, Block::Saved& first, ConstView in);
   void finish_layers(const Microbatch& batch, Slot& slot);
-  void finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer);
+  void finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer, NextUnit after_next);
   /// Keeps this rank's share of a layer's input, if that is how it is kept, and brings it back.
   void keep_share(Slot& slot, std::size_t layer);
   void restore_input(Slot& slot, std::size_t layer);

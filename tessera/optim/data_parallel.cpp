@@ -41,8 +41,9 @@ View DataParallel::by_rank(const View& bucket) const {
 // A graph does the same in every step, so nothing depends on what came before: whether values are
 // new, or which are gathered.
 void DataParallel::begin_step() {
+  finish_sums();  // of a pass that is done again
   progress_.assign(progress_.size(), {});
-  resident_ = {};
+  forget_buffers();
   if (options_.overlap_values && keeps_others_values()) gather_all();
   for (Parameter* parameter : buffers_.parameters()) parameter->begin_step();
 }
@@ -176,13 +177,17 @@ void DataParallel::sum_over_copies() {
     narrow_->all(copies, buffers_.own_grads(bucket), context_.stream);
 }
 
+void DataParallel::finish_sums() {
+  for (const WorkHandle& sum : sums_) sum->wait(context_.stream);
+  sums_.clear();
+  wait_for_reductions();
+}
+
 void DataParallel::finish_gradients() {
   for (std::size_t i = progress_.size(); i-- > 0;)
     if (!progress_[i].reduced) reduce(buffers_.layout().trained()[i]);
-  for (const WorkHandle& sum : sums_) sum->wait(context_.stream);
-  sums_.clear();
   reductions_started();  // a graph needs all streams that were forked to come back
-  wait_for_reductions();
+  finish_sums();
   sum_over_copies();
   wait_for_values();  // of units that were not used
 }
@@ -208,9 +213,14 @@ void DataParallel::gather_all() {
 }
 
 void DataParallel::values_changed() {
-  resident_ = {};
+  forget_buffers();
   stale_ = keeps_others_values();
   if (!options_.overlap_values) wait_for_values();
+}
+
+void DataParallel::step_replayed() {
+  forget_buffers();
+  stale_ = options_.overlap_values && keeps_others_values();
 }
 
 void DataParallel::wait_for_values() {
@@ -229,6 +239,9 @@ void DataParallel::use_bucket(std::span<const Bucket> all, const Bucket& bucket,
   const auto fetch = [&](std::size_t number) {
     const Bucket*& resident = resident_[bucket.trained ? 0 : 1][number % 2];
     if (resident == &all[number]) return;
+    // Nobody came for what lies there: its memory is not given away before it has arrived.
+    if (resident)
+      if (WorkHandle work = std::move(gather_of(*resident))) work->wait(context_.stream);
     resident = &all[number];
     gather_bucket(all[number]);
   };

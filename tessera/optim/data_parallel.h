@@ -34,6 +34,10 @@ class DataParallel final : public UnitHooks {
   DataParallel(ParameterBuffers& buffers, Context& context, const Options& options);
 
   void begin_step();
+  /// A whole step, update included, was replayed without a call of these.
+  void step_replayed();
+  /// What is known of buffers is of another pass.
+  void forget_buffers() { resident_ = {}; }
   void before_use(std::size_t unit, NextUnit next) override;
   void before_gradients(std::size_t unit) override;
   void gradients_added(std::size_t unit, bool last) override;
@@ -63,6 +67,7 @@ class DataParallel final : public UnitHooks {
   void scatter_narrow(const Bucket& bucket, Progress& progress);
   void reductions_started();
   void wait_for_reductions();
+  void finish_sums();
   void sum_over_copies();
   bool keeps_others_values() const;
   void gather_all();

@@ -1,5 +1,7 @@
 #include "tessera/optim/narrow_sum.h"
 
+#include <algorithm>
+
 namespace tessera {
 
 View NarrowSum::like(const View& memory, const View& parts) {
@@ -19,7 +21,16 @@ void NarrowSum::scatter(Communicator& group, const View& own, const View& parts,
   }
   const View received = like(in_, parts);
   group.all_to_all(received, sent, stream)->wait(stream);
-  kernels_.column_sum(stream, own, received, accumulate);
+  add_rows(stream, own, received, accumulate);
+}
+
+// In f32 some ranks at a time: sums of many rows use memory that other streams may be using.
+void NarrowSum::add_rows(Stream& stream, const View& own, const View& rows, bool accumulate) const {
+  const std::int64_t at_once = own.dtype() == DType::bf16 ? rows.dim(0) : 64;
+  for (std::int64_t first = 0; first < rows.dim(0); first += at_once) {
+    const std::int64_t count = std::min(at_once, rows.dim(0) - first);
+    kernels_.column_sum(stream, own, rows.slice(0, first, count), accumulate || first > 0);
+  }
 }
 
 void NarrowSum::all(Communicator& group, const View& x, Stream& stream) const {

@@ -1,6 +1,5 @@
-// Sums over ranks of numbers that travel in bf16 and are added in f32, in the order of the ranks: a
-// number is rounded once when it is sent, and a sum once when it is sent on, however many ranks
-// there are.
+// Sums over ranks of numbers that travel in bf16 and are added in f32: a number is rounded once
+// when it is sent, and a sum once when it is sent on, however many ranks there are.
 #pragma once
 
 #include "tessera/parallel/context.h"
@@ -20,6 +19,7 @@ class NarrowSum {
   void all(Communicator& group, const View& x, Stream& stream) const;
 
  private:
+  void add_rows(Stream& stream, const View& own, const View& rows, bool accumulate) const;
   static View like(const View& memory, const View& parts);
 
   Kernels& kernels_;

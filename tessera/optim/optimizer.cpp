@@ -53,9 +53,10 @@ View in(const View& block, const Range& range) {
   return block.slice(0, range.begin, range.length());
 }
 
-// Two windows are never larger than what they save.
+// Two windows are hardly more than what they hold parts of.
 std::int64_t window_elements(const OptimizerOptions& options, std::int64_t elements) {
-  return std::min(options.offload_window, elements);
+  constexpr std::int64_t kAlignment = 64;
+  return std::min(options.offload_window, (elements / 2 / kAlignment + 1) * kAlignment);
 }
 
 void copy_and_wait(Context& context, void* to, const void* from, std::size_t bytes) {
@@ -157,6 +158,9 @@ void Optimizer::measure_gradients(Context& context) {
   for (Communicator* group :
        {&context.mesh.tensor(), &context.mesh.pipeline(), &context.mesh.shards()})
     group->all_reduce(squares_, ReduceOp::sum, context.stream)->wait(context.stream);
+  // Groups of other ranks may have added up in another order: all clip by the same norm.
+  Communicator& world = context.mesh.world();
+  if (world.size() > 1) world.broadcast(squares_, 0, context.stream)->wait(context.stream);
 }
 
 double Optimizer::grad_norm(Context& context) const {

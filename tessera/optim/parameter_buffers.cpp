@@ -72,7 +72,7 @@ void ParameterBuffers::allocate(Context& context, Memory& memory, DType dtype) {
   grad_slot_ = zeros(MemoryUse::gradients, *options_.gradients, elements.grad_slot);
   unread_ = zeros(MemoryUse::gradients, *options_.gradients, elements.unread);
   wire_in_ = zeros(MemoryUse::gradients, DType::bf16, elements.wire);
-  wire_out_ = zeros(MemoryUse::gradients, DType::bf16, elements.wire);
+  wire_out_ = zeros(MemoryUse::gradients, DType::bf16, elements.wire_out);
 }
 
 ParameterBuffers::Elements ParameterBuffers::elements_for(const BucketLayout& layout,
@@ -88,6 +88,7 @@ ParameterBuffers::Elements ParameterBuffers::elements_for(const BucketLayout& la
   elements.grads = layout.trained_elements() / (options.shard_gradients ? options.shards : 1);
   elements.unread = layout.longest_frozen_vector();
   if (options.narrow_wire) elements.wire = longest_bucket(layout.trained());
+  if (options.gradients != DType::bf16) elements.wire_out = elements.wire;  // others go as they are
   if (options.shard_gradients) elements.grad_slot = longest_bucket(layout.trained());
   return elements;
 }

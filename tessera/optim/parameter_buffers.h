@@ -101,7 +101,8 @@ class ParameterBuffers {
     std::int64_t grads = 0;
     std::int64_t grad_slot = 0;
     std::int64_t unread = 0;
-    std::int64_t wire = 0;  ///< of bf16
+    std::int64_t wire = 0;      ///< of bf16, to receive
+    std::int64_t wire_out = 0;  ///< and to send
 
     std::int64_t all_values() const {
       return values + slots[0] + slots[1] + frozen_slots[0] + frozen_slots[1];

@@ -149,6 +149,12 @@ std::string all_groups(const ParallelOptions& o, int ranks) {
   }
   text += groups("context", ranks, o.context, o.tensor);
   text += groups("data", ranks, o.data, o.tensor * o.context);
+  if (o.sharding != Sharding::none && o.sharding_instances > 1 && o.pipeline == 1) {
+    const int replicas = o.data * o.context;
+    const int shards = replicas / o.sharding_instances;
+    text += groups("shards", ranks, shards, o.tensor);
+    text += groups("shard copies", ranks, o.sharding_instances, o.tensor * shards);
+  }
   text += groups("pipeline", ranks, o.pipeline, o.tensor * o.context * o.data);
   if (o.expert > 1) {
     const ExpertGrid experts(o, ranks);
@@ -157,6 +163,16 @@ std::string all_groups(const ParallelOptions& o, int ranks) {
     text += groups("expert data", ranks, experts.data(), experts.tensor() * experts.expert());
   }
   return text.empty() ? "" : "\ngroups (number of size: members)\n" + text;
+}
+
+// What replicas share: " (shared: optimizer state and gradients)".
+std::string sharing(const ParallelOptions& o) {
+  if (o.sharding == Sharding::none || o.data == 1) return "";
+  std::string text = " (shared: optimizer state";
+  if (o.sharding >= Sharding::gradients) text += ", gradients";
+  if (o.sharding == Sharding::parameters) text += ", parameters";
+  if (o.sharding_instances > 1) text += fmt::format("; {} groups", o.sharding_instances);
+  return text + ")";
 }
 
 std::string product(const std::vector<std::string>& factors) {
@@ -174,7 +190,7 @@ std::string mesh_banner(const ParallelOptions& o, int ranks) {
     factors.push_back(tensor);
   }
   if (o.context > 1) factors.push_back(fmt::format("context {}", o.context));
-  factors.push_back(fmt::format("data {}", o.data));
+  factors.push_back(fmt::format("data {}{}", o.data, sharing(o)));
   if (o.pipeline > 1) factors.push_back(fmt::format("pipeline {}", o.pipeline));
   std::string text = fmt::format("{} rank{}: {}", ranks, ranks == 1 ? "" : "s", product(factors));
   if (o.expert == 1) return text;

@@ -22,8 +22,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
       first_sample_(kept_.batch * share.index),
       uploads_(memory.device()),
       uploaded_(memory.device()),
-      tokens_(static_cast<std::size_t>(microbatches)),
-      sent_weights_(static_cast<std::size_t>(microbatches)) {
+      tokens_(static_cast<std::size_t>(microbatches)) {
   check(kept_.batch * share.count == shape.batch, "{} samples cannot be shared evenly by {} ranks",
         shape.batch, share.count);
   Carver measure;
@@ -110,13 +109,13 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
 
 // A microbatch whose every label is masked weighs nothing.
 void DeviceBatches::weigh(Staging& to, LossAverage average) {
-  sent_tokens_ = std::accumulate(tokens_.begin(), tokens_.end(), 0.0);
-  to.fields.tokens.data<double>()[0] = sent_tokens_;
+  const double all = std::accumulate(tokens_.begin(), tokens_.end(), 0.0);
+  to.fields.tokens.data<double>()[0] = all;
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    double counted = sent_tokens_;
+    double counted = all;
     if (average == LossAverage::per_microbatch) counted = tokens_[i] * count_ * replicas_;
-    sent_weights_[i] = divides_by_tokens(average) ? 1.0 : 1.0 / std::max(counted, 1.0);
-    to.fields.weights.data<double>()[i] = sent_weights_[i];
+    to.fields.weights.data<double>()[i] =
+        divides_by_tokens(average) ? 1.0 : 1.0 / std::max(counted, 1.0);
   }
 }
 

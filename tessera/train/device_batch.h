@@ -58,10 +58,6 @@ class DeviceBatches {
   }
   /// f64 [microbatches]: what it weighs in the gradient.
   View grad_scales() const { return grad_scales_.view(); }
-  /// The weights on the host, of the step that was sent last.
-  const std::vector<double>& sent_weights() const { return sent_weights_; }
-  /// How many labels counted in the step that was sent last: the sum of its masks.
-  double sent_tokens() const { return sent_tokens_; }
 
  private:
   struct Microfields {
@@ -101,8 +97,6 @@ class DeviceBatches {
   Tensor grad_scales_;
   std::vector<Microbatch> microbatches_;
   std::vector<double> tokens_;  ///< of each microbatch being prepared
-  std::vector<double> sent_weights_;
-  double sent_tokens_ = 0;
 };
 
 }  // namespace tessera

@@ -105,7 +105,8 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
   add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
   if (!options.training) return counters;
   add(counters, MemoryUse::gradients,
-      bytes(elements.all_grads(), *buffers.gradients) + 2 * bytes(elements.wire, DType::bf16));
+      bytes(elements.all_grads(), *buffers.gradients) +
+          bytes(elements.wire + elements.wire_out, DType::bf16));
   add(counters, MemoryUse::optimizer,
       Optimizer::bytes_for(options.optimizer, layout.trained_elements() / layout.shards(),
                            options.model.dtype));
@@ -119,8 +120,9 @@ std::string inspect_text(const SessionOptions& options, int threads) {
   std::int64_t total = 0;
   for (const Parameter* parameter : model.parameters())
     for (const ShardedTensor& tensor : parameter->tensors()) {
-      text += fmt::format("{:<44} {:>18} {:>16}\n", tensor.name, tensor.global.to_string(),
-                          with_commas(tensor.global.numel()));
+      text +=
+          fmt::format("{:<44} {:>18} {:>16}{}\n", tensor.name, tensor.global.to_string(),
+                      with_commas(tensor.global.numel()), parameter->trained() ? "" : "  frozen");
       total += tensor.global.numel();
     }
   text += fmt::format("{:<44} {:>18} {:>16}\n", "total", "", with_commas(total));

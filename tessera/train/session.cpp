@@ -253,7 +253,10 @@ void Session::gather_over_replicas(const View& all, const View& own) {
 
 void Session::run_microbatches(bool training) {
   const Schedule& schedule = training ? schedule_ : evaluation_;
-  if (!training) data_parallel_->wait_for_values();
+  if (!training) {
+    data_parallel_->wait_for_values();
+    data_parallel_->forget_buffers();
+  }
   batches_->set_training(training);
   runner_->set_microbatches(batches_->microbatches());
   executor_->run(schedule);

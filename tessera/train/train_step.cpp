@@ -88,6 +88,7 @@ void Steps::submit(const NextBatch& next_batch, bool call_by_call) {
       run_update_of(session_);
     });
   session_.context().mesh.world().watched(stream, [&] { graph_->launch(stream); });
+  session_.data_parallel().step_replayed();
   submitted_ += 1;
 }
 

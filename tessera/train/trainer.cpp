@@ -127,6 +127,15 @@ std::string differences(const Options& saved, const Options& now) {
   return text;
 }
 
+// What the optimizer's state is made of.
+void copy_state_kinds(Options& to, const Options& from) {
+  to.optimizer.kind = from.optimizer.kind;
+  to.optimizer.exp_avg = from.optimizer.exp_avg;
+  to.optimizer.exp_avg_sq = from.optimizer.exp_avg_sq;
+  to.optimizer.store_param_remainders = from.optimizer.store_param_remainders;
+  to.optimizer.frozen = from.optimizer.frozen;
+}
+
 // A run goes on as what it was: the same model on the same data. Dropout and label smoothing may
 // change, and so may the batch size, the schedule and the length, which Megatron's users do change.
 void check_same_run(const Checkpoint& checkpoint, const Options& now) {
@@ -144,12 +153,18 @@ void check_same_run(const Checkpoint& checkpoint, const Options& now) {
   before.data.data_cache_path = after.data.data_cache_path;
   before.train.seed = saved.train.seed;
   after.train.seed = now.train.seed;
+  const bool state_only = differences(before, after).empty();
+  if (!now.train.no_load_optim) {
+    copy_state_kinds(before, saved);
+    copy_state_kinds(after, now);
+  }
   const std::string differing = differences(before, after);
   check_input(differing.empty(),
               "--load {}: this run differs from the one that was saved there ({}): give the flags "
               "of '{}', or "
-              "--finetune to start a new run from its weights",
-              checkpoint.path().string(), differing, file);
+              "--finetune to start a new run from its weights{}",
+              checkpoint.path().string(), differing, file,
+              state_only ? ", or --no-load-optim to go on with new optimizer state" : "");
 }
 
 }  // namespace

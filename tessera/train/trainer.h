@@ -32,10 +32,10 @@ class Trainer {
  private:
   void start();
   void load_checkpoint(const Checkpoint& checkpoint);
-  /// InputError unless all ranks start from the same place with the same data: files under one name
-  /// may differ from machine to machine.
   /// Of the batches that this rank takes.
   LoaderShape loader_shape();
+  /// InputError unless all ranks start from the same place with the same data: files under one name
+  /// may differ from machine to machine.
   void check_same_start();
   /// Puts one step on the device; what became of it is reported later.
   void step();

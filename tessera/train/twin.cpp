@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "tessera/train/trainer.h"
 
@@ -12,6 +13,7 @@ namespace {
 using std::int64_t;
 
 constexpr int kLargestDegree = 4;
+constexpr int64_t kBucket = 5000;  // elements, so that there are several buckets
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -78,6 +80,21 @@ class Changes {
     note("micro-batch-size", a.shape.batch, b.shape.batch);
     note("microbatches", a.microbatches, b.microbatches);
   }
+  // What is not proved: it rounds, or is about memory alone.
+  void note_dropped(const SessionOptions& a, const SessionOptions& b) {
+    const auto dropped = [&](bool given, const char* flag) {
+      if (given) lines_.push_back(fmt::format("{} dropped: all is f64", flag));
+    };
+    dropped(a.parallel.grad_reduce_in_bf16, "grad-reduce-in-bf16");
+    dropped(a.optimizer.gradients != b.optimizer.gradients, "main-grads-dtype");
+    dropped(a.optimizer.exp_avg != b.optimizer.exp_avg, "exp-avg-dtype");
+    dropped(a.optimizer.exp_avg_sq != b.optimizer.exp_avg_sq, "exp-avg-sq-dtype");
+    if (a.optimizer.cpu_offload) lines_.push_back("optimizer-cpu-offload dropped: there is no GPU");
+    for (std::size_t i = 0; i < a.optimizer.frozen.size(); ++i)
+      if (a.optimizer.frozen[i] != b.optimizer.frozen[i])
+        lines_.push_back(fmt::format("freeze-parameters {} -> {}", a.optimizer.frozen[i],
+                                     b.optimizer.frozen[i]));
+  }
   std::vector<std::string> lines() && { return std::move(lines_); }
 
  private:
@@ -98,6 +115,24 @@ void shrink_layout(ParallelOptions& parallel, int64_t groups) {
   parallel.nproc = parallel.tensor * parallel.data;
 }
 
+void drop_narrow_types(SessionOptions& twin) {
+  twin.optimizer.gradients = GradientType::accumulator;
+  twin.optimizer.exp_avg = twin.optimizer.exp_avg_sq = MomentType::accumulator;
+  twin.optimizer.cpu_offload = false;
+  twin.parallel.grad_reduce_in_bf16 = false;
+}
+
+// Layers that the twin does not have are others of it.
+void shrink_frozen(SessionOptions& twin) {
+  static const std::regex layer("^layers\\.([0-9]{1,9})(.*)$");
+  for (std::string& pattern : twin.optimizer.frozen) {
+    std::smatch parts;
+    if (!std::regex_match(pattern, parts, layer)) continue;
+    const std::int64_t number = std::stoll(parts[1]) % twin.model.num_layers;
+    pattern = fmt::format("layers.{}{}", number, parts[2].str());
+  }
+}
+
 }  // namespace
 
 Twin twin_of(const Options& options) {
@@ -116,16 +151,17 @@ Twin twin_of(const Options& options) {
   after.microbatches = std::min(before.microbatches, 2);
   after.recompute.num_layers = std::min<int64_t>(after.recompute.num_layers, 2);
   after.optimizer.loss_scale = 1;  // f64 needs none
-  after.optimizer.gradients = GradientType::accumulator;
-  after.optimizer.exp_avg = after.optimizer.exp_avg_sq = MomentType::accumulator;
-  after.optimizer.cpu_offload = false;
-  after.parallel.grad_reduce_in_bf16 = false;
+  after.parallel.bucket_elements = kBucket;
+  after.memory_budget_gib = 0;
+  drop_narrow_types(after);
+  shrink_frozen(after);
   // Gradients that are zero in mathematics are noise in numbers, which Adam would blow up.
   after.optimizer.adam_eps = std::max(after.optimizer.adam_eps, 1e-3);
   after.device = {};
   Changes changes;
   changes.note_shape(before, after);
   changes.note_model(before.model, after.model);
+  changes.note_dropped(before, after);
   return {after, std::move(changes).lines()};
 }
 

@@ -183,7 +183,7 @@ TEST_F(BadInput, Flags) {
       {{"bench"}, {"tessera bench train"}},
       {{"bench", "train", "--zzz", "1"}, {"--zzz", "--micro-batch-size"}},
       {with_data({"--swiglu", "false"}), {"'false'", "--swiglu", "leave it out"}},
-      {with_data({"--use-torch-fsdp2"}), {"--use-torch-fsdp2", "not supported"}},
+      {with_data({"--use-sharp"}), {"--use-sharp", "not supported"}},
       {with_data({"--num-layers", "2"}), {"--num-layers"}},
       {with_data({"--min-lr"}), {"--min-lr"}},
       {with_data({"--min-lr", "abc"}), {"--min-lr", "abc"}},

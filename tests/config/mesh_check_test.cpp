@@ -28,7 +28,7 @@ TEST(MeshCheck, TakesTheFlagsOfTrain) {
   EXPECT_EQ(parsed.options.schedule.lr, 1e-3);
   EXPECT_FALSE(test::parse("inspect", "--mesh=false --num-layers 2").mesh);
   expect_input_error([] { inspect_mesh("--lrr 1"); }, {"--lrr: unknown flag"});
-  expect_input_error([] { test::parse("inspect", "--nproc 4"); }, {"a flag of tessera train"});
+  expect_input_error([] { test::parse("inspect", "--lr 1"); }, {"a flag of tessera train"});
 }
 
 TEST(MeshCheck, TakesTheConfigurationOfATraining) {

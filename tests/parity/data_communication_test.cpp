@@ -1,6 +1,6 @@
 // What data-parallel ranks communicate in a step, counted, against the formulas
-// (docs/parallelism.md). Per rank, with P parameters (padding included) over d ranks, gradients of
-// g and parameters of p bytes, M microbatches, in units of (d-1)/d bytes:
+// (docs/data_parallelism.md). Per rank, with P parameters (padding included) over d ranks,
+// gradients of g and parameters of p bytes, M microbatches, in units of (d-1)/d bytes:
 //
 //   no sharding      2 P g
 //   optimizer        P g + P p
@@ -65,10 +65,11 @@ StepTraffic traffic_of(const SessionOptions& options) {
   return traffic;
 }
 
-// The losses, weights and tokens of all ranks, and the norm where its parts lie apart.
+// The losses, weights and tokens of all ranks, and the norm: summed where its parts lie apart, and
+// rank 0's for all.
 double small_change(int data, bool norm) {
   const double gathered = (2.0 * kMicrobatches + 1) * data * sizeof(double);
-  return (data - 1.0) / data * (gathered + (norm ? 2 * sizeof(double) : 0));
+  return (data - 1.0) / data * (gathered + (norm ? 3 : 1) * sizeof(double));
 }
 
 // Forward takes all units, but for the first block where backward has just left it. Backward finds
@@ -112,6 +113,29 @@ TEST_P(DataTraffic, WithShardedParameters) {
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
                    share() * (kMicrobatches * static_cast<double>(step.elements) +
                               gathered_elements(step.units)));
+}
+
+// A table that embedding and head share is summed after each of them.
+TEST_P(DataTraffic, OfATiedTable) {
+  SessionOptions options = session_of(data(), Sharding::gradients);
+  options.model.tie_embeddings = true;
+  const StepTraffic step = traffic_of(options);
+  EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
+                   share() * ((kMicrobatches + 1) * static_cast<double>(step.elements) +
+                              kMicrobatches * static_cast<double>(step.units.front())));
+}
+
+// In bf16 a gradient has half as many bytes.
+TEST_P(DataTraffic, OfNarrowGradients) {
+  SessionOptions options = session_of(data(), Sharding::none);
+  options.parallel.grad_reduce_in_bf16 = true;
+  const StepTraffic whole = traffic_of(options);
+  EXPECT_DOUBLE_EQ(whole.bytes - small_change(data(), false),
+                   2 * share() / 2 * static_cast<double>(whole.elements));
+  options.parallel.sharding = Sharding::gradients;
+  const StepTraffic sharded = traffic_of(options);
+  EXPECT_DOUBLE_EQ(sharded.bytes - small_change(data(), true),
+                   share() * (kMicrobatches / 2.0 + 1) * static_cast<double>(sharded.elements));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DataTraffic, testing::Values(2, 3, 4));

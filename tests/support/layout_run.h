@@ -27,6 +27,7 @@ struct LayoutTolerance {
   double gradients = 1e-11;  ///< of the first step
   double losses = 1e-9;      ///< and gradient norms, of all steps
   double weights = 1e-8;     ///< after the last
+  double first_norm = 1e-12;
 };
 
 inline void expect_same_layouts(const LayoutResult& got, const LayoutResult& want,
@@ -37,6 +38,7 @@ inline void expect_same_layouts(const LayoutResult& got, const LayoutResult& wan
     EXPECT_NEAR(got.grad_norms[i], want.grad_norms[i], tolerance.losses * want.grad_norms[i])
         << "step " << i;
   }
+  EXPECT_NEAR(got.grad_norms[0], want.grad_norms[0], tolerance.first_norm * want.grad_norms[0]);
   expect_tensors_near(got.first_weights, want.first_weights, 0.0);
   expect_tensors_near(got.first_gradients, want.first_gradients, tolerance.gradients);
   expect_tensors_near(got.weights, want.weights, tolerance.weights);
