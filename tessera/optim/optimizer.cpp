@@ -160,7 +160,8 @@ void Optimizer::measure_gradients(Context& context) {
     group->all_reduce(squares_, ReduceOp::sum, context.stream)->wait(context.stream);
   // Groups of other ranks may have added up in another order: all clip by the same norm.
   Communicator& world = context.mesh.world();
-  if (world.size() > 1) world.broadcast(squares_, 0, context.stream)->wait(context.stream);
+  if (world.size() > context.mesh.tensor().size())
+    world.broadcast(squares_, 0, context.stream)->wait(context.stream);
 }
 
 double Optimizer::grad_norm(Context& context) const {

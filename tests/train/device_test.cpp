@@ -58,8 +58,7 @@ TEST_P(TrainingOnGpu, ShardsOfOneRankAreTheWhole) {
   SessionOptions options = test::wide_session("llama", kGpu, GetParam());
   const Trained whole = test::train(options, 8, How::graph);
   const double tolerance = GetParam() == DType::f64 ? 1e-9 : GetParam() == DType::f32 ? 1e-5 : 1e-2;
-  for (const Sharding sharding :
-       {Sharding::optimizer, Sharding::gradients, Sharding::parameters}) {
+  for (const Sharding sharding : {Sharding::optimizer, Sharding::gradients, Sharding::parameters}) {
     options.parallel.sharding = sharding;
     const Trained graph = test::train(options, 8, How::graph);
     for (std::size_t i = 0; i < whole.losses.size(); ++i)
@@ -68,6 +67,29 @@ TEST_P(TrainingOnGpu, ShardsOfOneRankAreTheWhole) {
     EXPECT_EQ(calls.losses, graph.losses);
     test::expect_equal_bits(calls.bits, graph.bits);
   }
+}
+
+// What a graph changes, the host's memory of buffers must not outlive: evaluations between replayed
+// steps see the weights of their step.
+TEST_P(TrainingOnGpu, EvaluationsBetweenReplayedStepsSeeTheirWeights) {
+  SessionOptions options = test::wide_session("gpt", kGpu, GetParam());
+  options.model.tie_embeddings = true;
+  options.parallel.sharding = Sharding::parameters;
+  const auto losses = [&](bool call_by_call) {
+    Session session(options, {0, 1, 2, make_self_communicator()});
+    const double rate = 1e-3;
+    session.optimizer().set_rates(session.context(), std::span(&rate, 1));
+    test::RandomBatches batches(options);
+    const auto next = [&]() -> const HostBatch& { return batches.next(); };
+    Steps steps(session, LossAverage::per_microbatch);
+    std::vector<double> all;
+    for (int i = 0; i < 4; ++i) {
+      for (int step = 0; step < 3; ++step) steps.submit(next, call_by_call);
+      all.push_back(evaluate_step(session, next, LossAverage::per_microbatch).loss);
+    }
+    return all;
+  };
+  EXPECT_EQ(losses(false), losses(true));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TrainingOnGpu, test::every_float(), test::name_of_dtype);
