@@ -17,8 +17,8 @@ constexpr std::int64_t kLengths[] = {0, 1, 1023, 1024, 1025, 3000};
 constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::max, ReduceOp::avg};
 
 // Multiples of three, so that the mean of three is a whole number, too.
-double value(int rank, std::int64_t i) {
-  return 3.0 * static_cast<double>((std::int64_t{5} * rank + 7 * i) % 13);
+double value(std::int64_t rank, std::int64_t i) {
+  return 3.0 * static_cast<double>((5 * rank + 7 * i) % 13);
 }
 
 double reduced(std::int64_t i, ReduceOp op) {
