@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of the NCCL communicator with RANKS processes: the suite that every communicator passes, equal
-# bits from run to run, graphs, groups within groups. They may share one GPU; NCCL then believes that every rank
+# bits from run to run, graphs, groups within groups, and data-parallel training in all its kinds. They may share one GPU; NCCL then believes that every rank
 # is a machine of its own, and goes through sockets.
 #
 # usage: tools/nccl_test.sh RANKS [--stall] [FOLDER]

@@ -18,6 +18,7 @@
 #include "tessera/base/files.h"
 #include "tessera/comm/nccl.h"
 #include "tests/nccl/checks.h"
+#include "tests/nccl/training.h"
 
 namespace tessera::test {
 namespace {
@@ -65,6 +66,7 @@ int run(int argc, char** argv) {
       make_nccl_world(device, rank, size, share_id(rank, arguments.at("--id-file")), timeout);
   if (stall != arguments.end()) return run_stalled(*world, device, stall->second);
   register_nccl_tests(*world, device);
+  register_nccl_trainings(world, device);
   return RUN_ALL_TESTS();
 }
 
