@@ -23,7 +23,7 @@ demo: ## train a small model on this machine and let it write
 
 test: build ## all tests, and FUZZ_RUNS inputs for each fuzz program
 	@tools/setup.sh test
-	ctest --test-dir build/cpu -j $(JOBS) --output-on-failure --no-tests=error
+	ctest --test-dir build/cpu -j $$(($(JOBS) + 1)) --output-on-failure --no-tests=error  # some mostly sleep
 	cmake --preset fuzz
 	cmake --build --preset fuzz --target fuzzers -j $(JOBS)
 	rm -rf build/fuzz/corpus
