@@ -25,8 +25,29 @@ if(TESSERA_FUZZ)
   target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
 endif()
 
+# Headers that most sources include are compiled once: that is half of the time that g++ takes. Sources include what
+# they use all the same (clang-tidy reads them without this). clang refuses what was compiled with other
+# options.
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
+endif()
+set(tessera_common_headers
+  <fmt/core.h> <algorithm> <functional> <map> <memory> <optional> <span> <string> <vector>)
+
+# tessera_precompiled(target FIRST headers...): the first target of a kind compiles them, the others take them from it.
+function(tessera_precompiled target first)
+  if(target STREQUAL first)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  endif()
+endfunction()
+
 function(tessera_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "NO_COMMON_HEADERS" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   add_library(tessera_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(tessera_${name} PUBLIC tessera_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+  if(NOT ARG_NO_COMMON_HEADERS)
+    tessera_precompiled(tessera_${name} tessera_base ${tessera_common_headers})
+  endif()
 endfunction()

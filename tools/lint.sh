@@ -59,11 +59,12 @@ scripts() {
 # What is compiled, as the compile database says. It is written for g++, whose warning options clang
 # does not all know.
 tidy() {
-  cmake --preset cpu >"$log/configure.log" 2>&1 || { cat "$log/configure.log"; return 1; }
+  cmake --preset cpu -B "$log" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >"$log/configure.log" 2>&1 ||
+    { cat "$log/configure.log"; return 1; }
   local status=0
-  sed -n 's/^ *"file": "\(.*\)",\?$/\1/p' build/cpu/compile_commands.json | sort -u |
+  sed -n 's/^ *"file": "\(.*\)",\?$/\1/p' "$log/compile_commands.json" | sort -u |
     grep -v "$tidy_skips" |
-    xargs -n1 -P"$(nproc)" clang-tidy-14 --quiet -p build/cpu \
+    xargs -n1 -P"$(nproc)" clang-tidy-14 --quiet -p "$log" \
       --extra-arg=-Wno-unknown-warning-option >"$log/tidy.log" 2>&1 || status=1
   grep -vE '^[0-9]+ (warning|error)s?.* (generated|treated as errors?)' "$log/tidy.log" || true
   return "$status"
