@@ -13,11 +13,13 @@ threads and a micro-batch of its own; a step takes as long as in the slowest of 
 """
 
 import argparse
+import ctypes
 import datetime
 import json
 import multiprocessing
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -287,13 +289,21 @@ def serve_in_group(rank, args, config, store):
     dist.destroy_process_group()
 
 
+def serve_beside(rank, args, config, store, first):
+    """A rank that ends when rank 0, the process `first`, does, whatever ends that."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+    if os.getppid() == first:
+        serve_in_group(rank, args, config, store)
+
+
 def serve_with_others(args, config):
-    """This process is rank 0. The others end with it."""
+    """This process is rank 0."""
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "store"
         start = multiprocessing.get_context("spawn").Process
         others = [
-            start(target=serve_in_group, args=(rank, args, config, store), daemon=True)
+            start(target=serve_beside, args=(rank, args, config, store, os.getpid()), daemon=True)
             for rank in range(1, args.nproc)
         ]
         for other in others:
