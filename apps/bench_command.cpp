@@ -44,7 +44,7 @@ void profile(bench::TrainBench& bench, const std::string& file, int rank) {
   constexpr std::int64_t kSteps = 3;
   const std::vector<TraceEvent> events = bench.trace(kSteps);
   if (rank > 0) return;
-  write_trace(file, events, 0);
+  write_trace(file, events, 0, bench.trace_start());
   fmt::print("\n{} more steps, one call at a time; their trace is in '{}'\n{}", kSteps, file,
              trace_tables(events, kSteps));
 }

@@ -11,8 +11,8 @@ namespace tessera {
 /// `arguments` are all of the program's, for processes that it starts. Returns the exit code.
 int train_command(ParsedCommand& parsed, const std::vector<std::string>& arguments);
 void preprocess_command(const ParsedCommand& parsed);
-void generate_command(ParsedCommand& parsed);
-void evaluate_command(ParsedCommand& parsed);
+int generate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments);
+int evaluate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments);
 void inspect_command(ParsedCommand& parsed);
 /// `tessera verify ...`: whether the layout of a training computes what one rank does. Returns the
 /// exit code.

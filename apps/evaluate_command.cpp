@@ -1,9 +1,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "apps/commands.h"
 #include "apps/model_source.h"
+#include "apps/rank_start.h"
 #include "tessera/base/check.h"
 #include "tessera/base/json.h"
 #include "tessera/config/print.h"
@@ -30,52 +32,75 @@ void check_output(const EvaluateOptions& options) {
       options.output);
 }
 
-SessionOptions inference(const Options& options, const BatchShape& shape) {
+SessionOptions inference(const Options& options, const BatchShape& shape, const Rank& rank) {
   SessionOptions session;
   session.model = options.model;
+  session.parallel = options.parallel;
+  session.pipeline = options.pipeline;
   session.shape = shape;
   session.training = false;
   session.device = device_of(options.train);
+  session.device.index = rank.device.index;
   session.memory_budget_gib = options.train.gpu_memory_budget_gib;
   session.cuda = cuda_of(options.train);
   return session;
 }
 
-void evaluate_tokens(const ParsedCommand& parsed, const ModelSource& source) {
+// What a rank finds; the first one's is written.
+using Evaluation = std::function<std::string(Rank& rank)>;
+
+Evaluation token_evaluation(const ParsedCommand& parsed, const ModelSource& source) {
   const Options& options = parsed.options;
-  const auto sequences = read_token_file(parsed.evaluate.tokens, options.model.vocab_size);
+  auto sequences = read_token_file(parsed.evaluate.tokens, options.model.vocab_size);
   std::size_t longest = 0;
   for (const auto& sequence : sequences) longest = std::max(longest, sequence.size());
   const auto seq = static_cast<std::int64_t>(longest) - 1;
   check_input(seq <= options.model.max_position_embeddings,
               "'{}' holds a sequence of {} tokens, but the model has {} positions",
               parsed.evaluate.tokens, longest, options.model.max_position_embeddings);
-  Session session(inference(options, {seq, options.train.micro_batch_size}),
-                  only_rank(options.train));
-  source.load(session);
-  write_output(parsed.evaluate.output, evaluate_sequences(session, sequences));
+  return [&, seq, sequences = std::move(sequences)](Rank& rank) {
+    Session session(inference(options, {seq, options.train.micro_batch_size}, rank), rank);
+    source.load(session);
+    return evaluate_sequences(session, sequences);
+  };
 }
 
-}  // namespace
-
-void evaluate_command(ParsedCommand& parsed) {
-  const ModelSource source(parsed);
-  if (parsed.print_config) return fmt::print("{}", print_config(parsed));
-  check_output(parsed.evaluate);
-  if (!parsed.evaluate.tokens.empty()) return evaluate_tokens(parsed, source);
+Evaluation dataset_evaluation(const ParsedCommand& parsed, const ModelSource& source) {
   const Options& options = parsed.options;
   check_input(
       options.data.seq_length > 0,
       "--seq-length is required: a Hugging Face folder does not say how long the samples are");
   validate_fit(options);
-  Session session(inference(options, {options.data.seq_length, options.train.micro_batch_size}),
-                  only_rank(options.train));
-  source.load(session);
-  const EvaluationResult result = evaluate_dataset(session, options, options.train.eval_iters);
-  const Json line{{"loss", result.loss},
-                  {"perplexity", result.perplexity()},
-                  {"tokens", static_cast<std::int64_t>(result.tokens)}};
-  write_output(parsed.evaluate.output, line.dump() + "\n");
+  return [&](Rank& rank) {
+    const BatchShape shape{options.data.seq_length, options.train.micro_batch_size};
+    Session session(inference(options, shape, rank), rank);
+    source.load(session);
+    const EvaluationResult result = evaluate_dataset(session, options, options.train.eval_iters);
+    return Json{{"loss", result.loss},
+                {"perplexity", result.perplexity()},
+                {"tokens", static_cast<std::int64_t>(result.tokens)}}
+               .dump() +
+           "\n";
+  };
+}
+
+}  // namespace
+
+int evaluate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
+  const std::optional<int> launched = launched_ranks(recognise_environment(process_variable));
+  if (launched) leave_start_to_launcher(parsed, *launched);
+  const ModelSource source(parsed, launched);
+  if (parsed.print_config) {
+    fmt::print("{}", print_config(parsed));
+    return 0;
+  }
+  check_output(parsed.evaluate);
+  const Evaluation evaluate = parsed.evaluate.tokens.empty() ? dataset_evaluation(parsed, source)
+                                                             : token_evaluation(parsed, source);
+  return run_on_ranks(parsed.options, print_config(parsed), arguments, [&](Rank& rank) {
+    const std::string text = evaluate(rank);
+    if (rank.rank == 0) write_output(parsed.evaluate.output, text);
+  });
 }
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "apps/model_source.h"
+#include "apps/rank_start.h"
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
 #include "tessera/data/tokenizer.h"
@@ -12,9 +13,31 @@
 
 namespace tessera {
 
-void generate_command(ParsedCommand& parsed) {
-  const ModelSource source(parsed);
-  if (parsed.print_config) return fmt::print("{}", print_config(parsed));
+namespace {
+
+SessionOptions inference(const Options& options, std::int64_t longest_prompt) {
+  SessionOptions session;
+  session.model = options.model;
+  session.parallel = options.parallel;
+  session.pipeline = options.pipeline;
+  session.shape = {longest_prompt, 1};
+  session.training = false;
+  session.device = device_of(options.train);
+  session.memory_budget_gib = options.train.gpu_memory_budget_gib;
+  session.cuda = cuda_of(options.train);
+  return session;
+}
+
+}  // namespace
+
+int generate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
+  const std::optional<int> launched = launched_ranks(recognise_environment(process_variable));
+  if (launched) leave_start_to_launcher(parsed, *launched);
+  const ModelSource source(parsed, launched);
+  if (parsed.print_config) {
+    fmt::print("{}", print_config(parsed));
+    return 0;
+  }
   const Options& options = parsed.options;
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.data);
   check_input(tokenizer->vocab_size() <= options.model.vocab_size,
@@ -27,28 +50,27 @@ void generate_command(ParsedCommand& parsed) {
     prompts.push_back(tokenizer->encode(prompt));
     longest = std::max(longest, prompts.back().size());
   }
-
-  SessionOptions session_options;
-  session_options.model = options.model;
-  session_options.shape = {static_cast<std::int64_t>(longest), 1};
-  session_options.training = false;
-  session_options.device = device_of(options.train);
-  session_options.memory_budget_gib = options.train.gpu_memory_budget_gib;
-  session_options.cuda = cuda_of(options.train);
-  Session session(session_options, only_rank(options.train));
-  source.load(session);
-  Generator generator(session, parsed.generate, options.train.seed, tokenizer->vocab_size());
-  for (const auto& prompt : prompts) generator.check_prompt(prompt);  // before anything is printed
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    fmt::print("{}", parsed.generate.prompts[i]);
-    generator.run(prompts[i], tokenizer->eod(), [&](std::int32_t token) {
-      // The null tokenizer's text is numbers, which need a space between them.
-      if (options.data.tokenizer == TokenizerKind::null) fmt::print(" ");
-      fmt::print("{}", tokenizer->decode({&token, 1}));
-      std::fflush(stdout);
-    });
-    fmt::print("\n");
-  }
+  return run_on_ranks(options, print_config(parsed), arguments, [&](Rank& rank) {
+    SessionOptions session_options = inference(options, static_cast<std::int64_t>(longest));
+    session_options.device.index = rank.device.index;
+    Session session(session_options, rank);
+    source.load(session);
+    Generator generator(session, parsed.generate, options.train.seed, tokenizer->vocab_size());
+    for (const auto& prompt : prompts)
+      generator.check_prompt(prompt);  // before anything is printed
+    const bool speaks = rank.rank == 0;
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      if (speaks) fmt::print("{}", parsed.generate.prompts[i]);
+      generator.run(prompts[i], tokenizer->eod(), [&](std::int32_t token) {
+        if (!speaks) return;
+        // The null tokenizer's text is numbers, which need a space between them.
+        if (options.data.tokenizer == TokenizerKind::null) fmt::print(" ");
+        fmt::print("{}", tokenizer->decode({&token, 1}));
+        std::fflush(stdout);
+      });
+      if (speaks) fmt::print("\n");
+    }
+  });
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include "tessera/config/print.h"
 #include "tessera/parallel/mesh_picture.h"
 #include "tessera/train/inspect.h"
+#include "tessera/train/schedule_text.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera {
@@ -33,10 +34,24 @@ void draw_mesh(ParsedCommand& parsed) {
              verdict(mesh, options.model.hidden_size > 0));
 }
 
+void draw_schedule(ParsedCommand& parsed) {
+  if (!parsed.options.train.load_hf.empty())
+    parsed.options.model = HfFolder(parsed.options.train.load_hf).model().options;
+  check_schedule(parsed);
+  if (parsed.print_config) return fmt::print("{}", print_config(parsed.options));
+  const SessionOptions options = session_options(parsed.options, true);
+  const ScheduleText drawn =
+      parsed.trace.empty() ? planned_schedule(options) : recorded_schedule(options, parsed.trace);
+  if (!parsed.schedule_file.empty()) write_file_atomically(parsed.schedule_file, drawn.svg);
+  fmt::print("{}", drawn.text);
+  if (!parsed.schedule_file.empty()) fmt::print("wrote '{}'\n", parsed.schedule_file);
+}
+
 }  // namespace
 
 void inspect_command(ParsedCommand& parsed) {
   if (parsed.mesh) return draw_mesh(parsed);
+  if (parsed.schedule) return draw_schedule(parsed);
   const ModelSource source(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
   const SessionOptions options = session_options(parsed.options, true);

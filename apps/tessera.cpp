@@ -29,7 +29,8 @@ std::string usage() {
 // Commands that run on one rank would run, and speak, as often as a launcher starts them.
 void check_not_launched(const std::string& command) {
   const Environment environment = recognise_environment(process_variable);
-  check_input(command == "train" || environment.size == 1,
+  const bool ranks = command == "train" || command == "generate" || command == "evaluate";
+  check_input(ranks || environment.size == 1,
               "{} started {} ranks, but `tessera {}` runs on one: start it without {}",
               name_of(environment.launcher), environment.size, command,
               name_of(environment.launcher));
@@ -60,8 +61,8 @@ int run(const std::vector<std::string>& args) {
   switch (parsed.command) {
     case Command::train: return train_command(parsed, args);
     case Command::preprocess: preprocess_command(parsed); break;
-    case Command::generate: generate_command(parsed); break;
-    case Command::evaluate: evaluate_command(parsed); break;
+    case Command::generate: return generate_command(parsed, args);
+    case Command::evaluate: return evaluate_command(parsed, args);
     case Command::inspect: inspect_command(parsed); break;
   }
   return 0;

@@ -2,25 +2,14 @@
 
 #include "apps/commands.h"
 #include "apps/model_source.h"
+#include "apps/rank_start.h"
 #include "tessera/base/log.h"
 #include "tessera/config/print.h"
-#include "tessera/launch/launch.h"
 #include "tessera/parallel/mesh_picture.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera {
 namespace {
-
-LaunchOptions launch_options(const Options& options, const std::string& config) {
-  LaunchOptions launch;
-  launch.nproc = options.parallel.nproc;
-  launch.processes = options.parallel.launch == LaunchKind::processes;
-  launch.device = device_of(options.train).kind;
-  launch.threads = options.train.threads;
-  launch.timeout = std::chrono::minutes(options.parallel.timeout_minutes);
-  launch.configuration = config;
-  return launch;
-}
 
 // What the ranks are, and by what they communicate: "4 ranks (threads, shared memory), ".
 std::string described(const Options& options, const Rank& rank, const Environment& environment) {
@@ -52,9 +41,9 @@ void announce(const Options& options, const Rank& rank, const Environment& envir
 
 int train_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
   const Environment environment = recognise_environment(process_variable);
-  const bool launched = environment.launcher != Launcher::none;
-  if (launched) leave_start_to_launcher(parsed, environment.size);
-  const ModelSource source(parsed, launched ? std::optional(environment.size) : std::nullopt);
+  const std::optional<int> launched = launched_ranks(environment);
+  if (launched) leave_start_to_launcher(parsed, *launched);
+  const ModelSource source(parsed, launched);
   const Options& options = parsed.options;
   const std::string config = print_config(options);
   if (parsed.print_config) {
@@ -62,7 +51,7 @@ int train_command(ParsedCommand& parsed, const std::vector<std::string>& argumen
     return 0;
   }
   check_parameters(session_options(options, true));
-  return launch(launch_options(options, config), arguments, [&](Rank& rank) {
+  return run_on_ranks(options, config, arguments, [&](Rank& rank) {
     announce(options, rank, environment);
     Trainer trainer(options, config, rank);
     trainer.run();

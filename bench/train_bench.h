@@ -35,6 +35,8 @@ class TrainBench {
   void check_can_trace() { session_.context().trace->check_can_record(); }
   /// Runs steps and returns a trace of them on rank 0, nothing on others.
   std::vector<TraceEvent> trace(std::int64_t steps);
+  /// When it started, by the system's clock.
+  std::int64_t trace_start() { return session_.context().trace->start_time(); }
   double loss() const { return loss_; }  ///< of the last step
   /// Of all ranks.
   double tokens_per_step() const {

@@ -25,12 +25,13 @@ MAY_INCLUDE = {
     "parallel": LOW + ["comm/*", "kernels/*"],
     "data": LOW,
     "nn": LOW + ["parallel/*", "kernels/*", "comm/*"],
-    "pipeline": LOW + ["comm/*"],
-    "model": LOW + ["nn/*", "pipeline/stage.h", "parallel/parallel_options.h"],
+    "pipeline": LOW + ["comm/*", "parallel/sharding.h"],
+    "model": LOW
+    + ["nn/*", "pipeline/stage.h", "pipeline/stage_split.h", "parallel/parallel_options.h"],
     "optim": LOW + ["nn/parameter.h", "nn/unit_hooks.h", "parallel/*", "kernels/*", "comm/*"],
     "checkpoint": LOW + ["parallel/sharding.h", "model/model_options.h", "comm/*"],
     "plan": LOW + ["parallel/*", "pipeline/*", "model/*", "*/*_options.h"],
-    "config": LOW + ["*/*_options.h"],
+    "config": LOW + ["*/*_options.h", "pipeline/schedules.h", "pipeline/stage_split.h"],
     "train": ["*"],
 }
 

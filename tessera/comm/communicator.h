@@ -56,6 +56,9 @@ class Communicator {
                                      Stream&) = 0;
   virtual WorkHandle send(ConstView x, int to, Stream&) = 0;
   virtual WorkHandle recv(View x, int from, Stream&) = 0;
+  /// Whether a recv may be asked for before it is needed: no other group's calls wait for it. (Of
+  /// others the message comes near all the same, but not into its place.)
+  virtual bool receives_ahead() const { return false; }
   /// Runs `calls`, sends before recvs, which then go off together: none of them waits for another.
   /// Their Works are waited on after this has returned.
   virtual void grouped(const std::function<void()>& calls) { calls(); }

@@ -50,6 +50,7 @@ class WaitingCommunicator final : public Communicator {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   bool capturable() const override { return inner_->capturable(); }
+  bool receives_ahead() const override { return inner_->receives_ahead(); }
   void watched(Stream& stream, const std::function<void()>& launch) override {
     inner_->watched(stream, launch);
   }

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <set>
 #include <string_view>
 
+#include "tessera/config/limits.h"
 #include "tessera/config/rules.h"
 #include "tessera/config/value.h"
 
@@ -22,6 +24,21 @@ bool read_part(std::string_view text, double& part) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, part);
   return error == std::errc() && stop == end && std::isfinite(part) && part >= 0;
+}
+
+// A model that is used is there once.
+void layout_rules(const Options& options, const Ranks& ranks, Problems& problems) {
+  const ParallelOptions& p = options.parallel;
+  for (const int size : {p.tensor, p.pipeline})
+    if (size < 1 || size > kMaxRanks) return;  // named already
+  rank_rules(p, ranks, problems);
+  start_rules(p, ranks, problems);
+  split_model_rules(options, problems);
+  pipeline_rules(options, problems);
+  problems.require(p.data == 1,
+                   "{} ranks hold this model {} times, but it is used by one at a time: start {}, "
+                   "or raise --tensor-model-parallel-size or --pipeline-model-parallel-size",
+                   ranks.count, p.data, ranks.count / std::max(1, p.data));
 }
 
 }  // namespace
@@ -56,15 +73,17 @@ void split_rules(const DataOptions& data, Problems& problems) {
                    quote(data.split));
 }
 
-void generate_rules(const Settings& settings, Problems& problems) {
+void generate_rules(const Settings& settings, const Ranks& ranks, Problems& problems) {
   source_rules(settings.options.train, problems);
   device_rules(settings.options, problems);
+  layout_rules(settings.options, ranks, problems);
 }
 
-void evaluate_rules(const Settings& settings, Problems& problems) {
+void evaluate_rules(const Settings& settings, const Ranks& ranks, Problems& problems) {
   const Options& options = settings.options;
   source_rules(options.train, problems);
   device_rules(options, problems);
+  layout_rules(options, ranks, problems);
   split_rules(options.data, problems);
   const bool has_data = options.data.mock_data || !options.data.data_path.empty();
   problems.require(has_data || !settings.evaluate.tokens.empty(),

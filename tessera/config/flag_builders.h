@@ -33,6 +33,8 @@ auto& part_of(auto& settings) {
     return settings.options.train;
   else if constexpr (std::is_same_v<Part, ParallelOptions>)
     return settings.options.parallel;
+  else if constexpr (std::is_same_v<Part, PipelineOptions>)
+    return settings.options.pipeline;
   else if constexpr (std::is_same_v<Part, GenerateOptions>)
     return settings.generate;
   else if constexpr (std::is_same_v<Part, EvaluateOptions>)
@@ -102,6 +104,23 @@ Flag real(std::string_view name, Access access, RealRange range, std::string_vie
   };
   flag.fault = [access, range](const Settings& s) {
     return range.has(access(s)) ? "" : fmt::format("{}: {}", access(s), range.expected());
+  };
+  return flag;
+}
+
+/// Several numbers, after one flag or after several.
+template <class Access>
+Flag reals(std::string_view name, Access access, RealRange range, std::string_view help) {
+  Flag flag = make_flag(name, Arity::many, "X...", help);
+  flag.set = [access, range](Settings& s, const Values& values) {
+    access(s).clear();
+    for (const std::string& value : values) access(s).push_back(parse_real(value, range));
+  };
+  flag.get = [access](const Settings& s) -> std::optional<Values> {
+    if (access(s).empty()) return std::nullopt;
+    Values values;
+    for (const double each : access(s)) values.push_back(to_text(each));
+    return values;
   };
   return flag;
 }

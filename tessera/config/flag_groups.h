@@ -13,6 +13,7 @@ void append(std::vector<Flag>& table, Group group, CommandSet commands, std::vec
 void append_model_flags(std::vector<Flag>& table);
 void append_run_flags(std::vector<Flag>& table);
 void append_parallel_flags(std::vector<Flag>& table);
+void append_pipeline_flags(std::vector<Flag>& table);
 void append_optimizer_flags(std::vector<Flag>& table);
 void append_data_flags(std::vector<Flag>& table);
 void append_checkpoint_flags(std::vector<Flag>& table);

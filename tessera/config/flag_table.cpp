@@ -31,6 +31,7 @@ std::vector<Flag> build_table() {
   append_model_flags(table);
   append_run_flags(table);
   append_parallel_flags(table);
+  append_pipeline_flags(table);
   append_optimizer_flags(table);
   append_data_flags(table);
   append_checkpoint_flags(table);

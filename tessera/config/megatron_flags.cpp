@@ -81,8 +81,6 @@ constexpr Hint kWithHint[] = {
 };
 
 constexpr std::string_view kPlain[] = {
-    "account-for-embedding-in-pipeline-split",
-    "account-for-loss-in-pipeline-split",
     "adlr-autoresume",
     "align-grad-reduce",
     "apply-layernorm-1p",
@@ -110,8 +108,6 @@ constexpr std::string_view kPlain[] = {
     "dataloader-inter-document-masking",
     "ddp-average-in-collective",
     "ddp-num-buckets",
-    "decoder-first-pipeline-num-layers",
-    "decoder-last-pipeline-num-layers",
     "decoder-num-layers",
     "decoupled-lr",
     "decoupled-min-lr",
@@ -159,7 +155,6 @@ constexpr std::string_view kPlain[] = {
     "log-world-size-to-tensorboard",
     "logging-level",
     "max-seqlen-per-dp-cp-rank",
-    "microbatch-group-size-per-virtual-pipeline-stage",
     "mrope-section",
     "mscale",
     "mscale-all-dim",
@@ -186,8 +181,6 @@ constexpr std::string_view kPlain[] = {
     "non-persistent-save-interval",
     "num-dataset-builder-threads",
     "num-experts",
-    "num-layers-per-virtual-pipeline-stage",
-    "num-virtual-stages-per-pipeline-rank",
     "offload-modules",
     "one-logger-async",
     "one-logger-project",
@@ -201,7 +194,6 @@ constexpr std::string_view kPlain[] = {
     "partitions",
     "per-split-data-args-path",
     "pipeline-model-parallel-comm-backend",
-    "pipeline-model-parallel-layout",
     "q-lora-rank",
     "qk-head-dim",
     "qk-pos-emb-head-dim",

@@ -24,6 +24,16 @@ int fewest_ranks(const ParallelOptions& p) {
 
 }  // namespace
 
+void check_schedule(ParsedCommand& parsed) {
+  std::int64_t& samples = parsed.options.train.micro_batch_size;
+  if (samples == 0) samples = 1;
+  check_mesh(parsed);
+  config::Problems problems;
+  config::pipeline_rules(parsed.options, problems);
+  config::batch_rules(parsed.options, problems);
+  problems.throw_if_any();
+}
+
 MeshCheck check_mesh(ParsedCommand& parsed) {
   Options draft = parsed.options;
   resolve(draft);
@@ -43,6 +53,7 @@ MeshCheck check_mesh(ParsedCommand& parsed) {
   config::start_rules(parallel, ranks, refusals);
   config::sharding_rules(parallel, refusals);
   config::split_model_rules(parsed.options, refusals);
+  config::pipeline_rules(parsed.options, refusals);
   config::batch_rules(parsed.options, refusals);
   mesh.refusals = refusals.lines();
   return mesh;

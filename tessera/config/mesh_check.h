@@ -13,6 +13,10 @@ struct MeshCheck {
   std::vector<std::string> refusals;  ///< why train would not run it, a line each
 };
 
+/// Resolves the options of `inspect --schedule`, for as many ranks as check_mesh does. InputError
+/// when there is no such pipeline.
+void check_schedule(ParsedCommand& parsed);
+
 /// Resolves the options for as many ranks. A model that comes from a folder must be there.
 /// InputError when the ranks cannot form the mesh.
 MeshCheck check_mesh(ParsedCommand& parsed);

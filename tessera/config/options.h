@@ -8,6 +8,7 @@
 #include "tessera/model/model_options.h"
 #include "tessera/optim/optim_options.h"
 #include "tessera/parallel/parallel_options.h"
+#include "tessera/pipeline/pipeline_options.h"
 #include "tessera/train/train_options.h"
 
 namespace tessera {
@@ -20,6 +21,7 @@ struct Options {
   DataOptions data;
   TrainOptions train;
   ParallelOptions parallel;
+  PipelineOptions pipeline;
 
   bool operator==(const Options&) const = default;
 };
@@ -32,8 +34,11 @@ struct Settings {
   PreprocessOptions preprocess;
   bool help = false;
   bool print_config = false;
-  bool mesh = false;   ///< of inspect: draw the ranks
-  std::string config;  ///< the YAML file of --config
+  bool mesh = false;          ///< of inspect: draw the ranks
+  bool schedule = false;      ///< of inspect: draw the pipeline's schedule
+  std::string schedule_file;  ///< and this picture of it
+  std::string trace;          ///< of a run, which the picture is to show
+  std::string config;         ///< the YAML file of --config
 
   bool operator==(const Settings&) const = default;
 };

@@ -6,6 +6,8 @@ namespace tessera::config {
 namespace {
 
 constexpr IntegerRange kDegree = {1, kMaxRanks};
+constexpr CommandSet kRankCommands = {Command::train, Command::inspect, Command::evaluate,
+                                      Command::generate};
 
 bool shares_experts(const Settings& s) { return s.options.parallel.expert > 1; }
 
@@ -27,12 +29,14 @@ Flag grid_flag() {
 std::vector<Flag> degree_flags() {
   return {
       integer("tensor-model-parallel-size", at(&ParallelOptions::tensor), kDegree,
-              "ranks that share each layer's matrices"),
+              "ranks that share each layer's matrices")
+          .only_for(kRankCommands),
       grid_flag(),
       toggle("sequence-parallel", at(&ParallelOptions::sequence_parallel),
              "norms and dropout on a part of the sequence per tensor-parallel rank"),
       integer("pipeline-model-parallel-size", at(&ParallelOptions::pipeline), kDegree,
-              "ranks that share the layers"),
+              "ranks that share the layers")
+          .only_for(kRankCommands),
       integer("context-parallel-size", at(&ParallelOptions::context), kDegree,
               "ranks that share each sequence"),
       integer("expert-model-parallel-size", at(&ParallelOptions::expert), kDegree,
@@ -100,7 +104,7 @@ std::vector<Flag> launch_flags() {
       integer("nproc", at(&ParallelOptions::nproc), kDegree,
               "ranks to start; not with mpirun, srun or torchrun, which start them themselves. Of "
               "inspect: ranks of the training that is planned")
-          .only_for({Command::train, Command::inspect}),
+          .only_for({Command::train, Command::inspect, Command::evaluate, Command::generate}),
       word("launch", at(&ParallelOptions::launch),
            {{LaunchKind::threads, "threads"}, {LaunchKind::processes, "processes"}},
            "what --nproc starts: threads of this process, or processes of this machine"),
@@ -119,7 +123,8 @@ void append_parallel_flags(std::vector<Flag>& table) {
   mesh.command_line_only = true;
   append(table, Group::parallel, {Command::train, Command::inspect}, degree_flags());
   append(table, Group::parallel, {Command::train, Command::inspect}, data_parallel_flags());
-  append(table, Group::parallel, {Command::train}, launch_flags());
+  append(table, Group::parallel, {Command::train, Command::evaluate, Command::generate},
+         launch_flags());
   append(table, Group::parallel, {Command::inspect}, {std::move(mesh)});
 }
 

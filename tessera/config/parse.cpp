@@ -1,6 +1,7 @@
 #include "tessera/config/parse.h"
 
 #include <algorithm>
+#include <array>
 
 #include "tessera/base/files.h"
 #include "tessera/config/given_rules.h"
@@ -59,6 +60,32 @@ ParsedCommand read_mesh_command(std::span<const std::string> args) {
   return parsed;
 }
 
+// inspect --schedule draws that of a training, and takes that training's flags beside its own.
+constexpr std::array<std::string_view, 3> kPictureFlags{"--schedule", "--schedule-file", "--trace"};
+
+bool is_picture_flag(std::string_view argument) {
+  const std::string_view name = argument.substr(0, argument.find('='));
+  return std::ranges::find(kPictureFlags, name) != kPictureFlags.end();
+}
+
+ParsedCommand read_schedule_command(std::span<const std::string> args) {
+  std::vector<std::string> own, of_training;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const bool picture = is_picture_flag(args[i]);
+    (picture ? own : of_training).push_back(args[i]);
+    const bool value_follows =
+        picture && args[i] != kPictureFlags[0] && args[i].find('=') == std::string::npos;
+    if (value_follows && i + 1 < args.size()) own.push_back(args[++i]);
+  }
+  const ParsedCommand picture = read_command(Command::inspect, own);
+  ParsedCommand parsed = read_command(Command::train, of_training);
+  parsed.command = Command::inspect;
+  parsed.schedule = picture.schedule;
+  parsed.schedule_file = picture.schedule_file;
+  parsed.trace = picture.trace;
+  return parsed;
+}
+
 }  // namespace
 
 Settings default_settings(Command command) {
@@ -80,6 +107,8 @@ ParsedCommand parse_command(std::string_view name, std::span<const std::string> 
   }
   if (command == Command::inspect && std::any_of(args.begin(), args.end(), is_mesh_switch))
     return read_mesh_command(args);
+  if (command == Command::inspect && std::any_of(args.begin(), args.end(), is_picture_flag))
+    return read_schedule_command(args);
   return read_command(command, args);
 }
 

@@ -26,7 +26,8 @@ Settings default_settings(Command command);
 
 /// `args` are those after the command's name. Throws one InputError with all that is wrong in flags
 /// and values, and in which flags go together; rules between values are validate's. With --help
-/// among the arguments nothing else is looked at. With --mesh, inspect takes the flags of train.
+/// among the arguments nothing else is looked at. With --mesh or --schedule, inspect
+/// takes the flags of train.
 ParsedCommand parse_command(std::string_view command, std::span<const std::string> args);
 
 /// What print_config(Options) wrote, or any configuration file of `train`. `what` names it in

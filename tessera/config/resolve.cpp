@@ -1,6 +1,10 @@
 #include "tessera/config/resolve.h"
 
+#include <algorithm>
+
+#include "tessera/base/check.h"
 #include "tessera/config/limits.h"
+#include "tessera/pipeline/stage_split.h"
 
 namespace tessera {
 namespace {
@@ -38,6 +42,28 @@ void resolve_layout(ParallelOptions& p, int ranks) {
   p.overlap_param_gather |= p.sharding == Sharding::parameters;
 }
 
+// How many parts of the model each pipeline rank has. What cannot be is left to the rules.
+int chunks_of(const PipelineOptions& pipeline, int ranks, std::int64_t layers) {
+  if (pipeline.schedule == ScheduleKind::zb_v) return 2;
+  if (pipeline.virtual_stages > 0) return pipeline.virtual_stages;
+  if (pipeline.layers_per_chunk > 0) {
+    const std::int64_t stages = layers / pipeline.layers_per_chunk;
+    return static_cast<int>(std::max<std::int64_t>(1, stages / ranks));
+  }
+  if (pipeline.layout.empty()) return 1;
+  try {
+    return std::max(1, stages_of_layout(pipeline.layout) / ranks);
+  } catch (const InputError&) {
+    return 1;
+  }
+}
+
+void resolve_pipeline(Options& options) {
+  const int ranks = options.parallel.pipeline;
+  if (ranks < 1 || ranks > config::kMaxRanks) return;
+  options.pipeline.chunks = chunks_of(options.pipeline, ranks, options.model.num_layers);
+}
+
 void resolve_length(TrainOptions& train, const ParallelOptions& parallel) {
   if (train.micro_batch_size > 0 && train.micro_batch_size <= config::kMaxMicroBatch)
     fill(train.global_batch_size, train.micro_batch_size * parallel.data);
@@ -67,6 +93,7 @@ void resolve(Options& options, std::optional<int> ranks) {
   fill(options.model.vocab_size, more_than_bytes ? data.vocab_size : tokenizer_vocabulary(data));
   fill(options.model.max_position_embeddings, data.seq_length);
   resolve_model(options.model);
+  resolve_pipeline(options);
   resolve_length(options.train, options.parallel);
   fill(options.schedule.decay_iters, options.train.train_iters);
   data.seed = options.train.seed;

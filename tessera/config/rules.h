@@ -34,6 +34,8 @@ void start_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& 
 /// Whether the model and its batches can be split as the degrees say. What is not known yet (0) is
 /// not held against them.
 void split_model_rules(const Options& options, Problems& problems);
+/// Whether its layers and microbatches can be spread over the pipeline.
+void pipeline_rules(const Options& options, Problems& problems);
 /// What this version cannot do yet.
 void version_rules(const ParallelOptions& parallel, Problems& problems);
 /// How data-parallel ranks share what they need not all have.
@@ -42,8 +44,8 @@ void sharding_rules(const ParallelOptions& parallel, Problems& problems);
 void batch_rules(const Options& options, Problems& problems);
 
 void train_rules(const Options& options, const Ranks& ranks, Problems& problems);
-void generate_rules(const Settings& settings, Problems& problems);
-void evaluate_rules(const Settings& settings, Problems& problems);
+void generate_rules(const Settings& settings, const Ranks& ranks, Problems& problems);
+void evaluate_rules(const Settings& settings, const Ranks& ranks, Problems& problems);
 void preprocess_rules(const Settings& settings, Problems& problems);
 
 }  // namespace tessera::config

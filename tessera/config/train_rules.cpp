@@ -109,10 +109,11 @@ void parallel_rules(const Options& options, const Ranks& ranks, Problems& proble
     if (size < 1 || size > kMaxRanks) return;  // named already
   version_rules(p, problems);
   // The other sizes have to change first.
-  if (p.pipeline == 1 && p.context == 1) rank_rules(p, ranks, problems);
+  if (p.context == 1) rank_rules(p, ranks, problems);
   start_rules(p, ranks, problems);
   sharding_rules(p, problems);
   split_model_rules(options, problems);
+  pipeline_rules(options, problems);
 }
 
 }  // namespace

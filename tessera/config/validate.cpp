@@ -49,6 +49,7 @@ void check_inspect(const ParsedCommand& parsed, Problems& problems) {
                    "(--num-layers ...)");
   const ParallelOptions& parallel = parsed.options.parallel;
   config::split_model_rules(parsed.options, problems);
+  config::pipeline_rules(parsed.options, problems);
   config::version_rules(parallel, problems);
   if (parsed.was_given("nproc")) config::rank_rules(parallel, {parallel.nproc, false}, problems);
   config::sharding_rules(parallel, problems);
@@ -59,8 +60,8 @@ void check_command(const ParsedCommand& parsed, const config::Ranks& ranks, Prob
   switch (parsed.command) {
     case Command::train: config::train_rules(parsed.options, ranks, problems); break;
     case Command::preprocess: config::preprocess_rules(parsed, problems); break;
-    case Command::generate: config::generate_rules(parsed, problems); break;
-    case Command::evaluate: config::evaluate_rules(parsed, problems); break;
+    case Command::generate: config::generate_rules(parsed, ranks, problems); break;
+    case Command::evaluate: config::evaluate_rules(parsed, ranks, problems); break;
     case Command::inspect: check_inspect(parsed, problems); break;
   }
 }

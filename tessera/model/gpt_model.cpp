@@ -60,14 +60,6 @@ EmbeddingSpec embedding_spec(const ModelOptions& o) {
 
 }  // namespace
 
-StagePart stage_part(const ModelOptions& options, int stages, int stage) {
-  check(options.num_layers % stages == 0, "{} layers cannot be shared evenly by {} pipeline stages",
-        options.num_layers, stages);
-  check(stages == 1 || !options.tie_embeddings,
-        "tied embeddings are not supported over {} pipeline stages", stages);
-  return {share_of(options.num_layers, stages, stage), stage == 0, stage == stages - 1};
-}
-
 GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recompute,
                    const StagePart& part, const LayerSite& site, Memory& memory, Stream& stream,
                    std::int64_t positions)
@@ -77,24 +69,45 @@ GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recomput
     rope_.emplace(memory, stream, options.dtype, rope.frequencies, rope.scale, positions);
   }
   if (part.embedding) embedding.emplace(embedding_spec(options), site);
+  if (part.embedding && part.tied_apart) embedding->table().tie(false);
   for (std::int64_t layer = part.layers.begin; layer < part.layers.end; ++layer)
     blocks.emplace_back(block_spec(options, recompute, layer), site, rope_ ? &*rope_ : nullptr);
   if (!part.head) return;
   final_norm = make_stream_norm("final_norm", options.hidden_size, norm_spec(options), site);
-  Parameter* shared = options.tie_embeddings ? &embedding->table() : nullptr;
+  Parameter* shared = options.tie_embeddings && embedding ? &embedding->table() : nullptr;
   head.emplace(LmHeadSpec{options.vocab_size, options.hidden_size, options.init_std,
-                          options.label_smoothing},
+                          options.label_smoothing, options.tie_embeddings && !shared},
                site, shared);
 }
 
 std::vector<ParameterList> GptModel::units() {
   std::vector<ParameterList> units;
-  if (embedding) embedding->collect(units.emplace_back());
+  if (embedding) {
+    embedding->collect(units.emplace_back());
+    ParameterList& all = units.back();
+    if (part_.tied_apart) {
+      const ParameterList others(all.begin() + 1, all.end());
+      all.resize(1);
+      units.push_back(others);
+    }
+  }
   for (Block& block : blocks) block.collect(units.emplace_back());
   if (!head) return units;
   final_norm->collect(units.emplace_back());
-  head->collect(units.back());
+  head->collect(units.emplace_back());
   return units;
+}
+
+UnitNumbers GptModel::unit_numbers() const {
+  UnitNumbers numbers;
+  if (embedding) {
+    numbers.embedding = part_.tied_apart ? 1 : 0;
+    numbers.first_block = numbers.embedding + 1;
+  }
+  numbers.final_norm = numbers.block(blocks.size());
+  numbers.head = embedding && options_.tie_embeddings && !part_.tied_apart ? numbers.table
+                                                                           : numbers.final_norm + 1;
+  return numbers;
 }
 
 ParameterList GptModel::parameters() {

@@ -10,18 +10,24 @@
 #include "tessera/nn/block.h"
 #include "tessera/nn/embedding.h"
 #include "tessera/nn/lm_head.h"
+#include "tessera/pipeline/stage_split.h"
 
 namespace tessera {
 
-/// Which part of the model a stage holds.
-struct StagePart {
-  Range layers;
-  bool embedding = true;
-  bool head = true;
+/// The units of a part of a model (nn/unit_hooks.h), by number. Some are the same.
+struct UnitNumbers {
+  std::size_t table = 0;      ///< of tokens
+  std::size_t embedding = 0;  ///< all else that the embedding has
+  std::size_t first_block = 0;
+  std::size_t final_norm = 0;
+  std::size_t head = 0;
+
+  std::size_t block(std::size_t i) const { return first_block + i; }
 };
 
-/// Equal shares of the layers; the first stage has the embedding, the last one the head.
-StagePart stage_part(const ModelOptions& options, int stages, int stage);
+inline ModelOutline outline_of(const ModelOptions& options) {
+  return {options.num_layers, options.tie_embeddings};
+}
 
 class GptModel {
  public:
@@ -35,8 +41,10 @@ class GptModel {
   const RowLayout& rows() const { return rows_; }
   /// In the order of the forward pass.
   ParameterList parameters();
-  /// The same in units: the embedding, each block, the final norm with the head.
+  /// The same in units: the embedding, each block, the final norm, the head. A table that another
+  /// stage has a copy of is one by itself.
   std::vector<ParameterList> units();
+  UnitNumbers unit_numbers() const;
   /// Of the rotary tables for that many positions.
   std::int64_t rope_bytes(std::int64_t positions) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,

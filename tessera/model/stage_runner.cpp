@@ -8,14 +8,37 @@
 
 namespace tessera {
 
-StageRunner::StageRunner(GptModel& model, Context& context, Memory& memory,
-                         const RunnerOptions& options)
-    : model_(model), context_(context), options_(options) {
-  check(!model.blocks.empty(), "a pipeline stage needs at least one layer");
+void RunnerMemory::Sizes::include(const Sizes& other) {
+  slot = std::max(slot, other.slot);
+  recomputed = std::max(recomputed, other.recomputed);
+  scratch = std::max(scratch, other.scratch);
+}
+
+RunnerMemory::RunnerMemory(Memory& memory, const Sizes& sizes, int slots, int microbatches)
+    : slots_(slots), slot_bytes_((sizes.slot + 63) / 64 * 64) {
+  const auto block = [&](MemoryUse use, std::size_t bytes) {
+    return memory.allocate(use, DType::u8, {static_cast<std::int64_t>(bytes)});
+  };
+  slot_memory_ = block(MemoryUse::activations, slot_bytes_ * static_cast<std::size_t>(slots));
+  recomputed_ = block(MemoryUse::activations, sizes.recomputed);
+  scratch_ = block(MemoryUse::workspace, sizes.scratch);
+  loss_sums_ = memory.allocate(MemoryUse::workspace, DType::f64, {microbatches});
+}
+
+View RunnerMemory::slot(int i) const {
+  const auto bytes = static_cast<std::int64_t>(slot_bytes_);
+  return slot_memory_.view().slice(0, i * bytes, bytes);
+}
+
+StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions& options)
+    : model_(model), context_(context), options_(options), units_(model.unit_numbers()) {
   check(!options.split_backward || options.recompute.granularity != RecomputeGranularity::full,
         "full recompute and a split backward exclude each other");
   plan_segments();
-  allocate(memory);
+  Carvers measure;
+  const Carver gradients = carve_scratch(measure);
+  carve_slot(measure, gradients);
+  sizes_ = {measure.slot.bytes(), measure.recomputed.bytes(), measure.scratch.bytes()};
 }
 
 // ---- memory
@@ -39,22 +62,19 @@ Shape StageRunner::kept_rows() const {
 }
 
 // Everything is laid out twice by the same code: once to measure, once in memory.
-void StageRunner::allocate(Memory& memory) {
-  Carvers measure;
-  carve(measure);
-  const auto block = [&](MemoryUse use, const Carver& measured) {
-    return memory.allocate(use, DType::u8, {static_cast<std::int64_t>(measured.bytes())});
-  };
-  slot_memory_ = block(MemoryUse::activations, measure.slots);
-  recomputed_memory_ = block(MemoryUse::activations, measure.recomputed);
-  scratch_memory_ = block(MemoryUse::workspace, measure.scratch);
-  loss_sums_ = memory.allocate(MemoryUse::workspace, DType::f64, {options_.microbatches});
-  Carvers carvers{Carver(slot_memory_), Carver(recomputed_memory_), Carver(scratch_memory_)};
-  carve(carvers);
+void StageRunner::use(const RunnerMemory& memory) {
+  Carvers carvers{Carver(), Carver(memory.recomputed()), Carver(memory.scratch())};
+  const Carver gradients = carve_scratch(carvers);
+  slots_.clear();
+  for (int i = 0; i < memory.slots(); ++i) {
+    carvers.slot = Carver(memory.slot(i));
+    slots_.push_back(carve_slot(carvers, gradients));
+  }
+  loss_sums_ = memory.loss_sums();
 }
 
 // Parts of the scratch memory that are never in use at the same time lie at the same place.
-void StageRunner::carve(Carvers& carvers) {
+Carver StageRunner::carve_scratch(Carvers& carvers) {
   const BatchShape& shape = options_.shape;
   Carver& scratch = carvers.scratch;
   if (options_.training) scratch_.d_residual = scratch.take(model_.options().dtype, kept_rows());
@@ -64,12 +84,11 @@ void StageRunner::carve(Carvers& carvers) {
   if (model_.embedding)
     scratch_.embedding = model_.embedding->carve_scratch(embedding, shape, options_.training);
   Carver gradients = scratch;
-  scratch_.block = model_.blocks.front().carve_scratch(gradients, shape, options_.training);
+  if (!model_.blocks.empty())
+    scratch_.block = model_.blocks.front().carve_scratch(gradients, shape, options_.training);
   for (const Carver& branch : {head, embedding, gradients}) scratch.include(branch);
-
   carve_recomputed(carvers, gradients);
-  slots_.clear();
-  for (int i = 0; i < options_.slots; ++i) slots_.push_back(carve_slot(carvers, gradients));
+  return gradients;
 }
 
 // Every layer's gradients start at the same place: `gradients` is copied, and scratch grows to the
@@ -91,7 +110,7 @@ StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradie
   const BatchShape& shape = options_.shape;
   const DType dtype = model_.options().dtype;
   const Shape rows = kept_rows();
-  SlotCarver memory{carvers.slots, carvers.slots, options_.split_backward, options_.training};
+  SlotCarver memory{carvers.slot, carvers.slot, options_.split_backward, options_.training};
   const bool distributed = options_.recompute.distribute_saved_activations;
   const std::int64_t ranks = model_.rows().ranks();
   Slot slot;
@@ -107,9 +126,9 @@ StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradie
         slot.layers.push_back(scratch_.recomputed[i - segment.begin]);
         if (i != segment.begin) continue;
         if (distributed)
-          slot.shares[i] = carvers.slots.take(dtype, {rows[0] / ranks, rows[1]});
+          slot.shares[i] = carvers.slot.take(dtype, {rows[0] / ranks, rows[1]});
         else
-          slot.layers.back().x = carvers.slots.take(dtype, rows);
+          slot.layers.back().x = carvers.slot.take(dtype, rows);
         continue;
       }
       Carver branch = gradients;
@@ -117,8 +136,8 @@ StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradie
       carvers.scratch.include(branch);
     }
   if (model_.head) {
-    slot.final_x = carvers.slots.take(dtype, rows);
-    slot.final_stats = carvers.slots.take(accumulator_of(dtype), {rows[0], 2});
+    slot.final_x = carvers.slot.take(dtype, rows);
+    slot.final_stats = carvers.slot.take(accumulator_of(dtype), {rows[0], 2});
     slot.head = model_.head->carve(memory, shape);
   }
   return slot;
@@ -150,7 +169,8 @@ std::vector<StageRunner::StreamPoint> StageRunner::stream(int slot_number) const
   const Slot& slot = slots_[static_cast<std::size_t>(slot_number)];
   const int parts = model_.rows().parts();
   std::vector<StreamPoint> points;
-  std::string before = model_.embedding ? "embedding" : "the stage before";
+  const std::int64_t first = model_.part().layers.begin;
+  std::string before = first == 0 ? "embedding" : fmt::format("layers.{}.mlp", first - 1);
   for (const Segment& segment : segments_)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
       const std::string name = fmt::format("layers.{}", number_of(i));
@@ -168,26 +188,32 @@ void StageRunner::copy(const View& to, const ConstView& from) {
   context_.kernels.copy(context_.stream, to, from.reshape(to.shape()));
 }
 
-void StageRunner::start_layers(const Microbatch& batch, Block::Saved& first, ConstView in) {
+// The residual stream where this part begins.
+void StageRunner::start_layers(const Microbatch& batch, View x, ConstView in) {
   const TraceRange range(context_.trace, model_.embedding ? "embedding forward" : "stage input");
-  if (model_.embedding) {
-    hooks_->before_use(0, NextUnit::following);
-    model_.embedding->forward(context_, batch, first.x, scratch_.embedding);
-  } else {
-    copy(first.x, in);
-  }
-  hooks_->before_use(block_unit(0), NextUnit::following);
+  if (!model_.embedding && x.raw() == in.raw()) return;  // a stage without layers
+  if (!model_.embedding) return copy(x, in);
+  before_use(units_.table, NextUnit::following);
+  // Both are needed at once, so that nothing else may come into their place.
+  if (units_.embedding != units_.table) before_use(units_.embedding, NextUnit::unknown);
+  model_.embedding->forward(context_, batch, x.reshape(kept_rows()), scratch_.embedding);
+}
+
+void StageRunner::start_norm(const Slot& slot) {
+  const Block::Saved& first = slot.layers.front();
+  before_use(units_.block(0), after(0));
   model_.blocks.front().norm1().forward(context_, first.y1, first.stats1, first.x);
 }
 
-// The residual stream up to the last layer's branch, which is left in scratch.
+// Up to the last layer's branch, which is left in scratch.
 void StageRunner::run_layers(const Microbatch& batch, Slot& slot, ConstView in) {
-  start_layers(batch, slot.layers.front(), in);
+  start_layers(batch, slot.layers.front().x, in);
+  start_norm(slot);
   for (std::size_t i = 0; i < slot.layers.size(); ++i) {
     const TraceRange range(context_.trace, "block forward", number_of(i));
     keep_share(slot, i);
     model_.blocks[i].forward(context_, batch, slot.layers[i], scratch_.block);
-    if (i + 1 < slot.layers.size()) finish_layer(batch, slot, i, NextUnit::following);
+    if (i + 1 < slot.layers.size()) finish_layer(batch, slot, i, after(i + 1));
   }
 }
 
@@ -196,7 +222,7 @@ void StageRunner::run_layers(const Microbatch& batch, Slot& slot, ConstView in) 
 void StageRunner::finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer,
                                NextUnit after_next) {
   Block::Saved& next = slot.layers[layer + 1];
-  hooks_->before_use(block_unit(layer + 1), after_next);
+  before_use(units_.block(layer + 1), after_next);
   model_.blocks[layer + 1].norm1().add_forward(context_, next.y1, next.x, next.stats1,
                                                slot.layers[layer].x1, scratch_.block.branch,
                                                model_.blocks[layer].mlp_dropout(batch));
@@ -206,36 +232,52 @@ void StageRunner::forward(int microbatch, int slot_number, View out, ConstView i
   const TraceRange whole(context_.trace, "forward", microbatch);
   const Microbatch& batch = batch_of(microbatch);
   Slot& slot = slot_of(slot_number);
-  run_layers(batch, slot, in);
-  const TraceRange range(context_.trace, model_.head ? "head" : "stage output");
-  if (!model_.head) {
-    const View x1 = slot.layers.back().x1;
-    context_.kernels.add_dropout(context_.stream, out.reshape(x1.shape()), x1,
-                                 scratch_.block.branch, model_.blocks.back().mlp_dropout(batch));
-    return;
-  }
-  finish_layers(batch, slot);
-  if (batch.training) hooks_->before_gradients(model_.options().tie_embeddings ? 0 : head_unit());
+  leave_layers(batch, slot, out, in);
+  if (observer_) observer_(microbatch, slot_number);
+  if (!model_.head) return;
+  const TraceRange range(context_.trace, "head");
+  if (batch.training) before_gradients(units_.head);
   model_.head->forward(context_, batch, slot.head, scratch_.head);
-  // The gradient of a table of its own is complete with the final norm's.
-  if (batch.training && model_.options().tie_embeddings) hooks_->gradients_added(0, false);
-  context_.kernels.masked_sum(context_.stream, loss_sums_.view().slice(0, microbatch, 1),
-                              slot.head.loss, batch.mask, false);
+  // A table that is the embedding's, too, gets the rest of its gradient there.
+  if (batch.training) gradients_added(units_.head, units_.head != units_.table);
+  context_.kernels.masked_sum(context_.stream, loss_sums_.slice(0, microbatch, 1), slot.head.loss,
+                              batch.mask, false);
+}
+
+// All layers of this part, up to what the next one, or the output layer, needs.
+void StageRunner::leave_layers(const Microbatch& batch, Slot& slot, View out, ConstView in) {
+  if (model_.blocks.empty() && !model_.head) return start_layers(batch, out, in);
+  if (model_.blocks.empty())
+    start_layers(batch, slot.final_x, in);
+  else
+    run_layers(batch, slot, in);
+  if (model_.head) return finish_layers(batch, slot);
+  const TraceRange range(context_.trace, "stage output");
+  const View x1 = slot.layers.back().x1;
+  context_.kernels.add_dropout(context_.stream, out.reshape(x1.shape()), x1, scratch_.block.branch,
+                               model_.blocks.back().mlp_dropout(batch));
 }
 
 // The final norm, and what the output layer needs.
 void StageRunner::finish_layers(const Microbatch& batch, Slot& slot) {
-  hooks_->before_use(head_unit(), NextUnit::unknown);
-  model_.final_norm->add_forward(context_, slot.head.x, slot.final_x, slot.final_stats,
-                                 slot.layers.back().x1, scratch_.block.branch,
-                                 model_.blocks.back().mlp_dropout(batch));
-  if (model_.options().tie_embeddings) hooks_->before_use(0, NextUnit::unknown);
+  const bool own_table = units_.head != units_.table;
+  before_use(units_.final_norm, own_table ? NextUnit::following : NextUnit::unknown);
+  if (model_.blocks.empty())
+    model_.final_norm->forward(context_, slot.head.x, slot.final_stats, slot.final_x);
+  else
+    model_.final_norm->add_forward(context_, slot.head.x, slot.final_x, slot.final_stats,
+                                   slot.layers.back().x1, scratch_.block.branch,
+                                   model_.blocks.back().mlp_dropout(batch));
+  before_use(units_.head, NextUnit::unknown);
 }
 
-void StageRunner::trailing_logits(const Microbatch& batch, View logits) {
+void StageRunner::pass(const Microbatch& batch, View out, ConstView in) {
+  leave_layers(batch, slots_.front(), out, in);
+}
+
+void StageRunner::trailing_logits(const Microbatch& batch, View logits, ConstView in) {
   Slot& slot = slots_.front();
-  run_layers(batch, slot, {});
-  finish_layers(batch, slot);
+  leave_layers(batch, slot, {}, in);
   const std::int64_t rows = logits.dim(0);
   model_.head->logits(context_, logits, slot.head.x.slice(0, batch.shape.rows() - rows, rows));
 }
@@ -262,7 +304,7 @@ void StageRunner::recompute_segment(const Microbatch& batch, Slot& slot, const S
   const TraceRange whole(context_.trace, "recompute");
   Block::Saved& first = slot.layers[segment.begin];
   restore_input(slot, segment.begin);
-  hooks_->before_use(block_unit(segment.begin), NextUnit::unknown);
+  before_use(units_.block(segment.begin), NextUnit::unknown);
   model_.blocks[segment.begin].norm1().forward(context_, first.y1, first.stats1, first.x);
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
     const TraceRange range(context_.trace, "block forward", number_of(i));
@@ -286,24 +328,24 @@ void StageRunner::backward_weight(int microbatch, int slot) {
   Slot& kept = slot_of(slot);
   for (std::size_t i = model_.blocks.size(); i-- > 0;) {
     const TraceRange range(context_.trace, "block backward weights", number_of(i));
-    hooks_->before_gradients(block_unit(i));
+    before_gradients(units_.block(i));
     model_.blocks[i].backward_weight(context_, kept.layers[i], scratch_.block);
-    hooks_->gradients_added(block_unit(i), true);
+    gradients_added(units_.block(i), true);
   }
 }
 
 void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView d_out,
                                bool weights_too) {
-  const TraceRange whole(context_.trace, "backward", microbatch);
+  const TraceRange whole(context_.trace, weights_too ? "backward" : "backward inputs", microbatch);
   const Microbatch& batch = batch_of(microbatch);
   const View d_residual = scratch_.d_residual;
   if (model_.head) {
     const TraceRange range(context_.trace, "final norm backward");
-    hooks_->before_use(head_unit(), NextUnit::preceding);
-    hooks_->before_gradients(head_unit());
+    before_use(units_.final_norm, model_.blocks.empty() ? NextUnit::unknown : NextUnit::preceding);
+    before_gradients(units_.final_norm);
     model_.final_norm->backward(context_, d_residual, slot.head.x, slot.final_x, slot.final_stats,
                                 false);
-    hooks_->gradients_added(head_unit(), true);
+    gradients_added(units_.final_norm, true);
   } else {
     copy(d_residual, d_out);
   }
@@ -316,22 +358,32 @@ void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView 
       const bool again = segment + 1 != segments_.rend() && (segment + 1)->recompute &&
                          (segment + 1)->end - (segment + 1)->begin > 2;
       const bool known = i > segment->begin || (i > 0 && !again);
-      hooks_->before_use(block_unit(i), known ? NextUnit::preceding : NextUnit::unknown);
-      hooks_->before_gradients(block_unit(i));
+      before_use(units_.block(i), known ? NextUnit::preceding : NextUnit::unknown);
+      before_gradients(units_.block(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, slot.layers[i], scratch_.block,
                                       weights_too);
-      hooks_->gradients_added(block_unit(i), weights_too);  // of norms, if nothing else
+      gradients_added(units_.block(i), weights_too);  // of norms, if nothing else
     }
   }
   const TraceRange range(context_.trace,
                          model_.embedding ? "embedding backward" : "stage input backward");
-  if (model_.embedding) {
-    hooks_->before_gradients(0);
-    model_.embedding->backward(context_, batch, d_residual, scratch_.embedding);
-    hooks_->gradients_added(0, true);
-  } else {
+  if (model_.embedding)
+    embedding_backward(batch);
+  else
     copy(d_in.reshape(d_residual.shape()), d_residual);
+}
+
+void StageRunner::embedding_backward(const Microbatch& batch) {
+  const bool apart = units_.embedding != units_.table;
+  before_gradients(units_.embedding);
+  const Embedding::Pending pending =
+      model_.embedding->start_backward(context_, batch, scratch_.d_residual, scratch_.embedding);
+  if (apart) {
+    gradients_added(units_.embedding, true);
+    before_gradients(units_.table);
   }
+  model_.embedding->finish_backward(context_, batch, pending, scratch_.embedding);
+  gradients_added(units_.table, true);
 }
 
 }  // namespace tessera

@@ -1,9 +1,11 @@
-// Runs a model's layers over microbatches: owns the residual stream, the slots of the microbatches
-// in flight and the scratch memory, all laid out before the first step.
+// Runs a part of a model's layers over microbatches: lays out the residual stream, the slots of the
+// microbatches in flight and the scratch memory, all before the first step.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/model/gpt_model.h"
@@ -15,19 +17,54 @@ namespace tessera {
 
 struct RunnerOptions {
   BatchShape shape;
-  int slots = 1;         ///< microbatches in flight
+  int slots = 1;         ///< microbatches in flight on the rank
   int microbatches = 1;  ///< per step
   RecomputeOptions recompute;
   bool split_backward = false;
-  bool training = true;  ///< false: forward only, no memory for gradients
+  bool training = true;        ///< false: forward only, no memory for gradients
+  std::size_t first_unit = 0;  ///< the part's first unit, among all of the rank
+};
+
+/// What the parts of a model on one rank share: one of them works at a time, and a slot holds a
+/// microbatch of any of them.
+class RunnerMemory {
+ public:
+  /// In bytes; of several parts, what the largest needs.
+  struct Sizes {
+    std::size_t slot = 0, recomputed = 0, scratch = 0;
+    void include(const Sizes& other);
+  };
+  RunnerMemory(Memory& memory, const Sizes& sizes, int slots, int microbatches);
+
+  View slot(int i) const;
+  int slots() const { return slots_; }
+  View recomputed() const { return recomputed_.view(); }
+  View scratch() const { return scratch_.view(); }
+  /// f64 [microbatches]: the sum of each microbatch's masked losses, where the head is.
+  View loss_sums() const { return loss_sums_.view(); }
+
+ private:
+  int slots_;
+  std::size_t slot_bytes_;
+  Tensor slot_memory_;
+  Tensor recomputed_;
+  Tensor scratch_;
+  Tensor loss_sums_;
 };
 
 class StageRunner final : public Stage {
  public:
-  StageRunner(GptModel& model, Context& context, Memory& memory, const RunnerOptions& options);
+  /// Measures; it runs once it has memory.
+  StageRunner(GptModel& model, Context& context, const RunnerOptions& options);
+  const RunnerMemory::Sizes& sizes() const { return sizes_; }
+  /// The memory must outlive this.
+  void use(const RunnerMemory& memory);
 
   /// Who is told of the work with parameters, by the model's units; it must outlive this.
   void set_hooks(UnitHooks& hooks) { hooks_ = &hooks; }
+  /// Who is told when a forward pass has left its microbatch in a slot.
+  using Observer = std::function<void(int microbatch, int slot)>;
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
   /// The microbatches that forward and backward refer to by number; they must outlive the step.
   void set_microbatches(std::span<const Microbatch> microbatches);
 
@@ -36,8 +73,6 @@ class StageRunner final : public Stage {
   void backward_input(int microbatch, int slot, View d_in, ConstView d_out) override;
   void backward_weight(int microbatch, int slot) override;
 
-  /// f64 [microbatches]: the sum of each microbatch's masked losses (last stage).
-  View loss_sums() const { return loss_sums_.view(); }
   /// acc [N]: the losses of the tokens in a slot, not masked.
   View token_losses(int slot) const;
   /// What a slot still holds of the residual stream, in the order of the forward pass.
@@ -47,9 +82,10 @@ class StageRunner final : public Stage {
     int parts;         ///< of how many on the tensor-parallel group
   };
   std::vector<StreamPoint> stream(int slot) const;
-  /// Logits of the last rows of a microbatch, as many as `logits` [rows, V] has; forward without a
-  /// loss.
-  void trailing_logits(const Microbatch& batch, View logits);
+  /// Forward without a loss, of a part without the head and of the one that has it: logits of the
+  /// last rows of a microbatch, as many as `logits` [rows, V of this rank] has.
+  void pass(const Microbatch& batch, View out, ConstView in);
+  void trailing_logits(const Microbatch& batch, View logits, ConstView in);
 
  private:
   // Layers that are computed again together, or one layer that is kept.
@@ -74,24 +110,27 @@ class StageRunner final : public Stage {
     LmHead::Scratch head;
   };
 
-  // The three blocks of memory that everything is carved from.
+  // What is carved from: a slot, and what all slots share.
   struct Carvers {
-    Carver slots, recomputed, scratch;
+    Carver slot, recomputed, scratch;
   };
 
   /// Of the residual stream on this rank.
   Shape kept_rows() const;
   void plan_segments();
-  void allocate(Memory& memory);
-  void carve(Carvers& carvers);
+  /// Of the layers' gradients: where all of them start in scratch.
+  Carver carve_scratch(Carvers& carvers);
   void carve_recomputed(Carvers& carvers, const Carver& gradients);
   Slot carve_slot(Carvers& carvers, const Carver& gradients);
 
   const Microbatch& batch_of(int microbatch) const;
   Slot& slot_of(int slot) { return slots_[static_cast<std::size_t>(slot)]; }
   void run_layers(const Microbatch& batch, Slot& slot, ConstView in);
-  void start_layers(const Microbatch& batch, Block::Saved& first, ConstView in);
+  void start_layers(const Microbatch& batch, View x, ConstView in);
+  void start_norm(const Slot& slot);
   void finish_layers(const Microbatch& batch, Slot& slot);
+  void leave_layers(const Microbatch& batch, Slot& slot, View out, ConstView in);
+  void embedding_backward(const Microbatch& batch);
   void finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer, NextUnit after_next);
   /// Keeps this rank's share of a layer's input, if that is how it is kept, and brings it back.
   void keep_share(Slot& slot, std::size_t layer);
@@ -104,20 +143,31 @@ class StageRunner final : public Stage {
     return model_.part().layers.begin + static_cast<std::int64_t>(layer);
   }
 
-  std::size_t block_unit(std::size_t layer) const { return layer + (model_.embedding ? 1 : 0); }
-  std::size_t head_unit() const { return block_unit(model_.blocks.size()); }
+  // Hooks, by the model's units.
+  void before_use(std::size_t unit, NextUnit next) {
+    hooks_->before_use(options_.first_unit + unit, next);
+  }
+  void before_gradients(std::size_t unit) { hooks_->before_gradients(options_.first_unit + unit); }
+  void gradients_added(std::size_t unit, bool last) {
+    hooks_->gradients_added(options_.first_unit + unit, last);
+  }
+  /// After a layer of this part there is another one, or the head.
+  NextUnit after(std::size_t layer) const {
+    return layer + 1 < model_.blocks.size() || model_.head ? NextUnit::following
+                                                           : NextUnit::unknown;
+  }
 
   GptModel& model_;
   Context& context_;
   UnitHooks no_hooks_;
   UnitHooks* hooks_ = &no_hooks_;
+  Observer observer_;
   RunnerOptions options_;
+  UnitNumbers units_;
   std::vector<Segment> segments_;
   std::span<const Microbatch> microbatches_;
-  Tensor slot_memory_;
-  Tensor recomputed_memory_;
-  Tensor scratch_memory_;
-  Tensor loss_sums_;
+  RunnerMemory::Sizes sizes_;
+  View loss_sums_;
   std::vector<Slot> slots_;
   Scratch scratch_;
 };

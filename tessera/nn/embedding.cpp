@@ -68,8 +68,8 @@ void Embedding::forward(Context& context, const Microbatch& batch, View y,
   if (spec.p > 0) kernels.add_dropout(context.stream, y, {}, y, spec);
 }
 
-void Embedding::backward(Context& context, const Microbatch& batch, ConstView dy,
-                         const Scratch& scratch) {
+Embedding::Pending Embedding::start_backward(Context& context, const Microbatch& batch,
+                                             ConstView dy, const Scratch& scratch) {
   Kernels& kernels = context.kernels;
   const DropoutSpec spec = dropout(batch);
   if (spec.p > 0) {
@@ -77,15 +77,20 @@ void Embedding::backward(Context& context, const Microbatch& batch, ConstView dy
     dy = scratch.dropped;
   }
   const bool tokens = tokens_->parameter().trained();
-  const WorkHandle gather = tokens ? tokens_->gather(context, dy, scratch.tokens) : nullptr;
+  WorkHandle gather = tokens ? tokens_->gather(context, dy, scratch.tokens) : nullptr;
   if (positions_ && positions_->trained()) {
     const Gradient positions = positions_->grad();
     kernels.embedding_backward(context.stream, positions.view, dy, positions_of(batch), 0,
                                positions.accumulate, context.workspace);
   }
-  if (!tokens) return;
-  gather->wait(context.stream);
-  tokens_->backward(context, batch, dy, scratch.tokens);
+  return {dy, std::move(gather)};
+}
+
+void Embedding::finish_backward(Context& context, const Microbatch& batch, const Pending& pending,
+                                const Scratch& scratch) {
+  if (!pending.gather) return;
+  pending.gather->wait(context.stream);
+  tokens_->backward(context, batch, pending.dy, scratch.tokens);
 }
 
 }  // namespace tessera

@@ -31,7 +31,15 @@ class Embedding {
 
   /// y: this rank's part of the residual stream.
   void forward(Context&, const Microbatch&, View y, const Scratch&) const;
-  void backward(Context&, const Microbatch&, ConstView dy, const Scratch&);
+  /// What the first half of backward leaves to the second.
+  struct Pending {
+    ConstView dy;  ///< behind the dropout
+    WorkHandle gather;
+  };
+  /// The gradient of the positions, and then that of the table: they may lie in the same place, one
+  /// after the other.
+  [[nodiscard]] Pending start_backward(Context&, const Microbatch&, ConstView dy, const Scratch&);
+  void finish_backward(Context&, const Microbatch&, const Pending&, const Scratch&);
 
   /// The table, for an output layer that shares it.
   Parameter& table() { return tokens_->parameter(); }

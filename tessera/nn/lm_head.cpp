@@ -27,8 +27,10 @@ LmHead::LmHead(const LmHeadSpec& spec, const LayerSite& site, Parameter* shared)
       largest_share_(share_of(spec.vocab, site.shares(), 0).length()),
       vocab_(share_of(spec.vocab, site.shares(), site.share())),
       shared_(shared) {
-  if (!shared)
-    own_ = vocab_parallel_table("output.weight", spec.vocab, spec.hidden, spec.init_std, site);
+  if (shared) return;
+  own_ = vocab_parallel_table(spec.copies_embedding ? kTokenTableName : "output.weight", spec.vocab,
+                              spec.hidden, spec.init_std, site);
+  if (spec.copies_embedding) own_->tie(true);
 }
 
 void LmHead::collect(ParameterList& parameters) {

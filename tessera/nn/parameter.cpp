@@ -12,6 +12,12 @@ Parameter::Parameter(DType dtype, const Shape& local, std::vector<ShardedTensor>
   check(!tensors_.empty(), "a parameter of shape {} holds no tensor", local.to_string());
 }
 
+void Parameter::tie(bool copy) {
+  tied_ = true;
+  if (!copy) return;
+  for (ShardedTensor& tensor : tensors_) tensor.writer = tensor.counts_in_norm = false;
+}
+
 Gradient Parameter::grad() {
   check(static_cast<bool>(grad_), "parameter '{}' has no gradient memory", name());
   return {grad_, std::exchange(contributed_, true)};

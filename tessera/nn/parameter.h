@@ -41,6 +41,11 @@ class Parameter {
   bool trained() const { return trained_; }
   void freeze() { trained_ = false; }
 
+  /// Whether another parameter, on another stage of a pipeline, is the same one of the model: their
+  /// gradients are summed, and their values stay alike. The copy is neither saved nor counted.
+  bool tied() const { return tied_; }
+  void tie(bool copy);
+
   View value() const { return value_; }
   /// Marks the gradient as contributed to. Of a frozen vector it goes where nobody reads it.
   Gradient grad();
@@ -58,6 +63,7 @@ class Parameter {
   View value_;
   View grad_;
   bool trained_ = true;
+  bool tied_ = false;
   bool contributed_ = false;
 };
 

@@ -57,7 +57,7 @@ Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std:
 TokenTable::TokenTable(std::int64_t vocab, std::int64_t hidden, double init_std,
                        const LayerSite& site)
     : first_row_(share_of(vocab, site.shares(), site.share()).begin),
-      table_(vocab_parallel_table("embedding.word.weight", vocab, hidden, init_std, site)) {}
+      table_(vocab_parallel_table(kTokenTableName, vocab, hidden, init_std, site)) {}
 
 std::unique_ptr<TokenTable> make_token_table(std::int64_t vocab, std::int64_t hidden,
                                              double init_std, const LayerSite& site) {

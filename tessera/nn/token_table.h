@@ -9,6 +9,9 @@
 
 namespace tessera {
 
+/// The embedding's table.
+inline constexpr const char* kTokenTableName = "embedding.word.weight";
+
 /// This rank's part of a [vocab, hidden] table; used by the embedding and by the output layer. Some
 /// of the rows on a line of ranks; on a grid the part that a linear layer's weight has there.
 Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,

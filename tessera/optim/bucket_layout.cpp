@@ -61,11 +61,16 @@ void BucketLayout::cut(const std::vector<ParameterList>& units, std::int64_t buc
   std::int64_t elements = bucket_elements;
   for (std::size_t unit = units.size(); unit-- > 0;) {
     std::int64_t added = 0;
-    for (const Parameter* parameter : units[unit])
+    bool tied = false;
+    for (const Parameter* parameter : units[unit]) {
       if (parameter->trained() == trained) added += room_of(*parameter);
+      tied |= parameter->tied();
+    }
     if (added == 0) continue;
-    if (elements >= bucket_elements) parts.emplace_back();
-    elements = (elements >= bucket_elements ? 0 : elements) + added;
+    const bool full = elements >= bucket_elements || tied;
+    if (full) parts.emplace_back();
+    elements = (full ? 0 : elements) + added;
+    if (tied) elements = bucket_elements;
     parts.back().push_back(unit);
   }
   std::vector<std::size_t> first(units.size());  // parameter of each unit

@@ -43,7 +43,8 @@ struct Bucket {
 class BucketLayout {
  public:
   /// A bucket takes units, the last ones first, until it has `bucket_elements`. Its shards can be
-  /// cut into `parts` equal ones.
+  /// cut into `parts` equal ones. A unit with a tied parameter is a bucket by itself, so that it is
+  /// cut alike wherever it is.
   BucketLayout(const std::vector<ParameterList>& units, int shards, std::int64_t bucket_elements,
                int parts = 1);
 

@@ -177,6 +177,22 @@ void DataParallel::sum_over_copies() {
     narrow_->all(copies, buffers_.own_grads(bucket), context_.stream);
 }
 
+// Both ends of a pipeline have a part of the gradient; one rank may be both.
+void DataParallel::sum_tied() {
+  std::vector<View> mine;
+  for (const Bucket& bucket : buffers_.layout().trained())
+    if (buffers_.parameters()[bucket.parameters.front()]->tied())
+      mine.push_back(buffers_.own_grads(bucket));
+  if (mine.size() == 1)
+    context_.mesh.ends()
+        .all_reduce(mine.front(), ReduceOp::sum, context_.stream)
+        ->wait(context_.stream);
+  if (mine.size() < 2) return;
+  const View first = rows_of(mine[0]), last = rows_of(mine[1]);
+  context_.kernels.add_dropout(context_.stream, first, ConstView(first), ConstView(last), {});
+  context_.kernels.copy(context_.stream, last, first);
+}
+
 void DataParallel::finish_sums() {
   for (const WorkHandle& sum : sums_) sum->wait(context_.stream);
   sums_.clear();
@@ -189,6 +205,7 @@ void DataParallel::finish_gradients() {
   reductions_started();  // a graph needs all streams that were forked to come back
   finish_sums();
   sum_over_copies();
+  sum_tied();
   wait_for_values();  // of units that were not used
 }
 

@@ -8,7 +8,7 @@
 //   before a unit       -             -                -                   gather
 //
 // Where several groups hold all shards, sums go over a group first, and then over the copies of
-// each shard.
+// each shard. A table that is tied over a pipeline is summed last, over its two ends.
 #pragma once
 
 #include <array>
@@ -69,6 +69,7 @@ class DataParallel final : public UnitHooks {
   void wait_for_reductions();
   void finish_sums();
   void sum_over_copies();
+  void sum_tied();
   bool keeps_others_values() const;
   void gather_all();
   WorkHandle& gather_of(const Bucket& bucket);

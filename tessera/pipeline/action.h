@@ -16,14 +16,24 @@ enum class ActionKind {
 struct Action {
   ActionKind kind = ActionKind::forward;
   int microbatch = 0;
+  int chunk = 0;  ///< of the model, among those that the rank has
   bool operator==(const Action&) const = default;
 };
 
-struct PipelineShape {
-  int stages = 1;
-  int microbatches = 1;
-};
-
+/// One rank's actions, in their order.
 using Schedule = std::vector<Action>;
+
+inline bool is_forward(ActionKind kind) {
+  return kind == ActionKind::forward || kind == ActionKind::evaluate;
+}
+/// Whether it gives the stage before its gradient.
+inline bool is_backward(ActionKind kind) {
+  return kind == ActionKind::backward || kind == ActionKind::backward_input;
+}
+/// Whether nothing of the microbatch is needed afterwards.
+inline bool ends_microbatch(ActionKind kind) {
+  return kind == ActionKind::evaluate || kind == ActionKind::backward ||
+         kind == ActionKind::backward_weight;
+}
 
 }  // namespace tessera

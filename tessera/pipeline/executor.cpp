@@ -1,69 +1,179 @@
 #include "tessera/pipeline/executor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/base/check.h"
-#include "tessera/pipeline/schedules.h"
 
 namespace tessera {
+namespace {
 
-Executor::Executor(Stage& stage, Communicator& pipeline, Stream& stream, BorderBuffers borders)
-    : stage_(stage), pipeline_(pipeline), stream_(stream), borders_(borders) {}
+constexpr std::int64_t kAlignment = 64;  // bytes
 
-void Executor::run(const Schedule& schedule) {
-  holder_.assign(static_cast<std::size_t>(slots_needed(schedule)), -1);
-  for (const Action& action : schedule) {
-    switch (action.kind) {
-      case ActionKind::forward: run_forward(action); break;
-      case ActionKind::evaluate:
-        run_forward(action);
-        free_slot(action.microbatch);
-        break;
-      case ActionKind::backward:
-      case ActionKind::backward_input: run_backward(action); break;
-      case ActionKind::backward_weight:
-        stage_.backward_weight(action.microbatch, slot_of(action.microbatch));
-        free_slot(action.microbatch);
-        break;
-    }
+using std::size_t;
+
+}  // namespace
+
+std::int64_t BorderMemory::bytes_of(DType dtype, const Shape& shape) {
+  const auto bytes = shape.numel() * static_cast<std::int64_t>(size_of(dtype));
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+View BorderMemory::buffer(int i) const { return {memory.slice(0, i, 1).raw(), dtype, shape}; }
+
+Executor::Executor(std::vector<Stage*> stages, PipelineLinks& links, Stream& stream,
+                   BorderMemory borders, Trace* trace)
+    : stages_(std::move(stages)),
+      links_(links),
+      stream_(stream),
+      borders_(std::move(borders)),
+      trace_(trace) {}
+
+void Executor::run(const PipelineProgram& program) {
+  lay_out(program);
+  for (const PipelineProgram::Step& step : program.steps) {
+    for (const PipelineProgram::Border& border : step.early) ask_early(border);
+    const View in = step.in ? incoming(step.in) : View();
+    const View out = step.out ? outgoing(step.out) : View();
+    run_action(step.action, out, in);
+    if (step.out) send(step.out);
+    if (step.in) used(step.in);
+  }
+  finish();
+}
+
+void Executor::rehearse(const PipelineProgram& program) {
+  lay_out(program);
+  for (const PipelineProgram::Step& step : program.steps) {
+    const auto any = [&](const PipelineProgram::Border& border) {
+      return border ? borders_.buffer(0) : View();
+    };
+    run_action(step.action, any(step.out), any(step.in));
   }
 }
 
-void Executor::run_forward(const Action& action) {
-  if (!first()) pipeline_.recv(borders_.in, pipeline_.rank() - 1, stream_)->wait(stream_);
-  stage_.forward(action.microbatch, take_slot(action.microbatch), borders_.out, borders_.in);
-  if (!last()) pipeline_.send(borders_.out, pipeline_.rank() + 1, stream_)->wait(stream_);
-}
-
-void Executor::run_backward(const Action& action) {
-  const int slot = slot_of(action.microbatch);
-  if (!last()) pipeline_.recv(borders_.d_out, pipeline_.rank() + 1, stream_)->wait(stream_);
-  if (action.kind == ActionKind::backward) {
-    stage_.backward(action.microbatch, slot, borders_.d_in, borders_.d_out);
-    free_slot(action.microbatch);
-  } else {
-    stage_.backward_input(action.microbatch, slot, borders_.d_in, borders_.d_out);
+void Executor::lay_out(const PipelineProgram& program) {
+  program_ = &program;
+  holders_.assign(static_cast<size_t>(program.slots), {});
+  receiving_.clear();
+  sending_.clear();
+  int buffer = 0;
+  for (const PipelineProgram::Incoming& link : program.incoming) {
+    receiving_.push_back({buffer, 0, std::vector<WorkHandle>(static_cast<size_t>(link.window)),
+                          std::vector<bool>(static_cast<size_t>(link.messages))});
+    buffer += link.window;
   }
-  if (!first()) pipeline_.send(borders_.d_in, pipeline_.rank() - 1, stream_)->wait(stream_);
+  for (const PipelineProgram::Outgoing& link : program.outgoing) {
+    sending_.push_back({buffer, std::vector<WorkHandle>(PipelineProgram::kOutgoingBuffers)});
+    if (link.local < 0) buffer += PipelineProgram::kOutgoingBuffers;
+  }
+  check(buffer == 0 || buffer <= borders_.memory.dim(0),
+        "{} messages at once, there is room for {}", buffer,
+        buffer == 0 ? 0 : borders_.memory.dim(0));
 }
 
-int Executor::take_slot(int microbatch) {
-  const auto free = std::find(holder_.begin(), holder_.end(), -1);
-  check(free != holder_.end(), "the schedule holds more microbatches than its {} slots",
-        holder_.size());
-  *free = microbatch;
-  return static_cast<int>(free - holder_.begin());
+// ---- messages
+
+// Asks for all messages of a link before `up_to`.
+void Executor::ask(int link, int up_to) {
+  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(link)];
+  Receiving& state = receiving_[static_cast<size_t>(link)];
+  for (; state.asked < up_to; ++state.asked) {
+    const int place = state.asked % from.window;
+    check(state.asked < from.window || state.used[static_cast<size_t>(state.asked - from.window)],
+          "no room for message {} from rank {}", state.asked, from.from);
+    state.works[static_cast<size_t>(place)] =
+        links_.recv(borders_.buffer(state.first_buffer + place), from.from, stream_);
+  }
 }
 
-int Executor::slot_of(int microbatch) const {
-  const auto found = std::find(holder_.begin(), holder_.end(), microbatch);
-  check(found != holder_.end(), "the schedule runs backward of microbatch {} before its forward",
-        microbatch);
-  return static_cast<int>(found - holder_.begin());
+void Executor::ask_early(const PipelineProgram::Border& border) {
+  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(border.link)];
+  if (!links_.receives_ahead(from.from)) return;
+  const Receiving& state = receiving_[static_cast<size_t>(border.link)];
+  int up_to = state.asked;
+  while (up_to <= border.message &&
+         (up_to < from.window || state.used[static_cast<size_t>(up_to - from.window)]))
+    ++up_to;
+  ask(border.link, up_to);
 }
 
-void Executor::free_slot(int microbatch) {
-  holder_[static_cast<std::size_t>(slot_of(microbatch))] = -1;
+View Executor::incoming(const PipelineProgram::Border& border) {
+  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(border.link)];
+  Receiving& state = receiving_[static_cast<size_t>(border.link)];
+  const int place = border.message % from.window;
+  if (from.from != links_.rank()) {
+    ask(border.link, border.message + 1);
+    if (WorkHandle work = std::move(state.works[static_cast<size_t>(place)])) work->wait(stream_);
+  }
+  return borders_.buffer(state.first_buffer + place);
+}
+
+void Executor::used(const PipelineProgram::Border& border) {
+  receiving_[static_cast<size_t>(border.link)].used[static_cast<size_t>(border.message)] = true;
+}
+
+// What a rank gives itself is made where it is needed.
+View Executor::outgoing(const PipelineProgram::Border& border) {
+  const int local = program_->outgoing[static_cast<size_t>(border.link)].local;
+  if (local >= 0)
+    return borders_.buffer(receiving_[static_cast<size_t>(local)].first_buffer +
+                           border.message % program_->incoming[static_cast<size_t>(local)].window);
+  Sending& state = sending_[static_cast<size_t>(border.link)];
+  const int place = border.message % PipelineProgram::kOutgoingBuffers;
+  if (WorkHandle work = std::move(state.works[static_cast<size_t>(place)])) work->wait(stream_);
+  return borders_.buffer(state.first_buffer + place);
+}
+
+void Executor::send(const PipelineProgram::Border& border) {
+  const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(border.link)];
+  if (to.local >= 0) return;
+  Sending& state = sending_[static_cast<size_t>(border.link)];
+  const int place = border.message % PipelineProgram::kOutgoingBuffers;
+  state.works[static_cast<size_t>(place)] =
+      links_.send(borders_.buffer(state.first_buffer + place), to.to, stream_);
+}
+
+// A graph needs all streams that were forked to come back.
+void Executor::finish() {
+  for (Sending& state : sending_)
+    for (WorkHandle& each : state.works)
+      if (WorkHandle work = std::move(each)) work->wait(stream_);
+}
+
+// ---- actions
+
+void Executor::run_action(const Action& action, const View& out, const View& in) {
+  const TraceRange range(stages_.size() > 1 ? trace_ : nullptr, "chunk", action.chunk);
+  Stage& stage = *stages_[static_cast<size_t>(action.chunk)];
+  const int slot = is_forward(action.kind) ? take_slot(action) : slot_of(action);
+  switch (action.kind) {
+    case ActionKind::forward:
+    case ActionKind::evaluate: stage.forward(action.microbatch, slot, out, in); break;
+    case ActionKind::backward: stage.backward(action.microbatch, slot, out, in); break;
+    case ActionKind::backward_input: stage.backward_input(action.microbatch, slot, out, in); break;
+    case ActionKind::backward_weight: stage.backward_weight(action.microbatch, slot); break;
+  }
+  if (ends_microbatch(action.kind)) free_slot(action);
+}
+
+int Executor::take_slot(const Action& action) {
+  const auto free = std::ranges::find(holders_, Holder{});
+  check(free != holders_.end(), "the schedule holds more microbatches than its {} slots",
+        holders_.size());
+  *free = {action.microbatch, action.chunk};
+  return static_cast<int>(free - holders_.begin());
+}
+
+int Executor::slot_of(const Action& action) const {
+  const auto found = std::ranges::find(holders_, Holder{action.microbatch, action.chunk});
+  check(found != holders_.end(), "the schedule runs backward of microbatch {} before its forward",
+        action.microbatch);
+  return static_cast<int>(found - holders_.begin());
+}
+
+void Executor::free_slot(const Action& action) {
+  holders_[static_cast<size_t>(slot_of(action))] = {};
 }
 
 }  // namespace tessera

@@ -1,42 +1,78 @@
-// Runs one rank's list of actions: receives what an action needs, runs it, sends what it made.
+// Runs one rank's program: receives what an action needs, runs it, sends what it made. Messages go
+// off when they are made, and where the transport can, they are asked for before they are needed.
 #pragma once
 
 #include <vector>
 
-#include "tessera/comm/communicator.h"
-#include "tessera/pipeline/action.h"
+#include "tessera/pipeline/links.h"
+#include "tessera/pipeline/program.h"
 #include "tessera/pipeline/stage.h"
+#include "tessera/tensor/trace.h"
 
 namespace tessera {
 
-/// Border buffers, one each: what came in and what goes out, forward and backward. Empty where
-/// there is no neighbour.
-struct BorderBuffers {
-  View in, out, d_in, d_out;
+/// Room for what passes between stages: buffers of one shape, one behind the other.
+struct BorderMemory {
+  View memory;  ///< [buffers, bytes] of u8
+  DType dtype = DType::f32;
+  Shape shape;  ///< of a message
+
+  View buffer(int i) const;
+  static std::int64_t bytes_of(DType dtype, const Shape& shape);
 };
 
 class Executor {
  public:
-  /// `pipeline` is the group along the pipeline axis; its rank is the stage number.
-  Executor(Stage& stage, Communicator& pipeline, Stream& stream, BorderBuffers borders);
+  /// `stages` are the rank's, by chunk.
+  Executor(std::vector<Stage*> stages, PipelineLinks& links, Stream& stream, BorderMemory borders,
+           Trace* trace = nullptr);
 
   /// Slots are dealt as microbatches start and return when they are done.
-  void run(const Schedule& schedule);
+  void run(const PipelineProgram& program);
+  /// The same actions without a message: on what lies in the buffers. A GPU that runs something for
+  /// the first time may wait for all its streams, and so for messages that were asked for; after a
+  /// rehearsal nothing is for the first time.
+  void rehearse(const PipelineProgram& program);
 
  private:
-  void run_forward(const Action& action);
-  void run_backward(const Action& action);
-  int take_slot(int microbatch);
-  int slot_of(int microbatch) const;
-  void free_slot(int microbatch);
-  bool first() const { return pipeline_.rank() == 0; }
-  bool last() const { return pipeline_.rank() == pipeline_.size() - 1; }
+  struct Receiving {
+    int first_buffer = 0;
+    int asked = 0;                  ///< messages that were asked for
+    std::vector<WorkHandle> works;  ///< by place in the window, not waited for
+    std::vector<bool> used;         ///< by message
+  };
+  struct Sending {
+    int first_buffer = 0;
+    std::vector<WorkHandle> works;  ///< by buffer, not waited for
+  };
+  struct Holder {
+    int microbatch = -1;
+    int chunk = 0;
+    bool operator==(const Holder&) const = default;
+  };
 
-  Stage& stage_;
-  Communicator& pipeline_;
+  void lay_out(const PipelineProgram& program);
+  void ask(int link, int up_to);
+  void ask_early(const PipelineProgram::Border& border);
+  View incoming(const PipelineProgram::Border& border);
+  void used(const PipelineProgram::Border& border);
+  View outgoing(const PipelineProgram::Border& border);
+  void send(const PipelineProgram::Border& border);
+  void run_action(const Action& action, const View& out, const View& in);
+  void finish();
+  int take_slot(const Action& action);
+  int slot_of(const Action& action) const;
+  void free_slot(const Action& action);
+
+  std::vector<Stage*> stages_;
+  PipelineLinks& links_;
   Stream& stream_;
-  BorderBuffers borders_;
-  std::vector<int> holder_;  ///< the microbatch in each slot, or -1
+  BorderMemory borders_;
+  Trace* trace_;
+  const PipelineProgram* program_ = nullptr;
+  std::vector<Receiving> receiving_;
+  std::vector<Sending> sending_;
+  std::vector<Holder> holders_;  ///< who is in each slot
 };
 
 }  // namespace tessera

@@ -2,35 +2,68 @@
 
 #include <algorithm>
 
+#include "tessera/base/check.h"
+#include "tessera/pipeline/search.h"
+
 namespace tessera {
+namespace {
 
-Schedule one_f_one_b(const PipelineShape& shape, int stage) {
-  const int warm_up = std::min(shape.microbatches, shape.stages - 1 - stage);
-  Schedule schedule;
-  for (int m = 0; m < warm_up; ++m) schedule.push_back({ActionKind::forward, m});
-  for (int m = warm_up; m < shape.microbatches; ++m) {
-    schedule.push_back({ActionKind::forward, m});
-    schedule.push_back({ActionKind::backward, m - warm_up});
+// The microbatches in the order in which a rank's chunks take them: a group of one chunk's, then of
+// the next one's. Backward goes through the chunks from the last one.
+Schedule grouped_order(const PipelineShape& shape, ActionKind kind) {
+  const int group = shape.group > 0 ? shape.group : shape.ranks;
+  Schedule order;
+  for (int first = 0; first < shape.microbatches; first += group)
+    for (int i = 0; i < shape.chunks; ++i) {
+      const int chunk = is_forward(kind) ? i : shape.chunks - 1 - i;
+      const int end = std::min(first + group, shape.microbatches);
+      for (int m = first; m < end; ++m) order.push_back({kind, m, chunk});
+    }
+  return order;
+}
+
+// The first `warm_up` of `forwards`, then a backward after each of the others, then what is left.
+Schedule alternate(const Schedule& forwards, const Schedule& backwards, std::size_t warm_up) {
+  warm_up = std::min(warm_up, forwards.size());
+  Schedule schedule(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(warm_up));
+  for (std::size_t i = 0; i < backwards.size(); ++i) {
+    if (warm_up + i < forwards.size()) schedule.push_back(forwards[warm_up + i]);
+    schedule.push_back(backwards[i]);
   }
-  for (int m = shape.microbatches - warm_up; m < shape.microbatches; ++m)
-    schedule.push_back({ActionKind::backward, m});
   return schedule;
 }
 
-Schedule one_f_one_b_split(const PipelineShape& shape, int stage) {
-  Schedule schedule;
-  for (Action action : one_f_one_b(shape, stage)) {
-    if (action.kind == ActionKind::backward) action.kind = ActionKind::backward_input;
-    schedule.push_back(action);
-  }
-  for (int m = 0; m < shape.microbatches; ++m) schedule.push_back({ActionKind::backward_weight, m});
-  return schedule;
+}  // namespace
+
+Schedule gpipe(const PipelineShape& shape, int) {
+  const Schedule forwards = grouped_order(shape, ActionKind::forward);
+  return alternate(forwards, grouped_order(shape, ActionKind::backward), forwards.size());
 }
 
-Schedule forward_only(const PipelineShape& shape) {
-  Schedule schedule;
-  for (int m = 0; m < shape.microbatches; ++m) schedule.push_back({ActionKind::evaluate, m});
-  return schedule;
+Schedule one_f_one_b(const PipelineShape& shape, int rank) {
+  return alternate(grouped_order(shape, ActionKind::forward),
+                   grouped_order(shape, ActionKind::backward),
+                   static_cast<std::size_t>(shape.ranks - 1 - rank));
+}
+
+// Before its first backward a rank has run all chunks but the last one of the first group, and in
+// the last one as many microbatches as ranks follow, there and on the way back.
+Schedule interleaved(const PipelineShape& shape, int rank) {
+  if (shape.chunks == 1) return one_f_one_b(shape, rank);
+  const int group = shape.group > 0 ? shape.group : shape.ranks;
+  const int warm_up = (shape.chunks - 1) * group + 2 * (shape.ranks - 1 - rank);
+  return alternate(grouped_order(shape, ActionKind::forward),
+                   grouped_order(shape, ActionKind::backward), static_cast<std::size_t>(warm_up));
+}
+
+Schedule forward_only(const PipelineShape& shape, int) {
+  return grouped_order(shape, ActionKind::evaluate);
+}
+
+std::vector<Schedule> schedules_of(const PipelineShape& shape, RankSchedule schedule) {
+  std::vector<Schedule> all;
+  for (int rank = 0; rank < shape.ranks; ++rank) all.push_back(schedule(shape, rank));
+  return all;
 }
 
 int slots_needed(const Schedule& schedule) {
@@ -41,6 +74,32 @@ int slots_needed(const Schedule& schedule) {
     if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight) --held;
   }
   return most;
+}
+
+PipelineShape shape_of(const PipelineOptions& options, int ranks, int microbatches) {
+  return {ranks, microbatches, options.chunks,
+          options.schedule == ScheduleKind::zb_v ? Placement::vee : Placement::loop,
+          options.microbatch_group};
+}
+
+bool splits_backward(ScheduleKind kind) {
+  return kind == ScheduleKind::zb_h1 || kind == ScheduleKind::zb_v || kind == ScheduleKind::search;
+}
+
+std::vector<Schedule> training_schedules(const PipelineOptions& options,
+                                         const PipelineShape& shape) {
+  switch (options.schedule) {
+    case ScheduleKind::automatic:
+    case ScheduleKind::interleaved: return schedules_of(shape, interleaved);
+    case ScheduleKind::gpipe: return schedules_of(shape, gpipe);
+    case ScheduleKind::one_f_one_b: return schedules_of(shape, one_f_one_b);
+    case ScheduleKind::zb_h1: return schedules_of(shape, zero_bubble_h1);
+    case ScheduleKind::zb_v: return schedules_of(shape, zero_bubble_v);
+    case ScheduleKind::search:
+      return search_schedules(shape, times_of(options.action_times, shape.stages()),
+                              options.memory_limit > 0 ? options.memory_limit : shape.ranks);
+  }
+  fail("no such schedule: {}", static_cast<int>(options.schedule));
 }
 
 }  // namespace tessera

@@ -1,22 +1,51 @@
-// The schedules: pure functions from a shape and a stage to that stage's actions.
+// The schedules: pure functions from a shape and a rank to that rank's actions. In all of them a
+// stage takes microbatches in ascending order, forward and backward, so that gradients are added up
+// in the same order whatever the schedule.
 #pragma once
 
+#include <vector>
+
 #include "tessera/pipeline/action.h"
+#include "tessera/pipeline/pipeline_options.h"
+#include "tessera/pipeline/placement.h"
 
 namespace tessera {
 
+/// All forwards, then all backwards.
+Schedule gpipe(const PipelineShape& shape, int rank);
+
 /// One forward, one backward: warm-up forwards until the pipeline is full, then a backward after
 /// each forward.
-Schedule one_f_one_b(const PipelineShape& shape, int stage);
+Schedule one_f_one_b(const PipelineShape& shape, int rank);
 
-/// The same order with each backward split: weight gradients wait until the stage would otherwise
-/// idle (the end).
-Schedule one_f_one_b_split(const PipelineShape& shape, int stage);
+/// The same over several chunks, in a loop: `shape.group` microbatches of a chunk, as many of the
+/// next one, and so on.
+Schedule interleaved(const PipelineShape& shape, int rank);
+
+/// 1F1B with each backward split. A rank leaves as many weight gradients for later as ranks come
+/// before it: it holds as many microbatches as the first rank does, and in the end it computes
+/// weights while it would wait.
+Schedule zero_bubble_h1(const PipelineShape& shape, int rank);
+
+/// Two chunks on each rank, placed there and back again (vee): the first rank also has the last
+/// stage, so that the first backward starts where forward memory is needed most.
+Schedule zero_bubble_v(const PipelineShape& shape, int rank);
 
 /// Evaluation: every microbatch forward, its slot free at once.
-Schedule forward_only(const PipelineShape& shape);
+Schedule forward_only(const PipelineShape& shape, int rank);
 
-/// How many microbatches a stage holds activations of at once.
+/// All ranks' lists.
+using RankSchedule = Schedule (*)(const PipelineShape& shape, int rank);
+std::vector<Schedule> schedules_of(const PipelineShape& shape, RankSchedule schedule);
+
+/// How many slots a rank needs: the activations that it holds at once.
 int slots_needed(const Schedule& schedule);
+
+/// The shape that options ask for over `ranks`, and the schedule of a training step.
+PipelineShape shape_of(const PipelineOptions& options, int ranks, int microbatches);
+std::vector<Schedule> training_schedules(const PipelineOptions& options,
+                                         const PipelineShape& shape);
+/// Whether its weight gradients come apart from its input gradients.
+bool splits_backward(ScheduleKind kind);
 
 }  // namespace tessera

@@ -28,6 +28,9 @@ void Trace::start() {
   innermost_ = -1;
   if (device_) device_->start();
   zero_ = Clock::now();
+  start_time_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                    std::chrono::system_clock::now().time_since_epoch())
+                    .count();
   recording_ = true;
 }
 

@@ -71,6 +71,8 @@ class Trace {
   void start();
   /// Ends the recording: ranges in the order in which they were opened, then the work of the GPU.
   std::vector<TraceEvent> stop();
+  /// When the last recording started: nanoseconds of the system's clock, which ranks compare by.
+  std::int64_t start_time() const { return start_time_; }
 
  private:
   friend class TraceRange;
@@ -90,6 +92,7 @@ class Trace {
   std::unique_ptr<DeviceTrace> device_;  ///< null on the CPU
   bool recording_ = false;
   Clock::time_point zero_;
+  std::int64_t start_time_ = 0;
   std::vector<Range> ranges_;
   std::int64_t innermost_ = -1;  ///< place of the range that was opened last and is not closed
 };

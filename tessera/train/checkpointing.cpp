@@ -31,11 +31,10 @@ void add_block(std::vector<NamedView>& to, const WholeTensors& tensors, const st
   for (const auto& [name, view] : tensors.by_name()) to.push_back({prefix + name, view});
 }
 
-// Reads a block's tensors and returns how many there were. A run that goes on must go on in the
+// Reads a block's tensors. A run that goes on must go on in the
 // same type, or it would not repeat itself; `convert` is for models that are only used.
-std::size_t read_block(const SafetensorsFile& file, Session& session, const ParameterBlock& block,
-                       const std::string& prefix, bool convert) {
-  std::size_t count = 0;
+void read_block(const SafetensorsFile& file, Session& session, const ParameterBlock& block,
+                const std::string& prefix, bool convert) {
   write_block(session, block, prefix,
               [&](const std::string& name, const ShardedTensor& tensor, const View& part) {
                 check_input(file.contains(name), "'{}' has no tensor '{}', which this model needs",
@@ -49,8 +48,15 @@ std::size_t read_block(const SafetensorsFile& file, Session& session, const Para
                             file.what(), name, name_of(part.dtype()), name_of(file.dtype(name)));
                 for (const ShardPiece& piece : tensor.pieces)
                   file.read_box(name, piece.offset, piece.extent, piece.in(part));
-                ++count;
               });
+}
+
+// Of the whole model, of which this rank may have a part.
+std::size_t tensor_count(const Session& session, bool trained_only) {
+  std::size_t count = 0;
+  DescribedModel model(session.options());
+  for (const Parameter* parameter : model.parameters())
+    if (parameter->trained() || !trained_only) count += parameter->tensors().size();
   return count;
 }
 
@@ -106,8 +112,8 @@ void save_session(const fs::path& folder, Session& session, const Progress& prog
 
 void load_weights(Session& session, const Checkpoint& checkpoint) {
   const bool convert = !session.options().training;
-  check_count(checkpoint.model(),
-              read_block(checkpoint.model(), session, session.parameters().values(), "", convert));
+  read_block(checkpoint.model(), session, session.parameters().values(), "", convert);
+  check_count(checkpoint.model(), tensor_count(session, false));
   session.adopt_values();
 }
 
@@ -115,10 +121,10 @@ void load_optimizer(Session& session, const Checkpoint& checkpoint) {
   check_input(checkpoint.optimizer().has_value(),
               "'{}' was saved without optimizer state: continue with --no-load-optim or --finetune",
               checkpoint.path().string());
-  std::size_t count = 0;
   for (const Optimizer::State& state : session.optimizer().states())
-    count += read_block(*checkpoint.optimizer(), session, state.block, state.name + ".", false);
-  check_count(*checkpoint.optimizer(), count);
+    read_block(*checkpoint.optimizer(), session, state.block, state.name + ".", false);
+  check_count(*checkpoint.optimizer(),
+              session.optimizer().states().size() * tensor_count(session, true));
   load_step_state(session, checkpoint);
 }
 

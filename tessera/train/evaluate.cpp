@@ -41,10 +41,18 @@ HostBatch padded_batch(const std::vector<std::vector<std::int32_t>>& sequences, 
   return batch;
 }
 
-// acc [N] in the session's slot, as doubles on the host.
+// acc [N] in the slot of the session's last stage, as doubles on the host of the first rank.
 std::vector<double> token_losses(Session& session) {
-  const View losses = session.runner().token_losses(0);
-  const HostBlock host = downloaded(session.context(), losses);
+  Context& context = session.context();
+  const DType dtype = accumulator_of(session.options().model.dtype);
+  const Tensor all =
+      session.memory().allocate(MemoryUse::data, dtype, {session.options().shape.rows()});
+  const View losses = all.view();
+  context.kernels.fill(context.stream, losses, 0);
+  if (StageRunner* runner = session.head_runner())
+    context.kernels.copy(context.stream, losses, runner->token_losses(0).reshape(losses.shape()));
+  context.mesh.pipeline().all_reduce(losses, ReduceOp::sum, context.stream)->wait(context.stream);
+  const HostBlock host = downloaded(context, losses);
   std::vector<double> values(static_cast<std::size_t>(losses.numel()));
   dispatch_float(losses.dtype(), "token_losses", [&]<class T>(TypeTag<T>) {
     for (std::size_t i = 0; i < values.size(); ++i)

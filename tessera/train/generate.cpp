@@ -60,51 +60,121 @@ Generator::Generator(Session& session, const GenerateOptions& options, std::uint
                      std::int64_t vocab)
     : session_(session), options_(options), seed_(seed) {
   const ModelOptions& model = session.options().model;
-  logits_ = session.memory().allocate(MemoryUse::data, model.dtype, {1, model.vocab_size});
+  const Communicator& tensor = session.context().mesh.tensor();
+  check(session.options().parallel.grid == 0 && !session.options().parallel.sequence_parallel,
+        "text is generated without a grid of ranks and without sequence parallelism");
+  const std::int64_t largest = share_of(model.vocab_size, tensor.size(), 0).length();
+  logits_ = session.memory().allocate(MemoryUse::data, model.dtype, {1, largest});
+  all_logits_ =
+      session.memory().allocate(MemoryUse::data, model.dtype, {tensor.size(), 1, largest});
   float_logits_ = session.memory().allocate(MemoryUse::data, DType::f32, {1, vocab});
   check(vocab >= 1 && vocab <= model.vocab_size, "{} tokens to draw from, the model has {}", vocab,
         model.vocab_size);
   host_logits_.resize(static_cast<std::size_t>(vocab));
 }
 
+// Keys and values of this rank's layers and heads.
 void Generator::make_cache(std::int64_t capacity) {
   const ModelOptions& model = session_.options().model;
-  cache_ = {};
+  const std::int64_t tensor = session_.context().mesh.tensor().size();
+  const std::int64_t groups = std::max<std::int64_t>(1, model.num_query_groups / tensor);
+  cache_.layers.assign(static_cast<std::size_t>(model.num_layers), {});
   cache_memory_.clear();
-  for (std::int64_t i = 0; i < model.num_layers; ++i) {
-    const auto make = [&] {
-      cache_memory_.push_back(
-          session_.memory().allocate(MemoryUse::activations, model.dtype,
-                                     {capacity, 1, model.num_query_groups, model.kv_channels}));
-      return cache_memory_.back().view();
-    };
-    const View k = make();
-    cache_.layers.push_back({k, make()});
+  const auto make = [&] {
+    cache_memory_.push_back(session_.memory().allocate(MemoryUse::activations, model.dtype,
+                                                       {capacity, 1, groups, model.kv_channels}));
+    return cache_memory_.back().view();
+  };
+  for (const GptModel& chunk : session_.chunks())
+    for (std::int64_t i = chunk.part().layers.begin; i < chunk.part().layers.end; ++i) {
+      const View k = make();
+      cache_.layers[static_cast<std::size_t>(i)] = {k, make()};
+    }
+}
+
+Generator::Runners Generator::runners_for(std::int64_t seq) {
+  RunnerOptions options;
+  options.shape = {seq, 1};
+  options.training = false;
+  Runners runners;
+  runners.stages = Session::make_runners(session_.chunks(), session_.context(), options);
+  runners.memory = std::make_unique<RunnerMemory>(
+      Session::memory_for(runners.stages, session_.memory(), options));
+  for (StageRunner& stage : runners.stages) stage.use(*runners.memory);
+  runners.batch = std::make_unique<DeviceBatches>(session_.memory(), options.shape, 1,
+                                                  batch_limits(session_.options()));
+  const ModelOptions& model = session_.options().model;
+  runners.border =
+      session_.memory().allocate(MemoryUse::activations, model.dtype, {seq, model.hidden_size});
+  return runners;
+}
+
+// One after the other: a single sequence keeps one stage busy at a time.
+void Generator::run_stages(Runners& runners, const Microbatch& batch) {
+  Stream& stream = session_.context().stream;
+  const PipelineShape& shape = session_.pipeline_shape();
+  const View border = runners.border.view();
+  for (int stage = 0; stage < shape.stages(); ++stage) {
+    const StagePlace place = place_of(shape, stage);
+    if (place.rank != session_.links().rank()) continue;
+    const auto chunk = static_cast<std::size_t>(place.chunk);
+    const int before = stage > 0 ? place_of(shape, stage - 1).rank : place.rank;
+    if (before != place.rank) session_.links().recv(border, before, stream)->wait(stream);
+    StageRunner& runner = runners.stages[chunk];
+    if (session_.chunks()[chunk].head) {
+      const std::int64_t own =
+          share_of(session_.options().model.vocab_size, session_.context().mesh.tensor().size(),
+                   session_.context().mesh.tensor().rank())
+              .length();
+      runner.trailing_logits(batch, View(logits_.view().raw(), logits_.view().dtype(), {1, own}),
+                             border);
+      continue;
+    }
+    runner.pass(batch, border, border);
+    const int next = place_of(shape, stage + 1).rank;
+    if (next != place.rank) session_.links().send(border, next, stream)->wait(stream);
   }
 }
 
-void Generator::feed(StageRunner& runner, DeviceBatches& batches,
-                     std::span<const std::int32_t> tokens, std::int64_t start) {
+// From the ranks of the last stage, which have a share of the vocabulary each, to all.
+void Generator::share_logits() {
+  Context& context = session_.context();
+  const PipelineShape& shape = session_.pipeline_shape();
+  const View all = all_logits_.view();
+  context.mesh.tensor().all_gather(all, logits_.view(), context.stream)->wait(context.stream);
+  context.mesh.pipeline()
+      .broadcast(all, place_of(shape, shape.stages() - 1).rank, context.stream)
+      ->wait(context.stream);
+  const View floats = float_logits_.view();
+  const int shares = static_cast<int>(all.dim(0));
+  for (int r = 0; r < shares; ++r) {
+    const Range range = share_of(session_.options().model.vocab_size, shares, r);
+    const std::int64_t end = std::min(range.end, floats.dim(1));
+    if (end <= range.begin) break;
+    context.kernels.copy(
+        context.stream, floats.slice(1, range.begin, end - range.begin),
+        all.slice(0, r, 1).reshape({1, all.dim(2)}).slice(1, 0, end - range.begin));
+  }
+  context.stream.api().copy_bytes(context.stream.native(), host_logits_.data(), floats.raw(),
+                                  floats.bytes());
+  context.stream.synchronize();
+}
+
+void Generator::feed(Runners& runners, std::span<const std::int32_t> tokens, std::int64_t start) {
   const auto n = static_cast<std::int64_t>(tokens.size());
   HostBatch host{1, n, {tokens.begin(), tokens.end()}, {}, {}, {}, {0}};
   host.labels = host.tokens;
   host.loss_mask.assign(tokens.size(), 0.0f);
   for (std::int64_t i = 0; i < n; ++i)
     host.positions.push_back(static_cast<std::int32_t>(start + i));
-  Context& context = session_.context();
-  batches.set(0, host);
-  batches.send(context.stream, LossAverage::per_token);
-  Microbatch batch = batches.microbatches().front();
+  runners.batch->set(0, host);
+  runners.batch->send(session_.context().stream, LossAverage::per_token);
+  Microbatch batch = runners.batch->microbatches().front();
   batch.training = false;
   batch.cache = &cache_;
   batch.position_start = start;
-  runner.trailing_logits(batch, logits_);
-  // Sampling is on the host, in float.
-  const View floats = float_logits_.view();
-  context.kernels.copy(context.stream, floats, logits_.view().slice(1, 0, floats.dim(1)));
-  context.stream.api().copy_bytes(context.stream.native(), host_logits_.data(), floats.raw(),
-                                  floats.bytes());
-  context.stream.synchronize();
+  run_stages(runners, batch);
+  share_logits();  // sampling is on the host, in float
   check(std::ranges::none_of(host_logits_, [](float x) { return std::isnan(x); }),
         "the model gives NaN: its weights are damaged, or {} is too narrow for it",
         name_of(session_.options().model.dtype));
@@ -124,18 +194,9 @@ std::vector<std::int32_t> Generator::run(std::span<const std::int32_t> prompt, s
   check_prompt(prompt);
   const auto length = static_cast<std::int64_t>(prompt.size());
   make_cache(length + options_.max_new_tokens);
-  const auto runner_for = [&](std::int64_t seq) {
-    RunnerOptions options;
-    options.shape = {seq, 1};
-    options.training = false;
-    return StageRunner(session_.model(), session_.context(), session_.memory(), options);
-  };
-  StageRunner prefill = runner_for(length);
-  DeviceBatches prefill_batch(session_.memory(), {length, 1}, 1, batch_limits(session_.options()));
-  feed(prefill, prefill_batch, prompt, 0);
-
-  StageRunner decode = runner_for(1);
-  DeviceBatches decode_batch(session_.memory(), {1, 1}, 1, batch_limits(session_.options()));
+  Runners prefill = runners_for(length);
+  feed(prefill, prompt, 0);
+  Runners decode = runners_for(1);
   const RngKey key = rng_key(seed_, RngPurpose::sampling, std::to_string(prompts_++));
   std::vector<std::int32_t> generated;
   for (std::int64_t i = 0; i < options_.max_new_tokens; ++i) {
@@ -144,8 +205,7 @@ std::vector<std::int32_t> Generator::run(std::span<const std::int32_t> prompt, s
     if (token == stop) break;
     generated.push_back(token);
     emit(token);
-    if (i + 1 < options_.max_new_tokens)
-      feed(decode, decode_batch, {&generated.back(), 1}, length + i);
+    if (i + 1 < options_.max_new_tokens) feed(decode, {&generated.back(), 1}, length + i);
   }
   return generated;
 }

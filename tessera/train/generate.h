@@ -1,7 +1,9 @@
 // Text from a model: one prompt at a time, with keys and values cached.
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -23,24 +25,36 @@ class Generator {
 
   /// InputError when the model has no positions for the prompt and what may follow it.
   void check_prompt(std::span<const std::int32_t> prompt) const;
-  /// Continues `prompt` until `stop` is drawn or max_new_tokens are there; calls `emit` with each
-  /// new token.
+  /// All ranks call it together, and all get the same. Continues `prompt` until `stop` is drawn or
+  /// max_new_tokens are there; calls `emit` with each new token.
   std::vector<std::int32_t> run(std::span<const std::int32_t> prompt, std::int32_t stop,
                                 const std::function<void(std::int32_t)>& emit);
 
  private:
+  // The stages of this rank, for sequences of one length.
+  struct Runners {
+    std::deque<StageRunner> stages;
+    std::unique_ptr<RunnerMemory> memory;
+    std::unique_ptr<DeviceBatches> batch;
+    Tensor border;  ///< what comes from the stage before, and goes to the next
+  };
+
   void make_cache(std::int64_t capacity);
-  /// Runs tokens at positions from `start` on and leaves the logits of the last one in logits_.
-  void feed(StageRunner& runner, DeviceBatches& batch, std::span<const std::int32_t> tokens,
-            std::int64_t start);
+  Runners runners_for(std::int64_t seq);
+  /// Runs tokens at positions from `start` on; all ranks know the logits of the last one
+  /// afterwards.
+  void feed(Runners& runners, std::span<const std::int32_t> tokens, std::int64_t start);
+  void run_stages(Runners& runners, const Microbatch& batch);
+  void share_logits();
 
   Session& session_;
   GenerateOptions options_;
   std::uint64_t seed_;
   std::int64_t prompts_ = 0;  ///< so far: each has its own random stream
   std::vector<Tensor> cache_memory_;
-  KvCache cache_;
-  Tensor logits_;
+  KvCache cache_;      ///< of this rank's layers; those of others are empty
+  Tensor logits_;      ///< [1, V of this rank]
+  Tensor all_logits_;  ///< [ranks, 1, the largest share of V]
   Tensor float_logits_;
   std::vector<float> host_logits_;
 };

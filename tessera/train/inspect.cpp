@@ -52,7 +52,7 @@ std::string layer_text(const SessionOptions& options) {
 
 // How parameters, gradients and optimizer state are shared: what formulas leave out, and what lies
 // elsewhere.
-std::string state_text(const SessionOptions& options, GptModel& model) {
+std::string state_text(const SessionOptions& options, DescribedModel& model) {
   if (!options.training) return "";
   const ParameterBuffers::Options buffers = buffer_options(options, 0);
   const BucketLayout layout = ParameterBuffers::layout_for(model.units(), buffers);
@@ -76,7 +76,7 @@ std::string state_text(const SessionOptions& options, GptModel& model) {
 
 }  // namespace
 
-MemoryCounters plan_memory(const SessionOptions& options, int threads) {
+MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipeline_rank) {
   Memory memory = Memory::counting(options.device);
   Stream stream(options.device);
   CudaOptions cuda = options.cuda;
@@ -84,12 +84,11 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
   const std::unique_ptr<Kernels> kernels = make_kernels(options.device, threads, cuda);
   const Mesh mesh({}, make_self_communicator());  // nobody talks
   Context context{*kernels, stream, mesh, {}};
-  DescribedModel described(options);
-  GptModel& model = described.model();
-
-  const Session::Plan plan = Session::plan(options, model, *kernels);
-  const RunnerOptions run = plan.runner;
-  const StageRunner runner(model, context, memory, run);
+  DescribedModel model(options, pipeline_rank);
+  const Session::Plan plan = Session::plan(options, model.chunks(), pipeline_rank, *kernels);
+  const std::deque<StageRunner> runners =
+      Session::make_runners(model.chunks(), context, plan.runner);
+  const RunnerMemory runner_memory = Session::memory_for(runners, memory, plan.runner);
   const DeviceBatches batches(memory, options.shape, options.microbatches, batch_limits(options),
                               SampleShare{std::max(1, options.parallel.grid), 0});
   MemoryCounters counters = memory.counters();
@@ -101,7 +100,10 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
     return count * static_cast<std::int64_t>(size_of(type));
   };
   add(counters, MemoryUse::parameters, bytes(elements.all_values(), options.model.dtype));
-  add(counters, MemoryUse::parameters, model.rope_bytes(plan.positions));
+  for (const GptModel& chunk : model.chunks())
+    add(counters, MemoryUse::parameters, chunk.rope_bytes(plan.positions));
+  add(counters, MemoryUse::activations,
+      plan.border_buffers * BorderMemory::bytes_of(options.model.dtype, border_shape(options)));
   add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
   if (!options.training) return counters;
   add(counters, MemoryUse::gradients,
@@ -114,8 +116,7 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads) {
 }
 
 std::string inspect_text(const SessionOptions& options, int threads) {
-  DescribedModel described(options);
-  GptModel& model = described.model();
+  DescribedModel model(options);
   std::string text = fmt::format("{:<44} {:>18} {:>16}\n", "parameter", "shape", "elements");
   std::int64_t total = 0;
   for (const Parameter* parameter : model.parameters())

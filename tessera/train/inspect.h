@@ -8,8 +8,9 @@
 
 namespace tessera {
 
-/// The memory that a session of these options would hold, by use; nothing large is allocated.
-MemoryCounters plan_memory(const SessionOptions& options, int threads);
+/// The memory that a session of these options would hold on a rank of the pipeline, by use; nothing
+/// large is allocated.
+MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipeline_rank = 0);
 
 /// A table of every parameter (name, shape, size), totals, FLOPs, and with a batch shape the memory
 /// by use.

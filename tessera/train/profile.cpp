@@ -70,7 +70,7 @@ std::string StepProfile::stop_if_due(std::int64_t iteration, bool last) {
   constexpr std::size_t kMostKernels = 15;
   if (!trace_.recording() || (iteration < end_ && !last)) return "";
   const std::vector<TraceEvent> events = trace_.stop();
-  write_trace(file_, events, rank_);
+  write_trace(file_, events, rank_, trace_.start_time());
   const std::int64_t steps = iteration - began_;
   return fmt::format(
       "wrote the trace of iterations {} to {} to '{}' (open it in https://ui.perfetto.dev)\n{}",

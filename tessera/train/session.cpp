@@ -14,9 +14,18 @@
 namespace tessera {
 namespace {
 
-Schedule schedule_of(const SessionOptions& options, int stage) {
-  const PipelineShape shape{options.parallel.pipeline, options.microbatches};
-  return options.split_backward ? one_f_one_b_split(shape, stage) : one_f_one_b(shape, stage);
+PipelineShape shape_of(const SessionOptions& options) {
+  return shape_of(options.pipeline, options.parallel.pipeline, options.microbatches);
+}
+
+LayerSite site_of(const SessionOptions& options, int tensor_rank) {
+  return {options.model.dtype,
+          options.seed,
+          tensor_rank,
+          options.parallel.tensor,
+          options.parallel.sequence_parallel,
+          most_logits(options.device),
+          options.parallel.grid};
 }
 
 std::int64_t positions_of(const SessionOptions& options) {
@@ -62,23 +71,68 @@ CudaOptions cuda_of(const TrainOptions& options) {
           beside ? options.save + "/gemm_choices.txt" : options.gemm_choices};
 }
 
+Shape border_shape(const SessionOptions& options) {
+  return RowLayout(site_of(options, 0)).kept(rank_shape(options), options.model.hidden_size);
+}
+
 BatchShape rank_shape(const SessionOptions& options) {
   return {options.shape.seq, options.shape.batch / std::max(1, options.parallel.grid)};
 }
 
+std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_rank) {
+  const PipelineShape shape = shape_of(options);
+  const std::vector<StagePart> all =
+      split_stages(outline_of(options.model), options.pipeline, shape.ranks);
+  std::vector<StagePart> parts;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk)
+    parts.push_back(all[static_cast<std::size_t>(stage_at(shape, {pipeline_rank, chunk}))]);
+  return parts;
+}
+
+PipelineProgram training_program(const SessionOptions& options, int pipeline_rank) {
+  const PipelineShape shape = shape_of(options);
+  return compile(shape, training_schedules(options.pipeline, shape), pipeline_rank);
+}
+
+PipelineProgram evaluation_program(const SessionOptions& options, int pipeline_rank) {
+  const PipelineShape shape = shape_of(options);
+  return compile(shape, schedules_of(shape, forward_only), pipeline_rank);
+}
+
 DescribedModel::DescribedModel(const SessionOptions& options)
-    : memory_(Device()),
-      stream_(Device()),
-      model_(
-          options.model, options.recompute, stage_part(options.model, 1, 0),
-          {options.model.dtype, options.seed, 0, options.parallel.tensor,
-           options.parallel.sequence_parallel, most_logits(options.device), options.parallel.grid},
-          memory_, stream_, 1) {
-  if (options.training) freeze(model_.parameters(), options.optimizer.frozen);
+    : memory_(Device()), stream_(Device()) {
+  add(options, whole_part(outline_of(options.model)));
+}
+
+DescribedModel::DescribedModel(const SessionOptions& options, int pipeline_rank)
+    : memory_(Device()), stream_(Device()) {
+  for (const StagePart& part : rank_parts(options, pipeline_rank)) add(options, part);
+}
+
+void DescribedModel::add(const SessionOptions& options, const StagePart& part) {
+  GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
+                                         site_of(options, 0), memory_, stream_, 1);
+  if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
+}
+
+std::vector<ParameterList> units_of(std::deque<GptModel>& chunks) {
+  std::vector<ParameterList> all;
+  for (GptModel& chunk : chunks)
+    for (ParameterList& unit : chunk.units()) all.push_back(std::move(unit));
+  return all;
+}
+
+std::vector<ParameterList> DescribedModel::units() { return units_of(chunks_); }
+
+ParameterList DescribedModel::parameters() {
+  ParameterList all;
+  for (GptModel& chunk : chunks_)
+    for (Parameter* parameter : chunk.parameters()) all.push_back(parameter);
+  return all;
 }
 
 void check_parameters(const SessionOptions& options) {
-  check_frozen(DescribedModel(options).model().parameters(), options.optimizer.frozen);
+  check_frozen(DescribedModel(options).parameters(), options.optimizer.frozen);
 }
 
 // Megatron's rule: large enough to use the network well, however many ranks share it.
@@ -114,27 +168,45 @@ DeviceBatches::Limits batch_limits(const SessionOptions& options) {
           learned ? options.model.max_position_embeddings : positions_of(options)};
 }
 
-Session::Plan Session::plan(const SessionOptions& options, GptModel& model,
-                            const Kernels& kernels) {
+Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>& chunks,
+                            int pipeline_rank, const Kernels& kernels) {
   Plan plan;
   plan.positions = positions_of(options);
-  plan.workspace_bytes = model.workspace_bytes(kernels, rank_shape(options), plan.positions);
+  for (GptModel& chunk : chunks)
+    plan.workspace_bytes = std::max(
+        plan.workspace_bytes, chunk.workspace_bytes(kernels, rank_shape(options), plan.positions));
   const ParameterBuffers::Options buffers = buffer_options(options, 0);
-  const BucketLayout layout = ParameterBuffers::layout_for(model.units(), buffers);
+  const BucketLayout layout = ParameterBuffers::layout_for(units_of(chunks), buffers);
   plan.workspace_bytes =
       std::max(plan.workspace_bytes, kernels.sum_squares_workspace_bytes(layout.elements()));
+  const PipelineProgram training = training_program(options, pipeline_rank);
+  const PipelineProgram evaluation = evaluation_program(options, pipeline_rank);
+  plan.border_buffers = std::max(evaluation.buffers(), options.training ? training.buffers() : 0);
   RunnerOptions& run = plan.runner;
   run.shape = rank_shape(options);
-  // Earlier stages hold more microbatches; the first stage of all bounds them.
-  const Schedule schedule = options.training
-                                ? schedule_of(options, 0)
-                                : forward_only({options.parallel.pipeline, options.microbatches});
-  run.slots = slots_needed(schedule);
+  run.slots = options.training ? training.slots : evaluation.slots;
   run.microbatches = options.microbatches;
   run.recompute = options.recompute;
-  run.split_backward = options.split_backward;
+  run.split_backward = options.training && splits_backward(options.pipeline.schedule);
   run.training = options.training;
   return plan;
+}
+
+std::deque<StageRunner> Session::make_runners(std::deque<GptModel>& chunks, Context& context,
+                                              RunnerOptions options) {
+  std::deque<StageRunner> runners;
+  for (GptModel& chunk : chunks) {
+    runners.emplace_back(chunk, context, options);
+    options.first_unit += chunk.units().size();
+  }
+  return runners;
+}
+
+RunnerMemory Session::memory_for(const std::deque<StageRunner>& runners, Memory& memory,
+                                 const RunnerOptions& options) {
+  RunnerMemory::Sizes sizes;
+  for (const StageRunner& runner : runners) sizes.include(runner.sizes());
+  return {memory, sizes, options.slots, options.microbatches};
 }
 
 Session::Session(const SessionOptions& options, const Rank& rank)
@@ -144,27 +216,23 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       trace_(options.device),
       kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
       mesh_(options.parallel, rank.world, head_copies(options)),
-      schedule_(schedule_of(options, mesh_.pipeline().rank())),
-      evaluation_(forward_only({options.parallel.pipeline, options.microbatches})) {
+      pipeline_shape_(shape_of(options)),
+      evaluation_(evaluation_program(options, mesh_.pipeline().rank())) {
   share_choices();  // those of rank 0's file
-  const LayerSite site{options.model.dtype,
-                       options.seed,
-                       mesh_.tensor().rank(),
-                       mesh_.tensor().size(),
-                       options.parallel.sequence_parallel,
-                       most_logits(options.device),
-                       options.parallel.grid};
-  const StagePart part =
-      stage_part(options.model, mesh_.pipeline().size(), mesh_.pipeline().rank());
-  model_.emplace(options.model, options.recompute, part, site, memory_, stream_,
-                 positions_of(options));
-  if (options.training) freeze(model_->parameters(), options.optimizer.frozen);
-  Plan sizes = plan(options, *model_, *kernels_);
-  sizes.runner.slots = slots_needed(options.training ? schedule_ : evaluation_);
+  const int stage = mesh_.pipeline().rank();
+  if (options.training) training_ = training_program(options, stage);
+  links_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
+  for (const StagePart& part : rank_parts(options, stage)) {
+    GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
+                                           site_of(options, mesh_.tensor().rank()), memory_,
+                                           stream_, positions_of(options));
+    if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
+  }
+  const Plan sizes = plan(options, chunks_, stage, *kernels_);
   workspace_ = memory_.allocate(MemoryUse::workspace, DType::u8,
                                 {static_cast<std::int64_t>(sizes.workspace_bytes)});
   context_.emplace(Context{*kernels_, stream_, mesh_, workspace_, &trace_});
-  parameters_.emplace(model_->units(), *context_, memory_,
+  parameters_.emplace(units_of(chunks_), *context_, memory_,
                       buffer_options(options, mesh_.shards().rank()));
   initialize();
   data_parallel_.emplace(*parameters_, *context_,
@@ -172,8 +240,14 @@ Session::Session(const SessionOptions& options, const Rank& rank)
                                                options.parallel.overlap_grad_reduce,
                                                options.parallel.overlap_param_gather});
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
-  runner_.emplace(*model_, *context_, memory_, sizes.runner);
-  runner_->set_hooks(*data_parallel_);
+  runners_ = make_runners(chunks_, *context_, sizes.runner);
+  runner_memory_.emplace(memory_for(runners_, memory_, sizes.runner));
+  std::vector<Stage*> stages;
+  for (StageRunner& runner : runners_) {
+    runner.use(*runner_memory_);
+    runner.set_hooks(*data_parallel_);
+    stages.push_back(&runner);
+  }
   batches_.emplace(
       memory_, options.shape, options.microbatches, batch_limits(options),
       SampleShare{mesh_.grid_column().size(), mesh_.grid_column().rank(), options.parallel.data});
@@ -183,8 +257,14 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   step_losses_ = of_all(options.microbatches);
   step_weights_ = of_all(options.microbatches);
   step_tokens_ = of_all(1);
-  make_borders();
-  executor_.emplace(*runner_, mesh_.pipeline(), stream_, borders_);
+  executor_.emplace(std::move(stages), *links_, stream_, make_borders(sizes.border_buffers),
+                    &trace_);
+}
+
+StageRunner* Session::head_runner() {
+  for (std::size_t i = 0; i < chunks_.size(); ++i)
+    if (chunks_[i].head) return &runners_[i];
+  return nullptr;
 }
 
 std::int64_t Session::shared_loss_bytes(const SessionOptions& options) {
@@ -213,27 +293,18 @@ void Session::adopt_values() {
 }
 
 // What passes between neighbouring stages: the residual stream and its gradient, [N, hidden].
-void Session::make_borders() {
-  const bool first = mesh_.pipeline().rank() == 0;
-  const bool last = mesh_.pipeline().rank() == mesh_.pipeline().size() - 1;
-  const Shape rows = model_->rows().kept(rank_shape(options_), options_.model.hidden_size);
-  const auto carve = [&](Carver& carver) {
-    const auto take = [&](bool wanted) {
-      return wanted ? carver.take(options_.model.dtype, rows) : View();
-    };
-    borders_ = {take(!first), take(!last), take(!first), take(!last)};
-  };
-  Carver measure;
-  carve(measure);
-  border_memory_ = memory_.allocate(MemoryUse::activations, DType::u8,
-                                    {static_cast<std::int64_t>(measure.bytes())});
-  Carver carver(border_memory_);
-  carve(carver);
+BorderMemory Session::make_borders(int buffers) {
+  const Shape rows = border_shape(options_);
+  const std::int64_t bytes = BorderMemory::bytes_of(options_.model.dtype, rows);
+  if (buffers > 0)
+    border_memory_ = memory_.allocate(MemoryUse::activations, DType::u8, {buffers, bytes});
+  if (buffers > 0) kernels_->fill(stream_, border_memory_, 0);  // a rehearsal reads it
+  return {border_memory_.view(), options_.model.dtype, rows};
 }
 
 void Session::share_losses() {
-  const View losses = runner_->loss_sums();
-  if (!model_->head) kernels_->fill(stream_, losses, 0);
+  const View losses = runner_memory_->loss_sums();
+  if (!head_runner()) kernels_->fill(stream_, losses, 0);
   mesh_.pipeline().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
   mesh_.grid_column().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
   gather_over_replicas(step_losses_, losses);
@@ -252,18 +323,27 @@ void Session::gather_over_replicas(const View& all, const View& own) {
 }
 
 void Session::run_microbatches(bool training) {
-  const Schedule& schedule = training ? schedule_ : evaluation_;
+  const PipelineProgram& program = training ? training_ : evaluation_;
   if (!training) {
     data_parallel_->wait_for_values();
     data_parallel_->forget_buffers();
   }
   batches_->set_training(training);
-  runner_->set_microbatches(batches_->microbatches());
-  executor_->run(schedule);
+  for (StageRunner& runner : runners_) runner.set_microbatches(batches_->microbatches());
   bool& chose = training ? chose_for_training_ : chose_for_evaluation_;
+  if (rehearses() && !std::exchange(chose, true)) {
+    executor_->rehearse(program);
+    share_choices();
+    if (training) data_parallel_->begin_step();
+  }
+  executor_->run(program);
   if (std::exchange(chose, true) || !share_choices()) return;
   if (training) data_parallel_->begin_step();
-  executor_->run(schedule);
+  executor_->run(program);
+}
+
+bool Session::rehearses() const {
+  return options_.device.kind == DeviceKind::cuda && pipeline_shape_.ranks > 1;
 }
 
 bool Session::share_choices() {

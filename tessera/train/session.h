@@ -2,6 +2,7 @@
 // runner.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -11,6 +12,7 @@
 #include "tessera/optim/optimizer.h"
 #include "tessera/optim/parameter_buffers.h"
 #include "tessera/pipeline/executor.h"
+#include "tessera/pipeline/schedules.h"
 #include "tessera/train/device_batch.h"
 #include "tessera/train/train_options.h"
 
@@ -21,11 +23,11 @@ struct SessionOptions {
   RecomputeOptions recompute;
   OptimizerOptions optimizer;
   ParallelOptions parallel;
+  PipelineOptions pipeline;
   BatchShape shape;      ///< of a microbatch, whose samples a grid's rows share
   int microbatches = 1;  ///< per step and data-parallel rank
   std::uint64_t seed = 1234;
   bool training = true;
-  bool split_backward = false;  ///< weight gradients apart from input gradients
   Device device;
   double memory_budget_gib = 0;  ///< of a GPU; 0: all there is
   CudaOptions cuda;
@@ -39,17 +41,38 @@ std::int64_t most_logits(Device device);
 /// Of the part of a microbatch that a rank works on.
 BatchShape rank_shape(const SessionOptions& options);
 
-/// The layers of the whole model on the first rank, with parameters that have no memory.
+/// Of what passes between the stages of a pipeline, on one rank.
+Shape border_shape(const SessionOptions& options);
+
+/// The layers of one pipeline rank, by chunk.
+std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_rank);
+
+/// What a pipeline rank does in a training step, and in an evaluation.
+PipelineProgram training_program(const SessionOptions& options, int pipeline_rank);
+PipelineProgram evaluation_program(const SessionOptions& options, int pipeline_rank);
+
+/// Layers of the first tensor-parallel rank, with parameters that have no memory.
 class DescribedModel {
  public:
+  /// Of the whole model.
   explicit DescribedModel(const SessionOptions& options);
-  GptModel& model() { return model_; }
+  /// Of a pipeline rank's chunks.
+  DescribedModel(const SessionOptions& options, int pipeline_rank);
+
+  std::deque<GptModel>& chunks() { return chunks_; }
+  ParameterList parameters();
+  std::vector<ParameterList> units();
 
  private:
+  void add(const SessionOptions& options, const StagePart& part);
+
   Memory memory_;  ///< of the host: what layers allocate when they are made
   Stream stream_;
-  GptModel model_;
+  std::deque<GptModel> chunks_;
 };
+
+/// The units of all chunks, one chunk's after the other's.
+std::vector<ParameterList> units_of(std::deque<GptModel>& chunks);
 
 /// Throws where the options do not fit the model's parameters.
 void check_parameters(const SessionOptions& options);
@@ -67,8 +90,16 @@ class Session {
     std::int64_t positions = 0;  ///< the longest sequence: of rotary tables and caches
     std::size_t workspace_bytes = 0;
     RunnerOptions runner;
+    int border_buffers = 0;  ///< for messages between stages
   };
-  static Plan plan(const SessionOptions& options, GptModel& model, const Kernels& kernels);
+  static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,
+                   const Kernels& kernels);
+  /// The chunks' runners, which are still without memory.
+  static std::deque<StageRunner> make_runners(std::deque<GptModel>& chunks, Context& context,
+                                              RunnerOptions options);
+  /// And the memory for them.
+  static RunnerMemory memory_for(const std::deque<StageRunner>& runners, Memory& memory,
+                                 const RunnerOptions& options);
 
   /// Of the losses, weights and tokens that all replicas know.
   static std::int64_t shared_loss_bytes(const SessionOptions& options);
@@ -79,14 +110,19 @@ class Session {
   const SessionOptions& options() const { return options_; }
   Context& context() { return *context_; }
   Memory& memory() { return memory_; }
-  GptModel& model() { return *model_; }
+  /// This rank's parts of the model, one unless the pipeline interleaves them.
+  std::deque<GptModel>& chunks() { return chunks_; }
   ParameterBuffers& parameters() { return *parameters_; }
   /// Only when training.
   Optimizer& optimizer() { return *optimizer_; }
   DataParallel& data_parallel() { return *data_parallel_; }
   /// The parameters were given other values: what follows from them follows.
   void adopt_values();
-  StageRunner& runner() { return *runner_; }
+  std::deque<StageRunner>& runners() { return runners_; }
+  /// The one that has the output layer; null: another pipeline rank has it.
+  StageRunner* head_runner();
+  PipelineLinks& links() { return *links_; }
+  const PipelineShape& pipeline_shape() const { return pipeline_shape_; }
   DeviceBatches& batches() { return *batches_; }
   /// Forward, and when training backward, of the batches that were set. Ranks whose choices of
   /// algorithms turn out different the first time run it twice, the second time with rank 0's.
@@ -105,10 +141,12 @@ class Session {
  private:
   void initialize();
   void gather_over_replicas(const View& all, const View& own);
-  void make_borders();
+  BorderMemory make_borders(int buffers);
   /// Ranks that compute the same round alike: all take rank 0's choices of algorithms, and for what
   /// it does not compute those of the first rank that does. False when all were equal.
   bool share_choices();
+  /// Whether a pass that is the first of its kind is rehearsed without messages.
+  bool rehearses() const;
 
   SessionOptions options_;
   Memory memory_;
@@ -116,21 +154,23 @@ class Session {
   Trace trace_;
   std::unique_ptr<Kernels> kernels_;
   Mesh mesh_;
-  Schedule schedule_;  ///< of a training step
-  Schedule evaluation_;
-  std::optional<GptModel> model_;
+  PipelineShape pipeline_shape_;
+  PipelineProgram training_;
+  PipelineProgram evaluation_;
+  std::optional<PipelineLinks> links_;
+  std::deque<GptModel> chunks_;
   Tensor workspace_;
   std::optional<Context> context_;
   std::optional<ParameterBuffers> parameters_;
   std::optional<DataParallel> data_parallel_;
   std::optional<Optimizer> optimizer_;
-  std::optional<StageRunner> runner_;
+  std::deque<StageRunner> runners_;
+  std::optional<RunnerMemory> runner_memory_;
   std::optional<DeviceBatches> batches_;
   Tensor step_losses_;
   Tensor step_weights_;
   Tensor step_tokens_;
   Tensor border_memory_;
-  BorderBuffers borders_;
   std::optional<Executor> executor_;
   bool chose_for_training_ = false;  ///< choices were shared after a first run
   bool chose_for_evaluation_ = false;

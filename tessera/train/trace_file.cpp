@@ -77,7 +77,7 @@ double rounded(double microseconds) { return std::round(microseconds * 1e3) / 1e
 
 }  // namespace
 
-std::string trace_json(const std::vector<TraceEvent>& events, int rank) {
+std::string trace_json(const std::vector<TraceEvent>& events, int rank, std::int64_t start) {
   std::string text(kBegin);
   const auto add = [&](const Json& event) {
     text += text.size() == kBegin.size() ? "\n" : ",\n";
@@ -102,7 +102,7 @@ std::string trace_json(const std::vector<TraceEvent>& events, int rank) {
          {"ts", rounded(events[i].start)},
          {"dur", rounded(events[i].duration)},
          {"args", args_of(events, i)}});
-  return text + "\n]}\n";
+  return text + fmt::format("\n],\"baseTimeNanoseconds\":{}}}\n", start);
 }
 
 void check_trace_place(const fs::path& file) {
@@ -116,9 +116,10 @@ void check_trace_place(const fs::path& file) {
               file.string());
 }
 
-void write_trace(const fs::path& file, const std::vector<TraceEvent>& events, int rank) {
+void write_trace(const fs::path& file, const std::vector<TraceEvent>& events, int rank,
+                 std::int64_t start) {
   make_folders(fs::absolute(file).parent_path());
-  write_file_atomically(file, trace_json(events, rank));
+  write_file_atomically(file, trace_json(events, rank, start));
 }
 
 }  // namespace tessera

@@ -11,11 +11,13 @@ namespace tessera {
 
 /// A process per rank; in it a thread for the host, one for the kernels of each stream and one for
 /// its copies. Categories and arguments have the names of PyTorch's traces where those have them.
-std::string trace_json(const std::vector<TraceEvent>& events, int rank);
+/// `start` is time 0 by the system's clock, in nanoseconds.
+std::string trace_json(const std::vector<TraceEvent>& events, int rank, std::int64_t start = 0);
 
 /// InputError unless the file could be made, or holds a trace, which is replaced.
 void check_trace_place(const fs::path& file);
 /// Makes the folder; after a crash there is the whole file or what was there before.
-void write_trace(const fs::path& file, const std::vector<TraceEvent>& events, int rank);
+void write_trace(const fs::path& file, const std::vector<TraceEvent>& events, int rank,
+                 std::int64_t start = 0);
 
 }  // namespace tessera

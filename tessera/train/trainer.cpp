@@ -175,6 +175,7 @@ SessionOptions session_options(const Options& options, bool training) {
   session.recompute = options.recompute;
   session.optimizer = options.optimizer;
   session.parallel = options.parallel;
+  session.pipeline = options.pipeline;
   session.shape = {options.data.seq_length, options.train.micro_batch_size};
   if (options.train.micro_batch_size > 0)
     session.microbatches = static_cast<int>(

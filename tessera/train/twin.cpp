@@ -112,7 +112,22 @@ void shrink_layout(ParallelOptions& parallel, int64_t groups) {
       parallel.sharding_instances = groups_of_several ? 2 : parallel.data;
   }
   parallel.expert_tensor = parallel.tensor;  // experts are not there yet
-  parallel.nproc = parallel.tensor * parallel.data;
+  parallel.nproc = parallel.tensor * parallel.pipeline * parallel.data;
+}
+
+// As many stages of one layer as there are, but not more than four ranks of two.
+void shrink_pipeline(SessionOptions& twin) {
+  if (twin.parallel.pipeline == 1) return;
+  PipelineOptions& pipeline = twin.pipeline;
+  twin.parallel.pipeline = std::min(twin.parallel.pipeline, kLargestDegree);
+  pipeline.chunks = std::min(pipeline.chunks, 2);
+  pipeline.virtual_stages = pipeline.layers_per_chunk = pipeline.first_layers =
+      pipeline.last_layers = 0;
+  pipeline.count_embedding = pipeline.count_loss = false;
+  pipeline.layout.clear();
+  pipeline.microbatch_group = 0;
+  pipeline.memory_limit = std::min(pipeline.memory_limit, twin.parallel.pipeline);
+  pipeline.action_times.clear();
 }
 
 void drop_narrow_types(SessionOptions& twin) {
@@ -139,16 +154,19 @@ Twin twin_of(const Options& options) {
   const SessionOptions before = session_options(options, true);
   SessionOptions after = before;
   shrink_layout(after.parallel, before.model.num_query_groups);
+  shrink_pipeline(after);
   // On a grid, heads are shared by its columns alone.
   const bool grid = after.parallel.grid > 0;
   shrink_model(after.model, grid ? before.parallel.grid : before.parallel.tensor,
                grid ? after.parallel.grid : after.parallel.tensor);
+  if (after.parallel.pipeline > 1)
+    after.model.num_layers = int64_t{after.parallel.pipeline} * after.pipeline.chunks;
   after.model.init_std = kInitStd;
   after.shape.seq = round_up(12, after.parallel.tensor);
   after.model.max_position_embeddings = after.shape.seq;
   after.shape.batch =
       grid ? int64_t{2} * after.parallel.grid : std::min<int64_t>(before.shape.batch, 2);
-  after.microbatches = std::min(before.microbatches, 2);
+  after.microbatches = std::min(before.microbatches, 2 * after.parallel.pipeline);
   after.recompute.num_layers = std::min<int64_t>(after.recompute.num_layers, 2);
   after.optimizer.loss_scale = 1;  // f64 needs none
   after.parallel.bucket_elements = kBucket;
@@ -168,6 +186,7 @@ Twin twin_of(const Options& options) {
 SessionOptions on_one_rank(SessionOptions session) {
   session.microbatches *= session.parallel.data;
   session.parallel = {};
+  session.pipeline = {};
   return session;
 }
 

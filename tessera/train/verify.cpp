@@ -2,10 +2,15 @@
 
 #include <fmt/core.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <sstream>
 
 #include "tessera/base/rng.h"
+#include "tessera/launch/compare.h"
 #include "tessera/train/train_step.h"
 #include "tessera/train/twin.h"
 #include "tessera/train/whole_tensors.h"
@@ -33,7 +38,8 @@ struct Run {
 std::vector<NamedValues> values_of(Session& session, const ParameterBlock& block) {
   const WholeTensors whole(session, block);
   std::vector<NamedValues> all;
-  for (const Parameter* parameter : session.parameters().parameters())
+  DescribedModel model(session.options());
+  for (const Parameter* parameter : model.parameters())
     for (const ShardedTensor& tensor : parameter->tensors()) {
       const auto found = whole.by_name().find(tensor.name);
       if (found == whole.by_name().end()) continue;  // not on this rank
@@ -67,30 +73,88 @@ HostBatch batch_of(const SessionOptions& options, std::int64_t first_sample) {
   return batch;
 }
 
-// The sum of squares of each point of the residual stream, over all ranks that hold a part of it.
-std::vector<NamedValues> fingerprints(Session& session) {
-  std::vector<NamedValues> prints;
-  for (const StageRunner::StreamPoint& point : session.runner().stream(0)) {
-    double sum = 0;
-    for (std::int64_t i = 0; i < point.rows.numel(); ++i) {
-      const double x = point.rows.data<double>()[i];
-      sum += x * x;
-    }
-    View view(&sum, DType::f64, {1});
-    Stream& stream = session.context().stream;
-    if (point.parts > 1)
-      session.context().mesh.tensor().all_reduce(view, ReduceOp::sum, stream)->wait(stream);
-    // The last microbatch of all is the last rank's.
-    Communicator& data = session.context().mesh.data();
-    data.broadcast(view, data.size() - 1, stream)->wait(stream);
-    prints.push_back({point.name, {sum}});
+// The sum of squares of each point of the residual stream, by its place in the model.
+class Fingerprints {
+ public:
+  /// Of the last microbatch that goes forward from now on.
+  explicit Fingerprints(Session& session) : session_(session) {
+    for (std::size_t chunk = 0; chunk < session.runners().size(); ++chunk)
+      session.runners()[chunk].set_observer([this, chunk](int microbatch, int slot) {
+        if (microbatch == session_.options().microbatches - 1) take(chunk, slot);
+      });
   }
-  return prints;
-}
+  ~Fingerprints() {
+    for (StageRunner& runner : session_.runners()) runner.set_observer(nullptr);
+  }
+  Fingerprints(const Fingerprints&) = delete;
+  Fingerprints& operator=(const Fingerprints&) = delete;
+
+  /// Those of all stages, over all ranks that hold a part, in the order of the model.
+  std::vector<NamedValues> gathered() {
+    std::string own;
+    for (Point& point : points_) {
+      sum_parts(point);
+      own += fmt::format("{} {} {}\n", point.place, point.name,
+                         std::bit_cast<std::uint64_t>(point.sum));
+    }
+    std::map<int, NamedValues> sorted;
+    for (const std::string& text : gather_texts(session_.context().mesh.pipeline(), own))
+      read(text, sorted);
+    std::vector<NamedValues> all;
+    for (auto& [place, print] : sorted) all.push_back(std::move(print));
+    return all;
+  }
+
+ private:
+  struct Point {
+    int place;
+    std::string name;
+    int parts;
+    double sum;
+  };
+
+  void take(std::size_t chunk, int slot) {
+    constexpr int kMostPoints = 1000;  // of a stage
+    const int rank = session_.context().mesh.pipeline().rank();
+    int place = kMostPoints * stage_at(session_.pipeline_shape(), {rank, static_cast<int>(chunk)});
+    for (const StageRunner::StreamPoint& point : session_.runners()[chunk].stream(slot)) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < point.rows.numel(); ++i) {
+        const double x = point.rows.data<double>()[i];
+        sum += x * x;
+      }
+      points_.push_back({place++, point.name, point.parts, sum});
+    }
+  }
+
+  void sum_parts(Point& point) {
+    const View view(&point.sum, DType::f64, {1});
+    Stream& stream = session_.context().stream;
+    if (point.parts > 1)
+      session_.context().mesh.tensor().all_reduce(view, ReduceOp::sum, stream)->wait(stream);
+    // The last microbatch of all is the last rank's.
+    Communicator& data = session_.context().mesh.data();
+    data.broadcast(view, data.size() - 1, stream)->wait(stream);
+  }
+
+  static void read(const std::string& text, std::map<int, NamedValues>& to) {
+    std::istringstream lines(text);
+    NamedValues print;
+    int place = 0;
+    for (std::uint64_t bits = 0; lines >> place >> print.name >> bits;) {
+      print.values = {std::bit_cast<double>(bits)};
+      to[place] = print;
+    }
+  }
+
+  Session& session_;
+  std::vector<Point> points_;
+};
 
 Run run_of(const SessionOptions& options, const VerifyOptions& verify, bool layout) {
   Run run;
-  run_ranks(options.parallel.tensor * options.parallel.data, 1, [&](Rank& rank) {
+  const ParallelOptions& p = options.parallel;
+  run_ranks(p.tensor * p.pipeline * p.data, 1, [&](Rank& rank) {
     Rank mine = rank;
     if (layout && verify.world) mine.world = verify.world(rank.rank, rank.world);
     Session session(options, mine);
@@ -104,6 +168,7 @@ Run run_of(const SessionOptions& options, const VerifyOptions& verify, bool layo
       sample += options.shape.batch * options.parallel.data;
       return batch;
     };
+    std::optional<Fingerprints> prints(std::in_place, session);
     for (int i = 0; i < verify.steps; ++i) {
       const StepResult step = compute_gradients(session, next, LossAverage::per_microbatch);
       own.losses.push_back(step.loss);
@@ -111,7 +176,8 @@ Run run_of(const SessionOptions& options, const VerifyOptions& verify, bool layo
       if (i == 0) {
         own.gradients = values_of(session, session.parameters().grads());
         std::reverse(own.gradients.begin(), own.gradients.end());
-        own.stream = fingerprints(session);
+        own.stream = prints->gathered();
+        prints.reset();
       }
       apply_gradients(session, 1e-2);
     }

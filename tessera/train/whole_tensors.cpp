@@ -1,42 +1,73 @@
 #include "tessera/train/whole_tensors.h"
 
-#include <cstring>
+#include <fmt/core.h>
 
-#include "tessera/base/check.h"
+#include <cstring>
+#include <sstream>
+
+#include "tessera/launch/compare.h"
 #include "tessera/train/whole_buckets.h"
 
 namespace tessera {
 namespace {
 
-// The box of a whole tensor that one rank holds, as numbers that travel. Vectors are matrices of
-// one row.
+// The box of a whole tensor that one rank has to give. Vectors are matrices of one row.
 struct Box {
+  std::string name;
+  Shape global;
   std::int64_t row = 0, column = 0, rows = 0, columns = 0;
-  std::int64_t send = 0;  // whether the rank is the one that has it to give
 };
-constexpr std::int64_t kNumbers = sizeof(Box) / sizeof(std::int64_t);
 
 // Of ranks with the same part of the model, the first has it to give.
-Box box_of(const ShardedTensor& tensor, bool first) {
-  const ShardPiece& piece = tensor.pieces.front();
-  const bool matrix = piece.extent.rank() == 2;
-  return {matrix ? piece.offset[0] : 0, piece.offset[-1], matrix ? piece.extent[0] : 1,
-          piece.extent[-1], first && tensor.writer && piece.extent.numel() > 0};
+bool gives(Session& session, const ShardedTensor& tensor) {
+  return session.context().mesh.replicas().rank() == 0 && tensor.writer &&
+         tensor.pieces.front().extent.numel() > 0;
 }
 
-// What every rank holds of a tensor.
-std::vector<Box> boxes_of(Session& session, const ShardedTensor& tensor) {
-  Communicator& world = session.context().mesh.world();
-  Stream& stream = session.context().stream;
-  const Tensor mine = session.memory().allocate(MemoryUse::data, DType::i64, {kNumbers});
-  const Tensor all =
-      session.memory().allocate(MemoryUse::data, DType::i64, {world.size(), kNumbers});
-  const Box box = box_of(tensor, session.context().mesh.replicas().rank() == 0);
-  std::vector<Box> boxes(static_cast<std::size_t>(world.size()));
-  stream.api().copy_bytes(stream.native(), mine.view().raw(), &box, sizeof(box));
-  world.all_gather(all, mine.view(), stream)->wait(stream);
-  stream.api().copy_bytes(stream.native(), boxes.data(), all.view().raw(), all.view().bytes());
-  stream.synchronize();
+Box box_of(const ShardedTensor& tensor) {
+  const ShardPiece& piece = tensor.pieces.front();
+  const bool matrix = piece.extent.rank() == 2;
+  return {tensor.name,
+          tensor.global,
+          matrix ? piece.offset[0] : 0,
+          piece.offset[-1],
+          matrix ? piece.extent[0] : 1,
+          piece.extent[-1]};
+}
+
+// Calls visit(tensor, part) for all that this rank gives of a bucket.
+template <class Visit>
+void visit_given(Session& session, const Bucket& bucket, const View& memory, const Visit& visit) {
+  const ParameterBuffers& buffers = session.parameters();
+  for (const std::size_t i : bucket.parameters)
+    for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
+      if (gives(session, tensor))
+        visit(tensor, memory ? tensor.pieces.front().in(buffers.part(memory, i)) : View());
+}
+
+// The boxes as text that travels, a line each, in the order in which they are sent.
+std::string described(Session& session, const ParameterBlock& block) {
+  std::string text;
+  for (const Bucket& bucket : session.parameters().buckets_of(block))
+    visit_given(session, bucket, {}, [&](const ShardedTensor& tensor, const View&) {
+      const Box box = box_of(tensor);
+      text += fmt::format("{} {} {} {} {} {} {} {}\n", box.name, box.global.rank(),
+                          box.global.rank() == 2 ? box.global[0] : 1, box.global[-1], box.row,
+                          box.column, box.rows, box.columns);
+    });
+  return text;
+}
+
+std::vector<Box> boxes_in(const std::string& text) {
+  std::vector<Box> boxes;
+  std::istringstream lines(text);
+  Box box;
+  for (std::int64_t rank = 0, rows = 0, columns = 0; lines >> box.name >> rank >> rows >> columns >>
+                                                     box.row >> box.column >> box.rows >>
+                                                     box.columns;) {
+    box.global = rank == 2 ? Shape{rows, columns} : Shape{columns};
+    boxes.push_back(box);
+  }
   return boxes;
 }
 
@@ -55,11 +86,18 @@ void put(const View& whole, const Box& box, const View& part) {
 }  // namespace
 
 WholeTensors::WholeTensors(Session& session, const ParameterBlock& block) {
-  if (session.context().mesh.world().size() == 1)
+  Communicator& world = session.context().mesh.world();
+  if (world.size() == 1) {
     look_into(session, block);
-  else
-    read_buckets(session, block,
-                 [&](const Bucket& bucket, const View& whole) { gather(session, bucket, whole); });
+    return;
+  }
+  const std::vector<std::string> boxes =
+      gather_texts(world, described(session, block), session.options().device);
+  read_buckets(session, block,
+               [&](const Bucket& bucket, const View& whole) { give(session, bucket, whole); });
+  if (world.rank() > 0) return;
+  for (int r = 1; r < world.size(); ++r)
+    take(session, r, block.memory.dtype(), boxes[static_cast<std::size_t>(r)]);
 }
 
 void WholeTensors::look_into(Session& session, const ParameterBlock& block) {
@@ -72,39 +110,35 @@ void WholeTensors::look_into(Session& session, const ParameterBlock& block) {
   });
 }
 
-// Tensor by tensor, so that beside the whole ones rank 0 needs memory for one piece. The ranks have
-// the same tensors in the same order: the pipeline's stages would not.
-void WholeTensors::gather(Session& session, const Bucket& bucket, const View& bucket_memory) {
+View WholeTensors::whole(const std::string& name, DType dtype, const Shape& shape) {
+  Tensor& tensor = gathered_[name];
+  if (!tensor) tensor = Memory(Device{}).allocate(MemoryUse::data, dtype, shape);
+  by_name_[name] = tensor.view();
+  return tensor.view();
+}
+
+// Rank 0 keeps what it has; the others send, one rank after the other.
+void WholeTensors::give(Session& session, const Bucket& bucket, const View& memory) {
   Context& context = session.context();
   Communicator& world = context.mesh.world();
-  check(context.mesh.pipeline().size() == 1, "pipeline stages hold different tensors");
-  const ParameterBuffers& buffers = session.parameters();
-  for (const std::size_t i : bucket.parameters)
-    for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors()) {
-      const std::vector<Box> boxes = boxes_of(session, tensor);
-      const View mine = tensor.pieces.front().in(buffers.part(bucket_memory, i));
-      if (world.rank() > 0) {
-        if (boxes[static_cast<std::size_t>(world.rank())].send != 0)
-          world.send(mine, 0, context.stream)->wait(context.stream);
-        continue;
-      }
-      gathered_.push_back(Memory(Device{}).allocate(MemoryUse::data, mine.dtype(), tensor.global));
-      const View whole = gathered_.back().view();
-      by_name_[tensor.name] = whole;
-      for (int r = 0; r < world.size(); ++r) {
-        const Box& box = boxes[static_cast<std::size_t>(r)];
-        if (box.send == 0) continue;
-        Tensor received;
-        View part = mine;
-        if (r > 0) {
-          received =
-              session.memory().allocate(MemoryUse::data, mine.dtype(), {box.rows * box.columns});
-          part = received.view();
-          world.recv(part, r, context.stream)->wait(context.stream);
-        }
-        put(whole, box, downloaded(context, part).view());
-      }
-    }
+  visit_given(session, bucket, memory, [&](const ShardedTensor& tensor, const View& part) {
+    if (world.rank() > 0)
+      world.send(part, 0, context.stream)->wait(context.stream);
+    else
+      put(whole(tensor.name, part.dtype(), tensor.global), box_of(tensor),
+          downloaded(context, part).view());
+  });
+}
+
+// Tensor by tensor, so that beside the whole ones rank 0 needs memory for one piece.
+void WholeTensors::take(Session& session, int from, DType dtype, const std::string& boxes) {
+  Context& context = session.context();
+  for (const Box& box : boxes_in(boxes)) {
+    const Tensor received =
+        session.memory().allocate(MemoryUse::data, dtype, {box.rows * box.columns});
+    context.mesh.world().recv(received.view(), from, context.stream)->wait(context.stream);
+    put(whole(box.name, dtype, box.global), box, downloaded(context, received.view()).view());
+  }
 }
 
 }  // namespace tessera

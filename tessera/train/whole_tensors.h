@@ -22,10 +22,13 @@ class WholeTensors {
 
  private:
   void look_into(Session& session, const ParameterBlock& block);
-  void gather(Session& session, const Bucket& bucket, const View& whole);
+  /// A tensor to be filled.
+  View whole(const std::string& name, DType dtype, const Shape& shape);
+  void give(Session& session, const Bucket& bucket, const View& memory);
+  void take(Session& session, int from, DType dtype, const std::string& boxes);
 
   std::vector<HostBlock> own_;  ///< buckets: one rank has all tensors whole already
-  std::vector<Tensor> gathered_;
+  std::map<std::string, Tensor> gathered_;
   std::map<std::string, ConstView> by_name_;
 };
 

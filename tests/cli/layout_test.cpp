@@ -64,10 +64,6 @@ TEST_F(Layouts, OfLaterVersionsAreRefused) {
     return fmt::format("{}: this version has no {} parallelism; set it to 1 or drop it", flag,
                        kind);
   };
-  expect_refused("--pipeline-model-parallel-size 2",
-                 message("--pipeline-model-parallel-size 2", "pipeline"));
-  expect_refused("--nproc 2 --pipeline-model-parallel-size 2",
-                 message("--pipeline-model-parallel-size 2", "pipeline"));
   expect_refused("--context-parallel-size 2", message("--context-parallel-size 2", "context"));
   expect_refused("--expert-model-parallel-size 2",
                  message("--expert-model-parallel-size 2", "expert"));
@@ -151,7 +147,7 @@ TEST_F(Layouts, ThatTrainRefusesAreDrawnWithTheReason) {
   for (const char* part :
        {"experts: tensor 1 x expert 2 x data 2 x pipeline 2\n",
         "pp 1  dp 0  [4 5]      pp 1  edp 0  [4]   [5]\n", "tessera train refuses this layout:\n",
-        "  - --pipeline-model-parallel-size 2: this version", "  - --expert-model-parallel-size 2"})
+        "  - --expert-model-parallel-size 2"})
     EXPECT_NE(drawn.out.find(part), std::string::npos) << part << "\n" << drawn.out;
   const test::ProgramResult refused =
       run("inspect --mesh --tensor-model-parallel-size 4 --nproc 6");

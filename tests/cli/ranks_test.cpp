@@ -2,12 +2,14 @@
 // or stands still ends the others with its name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
 #include <regex>
 #include <thread>
 
+#include "tessera/base/json.h"
 #include "tests/support/run_program.h"
 
 namespace tessera {
@@ -86,6 +88,92 @@ TEST_F(Ranks, VerifyNeedsNoRanks) {
   EXPECT_EQ(result.exit_code, 0) << result.error;
   EXPECT_NE(result.out.find("same: the layout computes what one rank does"), std::string::npos)
       << result.out;
+}
+
+TEST_F(Ranks, VerifyPipelines) {
+  for (const std::vector<std::string>& schedule : std::vector<std::vector<std::string>>{
+           {"--num-virtual-stages-per-pipeline-rank", "2"}, {"--pipeline-schedule", "zb-v"}}) {
+    std::vector<std::string> more{"--pipeline-model-parallel-size",
+                                  "2",
+                                  "--nproc",
+                                  "8",
+                                  "--tensor-model-parallel-size",
+                                  "2",
+                                  "--num-layers",
+                                  "4",
+                                  "--global-batch-size",
+                                  "16"};
+    more.insert(more.end(), schedule.begin(), schedule.end());
+    std::vector<std::string> args = training("verify", "10", more);
+    args.erase(std::find(args.begin(), args.end(), "--num-layers"),
+               std::find(args.begin(), args.end(), "--num-layers") + 2);
+    const test::ProgramResult result = run(args);
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_NE(result.out.find("same: the layout computes what one rank does"), std::string::npos)
+        << result.out << result.error;
+  }
+}
+
+// A training, its model used by one rank and by a pipeline of pairs, and a picture of both.
+TEST_F(Ranks, PipelinesTrainEvaluateWriteAndAreDrawn) {
+  const std::vector<std::string> layout{"--pipeline-model-parallel-size",
+                                        "2",
+                                        "--tensor-model-parallel-size",
+                                        "2",
+                                        "--global-batch-size",
+                                        "8"};
+  std::vector<std::string> more = layout;
+  more.insert(more.end(), {"--nproc", "4", "--save", "run", "--save-interval", "10", "--profile",
+                           "--profile-step-start", "4", "--profile-step-end", "6",
+                           "--profile-ranks", "0", "2", "--profile-file", "trace.json"});
+  ASSERT_EQ(run(training("train", "10", more)).exit_code, 0);
+  const auto with = [](std::vector<std::string> args, const std::vector<std::string>& ranks) {
+    args.insert(args.end(), ranks.begin(), ranks.end());
+    return args;
+  };
+  const std::vector<std::string> four{
+      "--pipeline-model-parallel-size", "2", "--tensor-model-parallel-size", "2", "--nproc", "4"};
+  const std::vector<std::string> text{
+      "generate", "--load", "run", "--prompt", "7 8 9", "--threads", "1", "--max-new-tokens", "6"};
+  const test::ProgramResult one = run(text);
+  EXPECT_EQ(one.exit_code, 0) << one.error;
+  EXPECT_EQ(run(with(text, four)).out, one.out);
+  const std::vector<std::string> loss{"evaluate",     "--load", "run",       "--mock-data",
+                                      "--eval-iters", "3",      "--threads", "1"};
+  const double want = parse_json(run(loss).out, "evaluate")["loss"];
+  const double got = parse_json(run(with(loss, four)).out, "evaluate")["loss"];
+  EXPECT_NEAR(got, want, 1e-5 * want);
+  std::vector<std::string> draw = training("inspect", "10", layout);
+  draw.insert(draw.end(), {"--nproc", "4", "--schedule", "--schedule-file", "plan.svg"});
+  const test::ProgramResult plan = run(draw);
+  EXPECT_NE(plan.out.find("rank 0   F0 F1 ......B0    F2 B1    F3 B2    ...B3"), std::string::npos)
+      << plan.out << plan.error;
+  EXPECT_NE(read_text_file(temp_ / "plan.svg").find("<svg"), std::string::npos);
+  draw.insert(draw.end(), {"--trace", "trace.json"});
+  const test::ProgramResult recorded = run(draw);
+  EXPECT_NE(recorded.out.find("4 microbatches, recorded"), std::string::npos)
+      << recorded.out << recorded.error;
+  EXPECT_NE(recorded.out.find("planned for equal times: 25.00 %"), std::string::npos);
+}
+
+// Over a pipeline, sums come in the same order whoever the ranks are.
+TEST_F(Ranks, ProcessesAndThreadsPassActivationsWithEqualBits) {
+  std::vector<std::string> threads = training(
+      "train", "10",
+      {"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2",
+       "--pipeline-schedule", "zb-h1", "--global-batch-size", "8", "--save-interval", "10"});
+  std::vector<std::string> command{"mpirun",          "-n",           "4", "--allow-run-as-root",
+                                   "--oversubscribe", TESSERA_PROGRAM};
+  command.insert(command.end(), threads.begin(), threads.end());
+  command.insert(command.end(), {"--save", "processes"});
+  threads.insert(threads.end(), {"--nproc", "4", "--save", "threads"});
+  ASSERT_EQ(run(threads).exit_code, 0);
+  const test::ProgramResult second = test::run_program("/usr/bin/env", command, temp_.path());
+  ASSERT_EQ(second.exit_code, 0) << second.error;
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    EXPECT_TRUE(read_text_file(temp_ / "threads/iter_0000010" / file) ==
+                read_text_file(temp_ / "processes/iter_0000010" / file))
+        << file;
 }
 
 TEST_F(Ranks, VerifyNeedsNoRateLengthOrData) {

@@ -15,6 +15,11 @@ struct WrongLayout {
   int launched = 0;  ///< ranks that a launcher started; 0: none
 };
 
+// Whether `flag` is one of the line's words.
+bool gives(std::string_view line, std::string_view flag) {
+  return (std::string(line) + " ").find(std::string(flag) + " ") != std::string::npos;
+}
+
 // The flags of a small training without those that `line` gives itself.
 std::string training_with(std::string_view line) {
   constexpr std::string_view kFlags[] = {
@@ -24,7 +29,7 @@ std::string training_with(std::string_view line) {
       "--mock-data",     "--normalization RMSNorm"};
   std::string all(line);
   for (const std::string_view flag : kFlags)
-    if (line.find(flag.substr(0, flag.find(' '))) == std::string_view::npos)
+    if (!gives(line, flag.substr(0, flag.find(' '))))
       all += " " + std::string(flag);
   return all;
 }
@@ -96,12 +101,6 @@ constexpr WrongLayout kRanks[] = {
 };
 
 constexpr WrongLayout kVersion[] = {
-    {"--pipeline-model-parallel-size 2",
-     "--pipeline-model-parallel-size 2: this version has no pipeline parallelism; set it to 1 or "
-     "drop it"},
-    {"--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2 --nproc 4",
-     "--pipeline-model-parallel-size 2: this version has no pipeline parallelism; set it to 1 or "
-     "drop it"},
     {"--context-parallel-size 2",
      "--context-parallel-size 2: this version has no context parallelism; set it to 1 or drop it"},
     {"--context-parallel-size 2 --nproc 2",
@@ -109,14 +108,148 @@ constexpr WrongLayout kVersion[] = {
     {"--expert-model-parallel-size 2",
      "--expert-model-parallel-size 2: this version has no expert parallelism; set it to 1 or drop "
      "it"},
-    {"--pipeline-model-parallel-size 2 --context-parallel-size 4 --expert-model-parallel-size 8",
-     "3 problems in the configuration:\n"
-     "  - --pipeline-model-parallel-size 2: this version has no pipeline parallelism; set it to 1 "
-     "or drop it\n"
+    {"--context-parallel-size 4 --expert-model-parallel-size 8",
+     "2 problems in the configuration:\n"
      "  - --context-parallel-size 4: this version has no context parallelism; set it to 1 or drop "
      "it\n"
      "  - --expert-model-parallel-size 8: this version has no expert parallelism; set it to 1 or "
      "drop it"},
+};
+
+constexpr WrongLayout kPipeline[] = {
+    {"--pipeline-model-parallel-size 2",
+     "--pipeline-model-parallel-size 2 takes 2 ranks, but this process runs alone: add --nproc 2, "
+     "or start 2 processes with mpirun -n 2 (or srun, torchrun)"},
+    {"--pipeline-model-parallel-size 6 --num-layers 80 --nproc 6",
+     "80 layers over 6 pipeline ranks: 80 is not a multiple of 6; change one of them, "
+     "count the embedding or the loss as a layer "
+     "(--account-for-embedding-in-pipeline-split, "
+     "--account-for-loss-in-pipeline-split), set the first or last rank's layers "
+     "(--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers), or "
+     "give --pipeline-model-parallel-layout"},
+    {"--pipeline-model-parallel-size 8 --nproc 8",
+     "4 layers over 8 pipeline ranks leave 4 for 8 of them: use fewer ranks, or lower "
+     "the counts of the first and last one"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 "
+     "--num-virtual-stages-per-pipeline-rank 3",
+     "pipeline rank 0 has 2 layers, which 3 virtual stages cannot share evenly: change "
+     "the number of layers, ranks or virtual stages"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 "
+     "--num-layers-per-virtual-pipeline-stage 3",
+     "4 layers over 2 pipeline ranks cannot be cut into virtual stages of 3 layers "
+     "(--num-layers-per-virtual-pipeline-stage): 4 is not a multiple of 2 x 3; change "
+     "one of them"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 "
+     "--num-layers-per-virtual-pipeline-stage 1 --num-virtual-stages-per-pipeline-rank "
+     "2",
+     "--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank "
+     "and --pipeline-model-parallel-layout each say how many virtual stages there are: "
+     "give one of them"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
+     "Ett|ttL --decoder-first-pipeline-num-layers 2",
+     "--pipeline-model-parallel-layout says all about the stages: drop "
+     "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
+     "Ett|ttL --account-for-loss-in-pipeline-split",
+     "--pipeline-model-parallel-layout says all about the stages: drop "
+     "--account-for-embedding-in-pipeline-split and "
+     "--account-for-loss-in-pipeline-split"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
+     "Ett|tL",
+     "--pipeline-model-parallel-layout 'Ett|tL' has 3 layers (t), --num-layers is 4"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
+     "Et|tt|tL",
+     "--pipeline-model-parallel-layout 'Et|tt|tL' has 3 stages, which is not a "
+     "multiple of --pipeline-model-parallel-size 2: every rank has as many"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
+     "tt|ttL",
+     "--pipeline-model-parallel-layout 'tt|ttL': E, the embedding, must come once, at "
+     "the very beginning"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
+     "Ett|(ttL",
+     "--pipeline-model-parallel-layout 'Ett|(ttL': a ( that is not closed"},
+    {"--pipeline-model-parallel-size 4 --nproc 4 --decoder-first-pipeline-num-layers 2",
+     "4 layers over 4 pipeline ranks leave 2 for 3 of them: use fewer ranks, or lower "
+     "the counts of the first and last one"},
+    {"--pipeline-model-parallel-size 4 --nproc 4 --decoder-first-pipeline-num-layers 4",
+     "4 layers over 4 pipeline ranks leave 0 for 3 of them: use fewer ranks, or lower "
+     "the counts of the first and last one"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --decoder-last-pipeline-num-layers 1 "
+     "--account-for-embedding-in-pipeline-split",
+     "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers set "
+     "counts that --account-for-embedding-in-pipeline-split and "
+     "--account-for-loss-in-pipeline-split would derive: drop one or the other"},
+    {"--pipeline-model-parallel-size 4 --nproc 4 "
+     "--account-for-embedding-in-pipeline-split",
+     "4 layers + the embedding over 4 pipeline ranks: 5 is not a multiple of 4; change "
+     "one of them, count the embedding or the loss as a layer "
+     "(--account-for-embedding-in-pipeline-split, "
+     "--account-for-loss-in-pipeline-split), set the first or last rank's layers "
+     "(--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers), or "
+     "give --pipeline-model-parallel-layout"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule interleaved",
+     "--pipeline-schedule interleaved takes virtual stages in turn, but each rank has "
+     "one: give --num-virtual-stages-per-pipeline-rank of at least 2"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule zb-h1 "
+     "--num-virtual-stages-per-pipeline-rank 2",
+     "--pipeline-schedule zb-h1 is for one stage on each rank, but each of 2 has 2 "
+     "virtual stages: use interleaved, or drop them"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule zb-v "
+     "--num-virtual-stages-per-pipeline-rank 4",
+     "--pipeline-schedule zb-v has 2 virtual stages on each rank, not 4: drop "
+     "--num-virtual-stages-per-pipeline-rank"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 "
+     "--num-virtual-stages-per-pipeline-rank 2 --global-batch-size 2",
+     "interleaved stages take 2 microbatches in a row, but a step has 1 for each "
+     "data-parallel rank: raise --global-batch-size, lower --micro-batch-size, or drop "
+     "the virtual stages"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 "
+     "--num-virtual-stages-per-pipeline-rank 2 --global-batch-size 6",
+     "3 microbatches in groups of 2 leave 1, fewer than the 2 pipeline ranks: change "
+     "--global-batch-size or --microbatch-group-size-per-virtual-pipeline-stage"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 "
+     "--num-virtual-stages-per-pipeline-rank 2 "
+     "--microbatch-group-size-per-virtual-pipeline-stage 1",
+     "--microbatch-group-size-per-virtual-pipeline-stage 1 is less than "
+     "--pipeline-model-parallel-size 2: the last rank would wait for the first; raise "
+     "it"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 "
+     "--num-virtual-stages-per-pipeline-rank 2 "
+     "--microbatch-group-size-per-virtual-pipeline-stage 8",
+     "interleaved stages take 8 microbatches in a row, but a step has 4 for each "
+     "data-parallel rank: raise --global-batch-size, lower --micro-batch-size, or "
+     "lower the group size"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule zb-h1 "
+     "--recompute-granularity full --recompute-method uniform",
+     "--pipeline-schedule zb-h1 computes weight gradients after input gradients, from "
+     "activations that --recompute-granularity full does not keep: use selective, or "
+     "another schedule"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule search "
+     "--pipeline-action-times 1 2",
+     "--pipeline-action-times has 2 numbers: give 3 (forward, input gradient, weight "
+     "gradient) for all stages alike, or 6 for 2 stages"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-action-times 1 2 1",
+     "--pipeline-action-times '1' '2' '1' has no effect: it belongs to "
+     "--pipeline-schedule search"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-memory-limit 3",
+     "--pipeline-memory-limit '3' has no effect: it belongs to --pipeline-schedule "
+     "search"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 "
+     "--microbatch-group-size-per-virtual-pipeline-stage 4",
+     "--microbatch-group-size-per-virtual-pipeline-stage '4' has no effect: it belongs "
+     "to virtual stages"},
+    {"--num-virtual-stages-per-pipeline-rank 2",
+     "--num-virtual-stages-per-pipeline-rank '2' has no effect: it belongs to "
+     "--pipeline-model-parallel-size above 1"},
+    {"--decoder-first-pipeline-num-layers 2",
+     "--decoder-first-pipeline-num-layers '2' has no effect: it belongs to "
+     "--pipeline-model-parallel-size above 1"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule fastest",
+     "--pipeline-schedule 'fastest': expected one of auto, gpipe, 1f1b, interleaved, "
+     "zb-h1, zb-v, search"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --no-overlap-p2p-communication",
+     "--no-overlap-p2p-communication: known Megatron flag, not supported yet by "
+     "Tessera"},
 };
 
 constexpr WrongLayout kTensor[] = {
@@ -230,6 +363,7 @@ void expect_messages(const WrongLayout (&layouts)[N]) {
 
 TEST(WrongLayouts, OfRanks) { expect_messages(kRanks); }
 TEST(WrongLayouts, OfThisVersion) { expect_messages(kVersion); }
+TEST(WrongLayouts, OfPipelines) { expect_messages(kPipeline); }
 TEST(WrongLayouts, OfTensorParallelism) { expect_messages(kTensor); }
 
 TEST(WrongLayouts, OfSavedActivations) {
@@ -267,6 +401,17 @@ TEST(Layouts, ThatWorkAreTaken) {
       {"--tensor-model-parallel-size 4 --nproc 4 --launch processes", 4},
       {"--nproc 1 --launch processes", 1},
       {"--tensor-model-parallel-grid 2,2 --nproc 4"},
+      {"--pipeline-model-parallel-size 4 --nproc 4"},
+      {"--pipeline-model-parallel-size 2 --nproc 4 --num-virtual-stages-per-pipeline-rank 2"},
+      {"--pipeline-model-parallel-size 2 --nproc 2 --num-layers-per-virtual-pipeline-stage 1"},
+      {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule zb-v"},
+      {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout Et|t|t|tL"},
+      {"--pipeline-model-parallel-size 2 --nproc 2 --decoder-first-pipeline-num-layers 1"},
+      {"--pipeline-model-parallel-size 3 --nproc 3 --account-for-embedding-in-pipeline-split "
+       "--account-for-loss-in-pipeline-split"},
+      {"--pipeline-model-parallel-size 4 --nproc 8 --pipeline-schedule search "
+       "--pipeline-memory-limit 3 --pipeline-action-times 1 1.5 0.5"},
+      {"--pipeline-schedule zb-h1"},
       {"--tensor-model-parallel-grid 2,2 --tensor-model-parallel-size 4", 4},
       {"--tensor-model-parallel-size 8 --nproc 8 --group-query-attention --num-query-groups 1"},
       {"--tensor-model-parallel-size 8 --nproc 8 --group-query-attention --num-query-groups 4"},

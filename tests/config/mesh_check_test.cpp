@@ -70,8 +70,6 @@ TEST(MeshCheck, SaysWhatTrainRefuses) {
                  "--num-layers 2 --hidden-size 12 --num-attention-heads 4 --seq-length 8")
           .refusals,
       (std::vector<std::string>{
-          "--pipeline-model-parallel-size 2: this version has no pipeline parallelism; set it "
-          "to 1 or drop it",
           "--num-attention-heads 4 is not a multiple of --tensor-model-parallel-size 3: every "
           "tensor-parallel rank computes the same number of heads; change one of them"}));
 }

@@ -134,7 +134,7 @@ TEST_P(Golden, Logits) {
   const std::int64_t vocab = folder_.model().options.vocab_size;
   const Tensor logits =
       session.memory().allocate(MemoryUse::data, precision().dtype, {shape.rows(), vocab});
-  session.runner().trailing_logits(session.batches().microbatches()[0], logits);
+  session.head_runner()->trailing_logits(session.batches().microbatches()[0], logits, {});
 
   const std::vector<double> want = read_doubles(file_, "logits" + precision().suffix);  // [B, S, V]
   const HostBlock host = downloaded(session.context(), logits);

@@ -16,11 +16,17 @@ struct Case {
   bool overlap = true;
   int tensor = 1;
   bool offload = false;
+  int pipeline = 1;
+  ScheduleKind schedule = ScheduleKind::automatic;
+  int chunks = 1;
 };
+
+constexpr int kLayers = 8;
 
 SessionOptions alone(int ranks, Device device) {
   SessionOptions options = wide_session("gpt", device, DType::f32);  // a table for both ends
   options.microbatches = 2 * ranks;
+  options.model.num_layers = kLayers;
   return options;
 }
 
@@ -29,7 +35,10 @@ SessionOptions spread(const Case& c, int ranks, Device device) {
   ParallelOptions& p = options.parallel;
   p.tensor = c.tensor;
   p.sequence_parallel = c.tensor > 1;
-  p.data = ranks / c.tensor;
+  p.pipeline = c.pipeline;
+  p.data = ranks / c.tensor / c.pipeline;
+  options.pipeline.schedule = c.schedule;
+  options.pipeline.chunks = c.chunks;
   p.sharding = c.sharding;
   p.sharding_instances = c.instances;
   p.overlap_grad_reduce = p.overlap_param_gather = c.overlap;
@@ -81,6 +90,23 @@ class NcclTraining : public ::testing::Test {
   Case case_;
 };
 
+std::vector<Case> pipelines(int ranks) {
+  const auto pipeline = [](const char* name, int size, ScheduleKind schedule, int chunks = 1,
+                           int tensor = 1, Sharding sharding = Sharding::none) {
+    return Case{name, sharding, 1, true, tensor, false, size, schedule, chunks};
+  };
+  std::vector<Case> cases{pipeline("GPipe", ranks, ScheduleKind::gpipe),
+                          pipeline("OneFOneB", ranks, ScheduleKind::one_f_one_b),
+                          pipeline("Interleaved", ranks, ScheduleKind::interleaved, 2),
+                          pipeline("ZeroBubbleH1", ranks, ScheduleKind::zb_h1),
+                          pipeline("ZeroBubbleV", ranks, ScheduleKind::zb_v, 2)};
+  if (ranks != 4) return cases;
+  cases.push_back(pipeline("PipelineOfTensorPairs", 2, ScheduleKind::one_f_one_b, 1, 2));
+  cases.push_back(
+      pipeline("PipelineAndReplicas", 2, ScheduleKind::zb_v, 2, 1, Sharding::parameters));
+  return cases;
+}
+
 }  // namespace
 
 void register_nccl_trainings(std::shared_ptr<Communicator> world, Device device) {
@@ -94,6 +120,7 @@ void register_nccl_trainings(std::shared_ptr<Communicator> world, Device device)
     cases.push_back({"TwoGroups", Sharding::parameters, 2});
     cases.push_back({"TensorParallelPairs", Sharding::parameters, 1, true, 2});
   }
+  for (const Case& each : pipelines(world->size())) cases.push_back(each);
   for (const Case& each : cases)
     ::testing::RegisterTest("NcclTraining", each.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                             [world, device, each]() -> ::testing::Test* {

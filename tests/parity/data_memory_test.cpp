@@ -66,8 +66,8 @@ Measured measure(const SessionOptions& options) {
     measured.two_units = static_cast<double>(elements.slots[0] + elements.slots[1]);
     measured.unit = static_cast<double>(elements.grad_slot);
     measured.rest = static_cast<double>(
-        session.model().rope_bytes(
-            Session::plan(options, session.model(), session.context().kernels).positions) +
+        session.chunks().front().rope_bytes(
+            Session::plan(options, session.chunks(), 0, session.context().kernels).positions) +
         Optimizer::bytes_for(options.optimizer, 0, options.model.dtype));
   });
   return measured;

@@ -51,7 +51,7 @@ SessionOptions Case::session(DType dtype) const {
   options.parallel.grid = side;
   options.parallel.tensor = std::max(1, side * side);
   options.recompute.granularity = recompute;
-  options.split_backward = split_backward;
+  if (split_backward) options.pipeline.schedule = ScheduleKind::zb_h1;
   // The key bias of a model without RoPE has no gradient in mathematics; a larger epsilon keeps
   // Adam from blowing its rounding noise up.
   options.optimizer.adam_eps = 1e-3;

@@ -71,7 +71,7 @@ TEST_P(Layouts, SplitBackwardEqualsFused) {
   const auto [tensor, pipeline] = GetParam();
   SessionOptions options = tiny_session(tensor, pipeline);
   const LayoutResult fused = test::run_layout(options, 2);
-  options.split_backward = true;
+  options.pipeline.schedule = ScheduleKind::zb_h1;
   const LayoutResult split = test::run_layout(options, 2);
   expect_same(split, fused, 1e-11);
 }
@@ -80,7 +80,7 @@ TEST_P(Layouts, SplitBackwardWithSelectiveRecompute) {
   const auto [tensor, pipeline] = GetParam();
   SessionOptions options = tiny_session(tensor, pipeline);
   const LayoutResult fused = test::run_layout(options, 2);
-  options.split_backward = true;
+  options.pipeline.schedule = ScheduleKind::zb_h1;
   options.recompute.granularity = RecomputeGranularity::selective;
   expect_same(test::run_layout(options, 2), fused, 1e-11);
 }

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "tessera/base/check.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/tiny_models.h"
 
@@ -78,7 +79,7 @@ void throw_recompute(Dice& dice, SessionOptions& options) {
   options.recompute.distribute_saved_activations = full && parallel.tensor > 1 &&
                                                    !parallel.sequence_parallel &&
                                                    parallel.grid == 0 && dice.coin();
-  options.split_backward = !full && dice.coin();
+  if (!full && dice.coin()) options.pipeline.schedule = ScheduleKind::zb_h1;
 }
 
 // How they share the batch, and what replicas would hold twice.
@@ -99,10 +100,60 @@ void throw_replicas(Dice& dice, SessionOptions& options) {
   options.optimizer.offload_window = 500;
 }
 
-SessionOptions throw_case(int seed) {
-  Dice dice(seed);
+// How many layers each stage has: any number, none included.
+std::string throw_stages(Dice& dice, int stages, int layers) {
+  std::vector<int> counts(static_cast<std::size_t>(stages));
+  for (int i = 0; i < layers; ++i) ++counts[static_cast<std::size_t>(dice.below(stages))];
+  std::string text = "E";
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    text += (i > 0 ? "|" : "") + std::string(static_cast<std::size_t>(counts[i]), 't');
+  return text + "L";
+}
+
+void throw_pipeline(Dice& dice, SessionOptions& options) {
+  PipelineOptions& pipeline = options.pipeline;
+  const bool split = pipeline.schedule == ScheduleKind::zb_h1;  // as was thrown before
+  pipeline.schedule =
+      split ? dice.one_of({ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::search})
+            : dice.one_of(
+                  {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved});
+  if (pipeline.schedule == ScheduleKind::zb_v) pipeline.chunks = 2;
+  if (pipeline.schedule == ScheduleKind::interleaved) pipeline.chunks = dice.one_of({2, 3});
+  pipeline.memory_limit = 1 + dice.below(5);
+  const int ranks = options.parallel.pipeline = dice.one_of({2, 3, 4});
+  options.microbatches = 1 + dice.below(7);
+  if (pipeline.chunks > 1 && pipeline.schedule == ScheduleKind::interleaved) {
+    options.microbatches = ranks * dice.one_of({1, 2});
+    pipeline.microbatch_group = options.microbatches;
+  }
+  const int layers = static_cast<int>(options.model.num_layers = ranks + dice.below(4));
+  for (bool fits = false; !fits;) {
+    pipeline.layout = throw_stages(dice, ranks * pipeline.chunks, layers);
+    try {
+      split_stages(outline_of(options.model), pipeline, ranks);
+      fits = true;
+    } catch (const InputError&) {  // some rank has nothing
+    }
+  }
+}
+
+// With pipelines, the other axes are kept short.
+void throw_short_layout(Dice& dice, ParallelOptions& parallel) {
+  parallel.tensor = dice.one_of({1, 1, 2});
+  parallel.sequence_parallel = parallel.tensor > 1 && dice.coin();
+  if (dice.below(6) != 0) return;
+  parallel.grid = 2;
+  parallel.tensor = 4;
+  parallel.sequence_parallel = false;
+}
+
+SessionOptions throw_case(int seed, bool pipelines) {
+  Dice dice(seed + (pipelines ? 10'000 : 0));
   SessionOptions options = test::tiny_session(dice.one_of({"gpt", "llama", "qwen3"}));
-  throw_layout(dice, options.parallel);
+  if (pipelines)
+    throw_short_layout(dice, options.parallel);
+  else
+    throw_layout(dice, options.parallel);
   const int shares = options.parallel.grid > 0 ? options.parallel.grid : options.parallel.tensor;
   throw_model(dice, options.model, shares);
   if (options.parallel.grid > 0)  // a grid's columns hold key/value heads, none of them twice
@@ -113,6 +164,10 @@ SessionOptions throw_case(int seed) {
   options.microbatches = 1 + dice.below(3);
   throw_recompute(dice, options);
   throw_replicas(dice, options);
+  if (pipelines) {
+    options.parallel.data = std::min(options.parallel.data, 2);
+    throw_pipeline(dice, options);
+  }
   options.optimizer.adam_eps = 1e-3;
   return options;
 }
@@ -121,29 +176,34 @@ SessionOptions on_one_rank(SessionOptions options) {
   options.microbatches *= options.parallel.data;
   options.parallel = {};
   options.recompute = {};
-  options.split_backward = false;
+  options.pipeline = {};
   return options;
 }
 
 std::string text_of(int seed, const SessionOptions& o) {
   return fmt::format(
       "case {}: tensor {} grid {} sp {} data {} sharding {} instances {} heads {} groups {} seq {} "
-      "batch {} layers {}",
+      "batch {} layers {} pipeline {} schedule {} chunks {} microbatches {} layout {}",
       seed, o.parallel.tensor, o.parallel.grid, o.parallel.sequence_parallel, o.parallel.data,
       static_cast<int>(o.parallel.sharding), o.parallel.sharding_instances,
       o.model.num_attention_heads, o.model.num_query_groups, o.shape.seq, o.shape.batch,
-      o.model.num_layers);
+      o.model.num_layers, o.parallel.pipeline, static_cast<int>(o.pipeline.schedule),
+      o.pipeline.chunks, o.microbatches, o.pipeline.layout);
 }
 
-TEST(RandomLayouts, EqualOneRank) {
+void expect_equal_one_rank(bool pipelines) {
   for (int seed = 0; seed < number_of_cases(); ++seed) {
-    const SessionOptions options = throw_case(seed);
+    const SessionOptions options = throw_case(seed, pipelines);
     SCOPED_TRACE(text_of(seed, options));
     test::expect_same_layouts(test::run_layout(options, 4),
                               test::run_layout(on_one_rank(options), 4), {});
-    if (HasFailure()) return;
+    if (testing::Test::HasFailure()) return;
   }
 }
+
+TEST(RandomLayouts, EqualOneRank) { expect_equal_one_rank(false); }
+
+TEST(RandomLayouts, PipelinesEqualOneRank) { expect_equal_one_rank(true); }
 
 }  // namespace
 }  // namespace tessera

@@ -92,7 +92,7 @@ TEST(TensorParallel, WaitsForAllThatItAsksFor) {
   for (std::size_t i = 0; i < cases.size(); i += 41) {
     SCOPED_TRACE(cases[i].text());
     SessionOptions options = cases[i].session(DType::f64);
-    options.split_backward = cases[i].recompute == Recompute::none;
+    if (cases[i].recompute == Recompute::none) options.pipeline.schedule = ScheduleKind::zb_h1;
     test::expect_same_layouts(test::run_layout(options, 2, 1e-2, 1, lazy),
                               test::run_layout(options, 2), {0, 0, 0});
   }

@@ -1,66 +1,195 @@
+// Every schedule for every shape that it is for, proved by the checker: complete, ordered, free of
+// deadlock, with the bubble and the memory of the formulas (docs/pipeline.md).
 #include "tessera/pipeline/schedules.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include <map>
+#include <cstdlib>
+
+#include "tessera/pipeline/check.h"
+#include "tests/support/expect_error.h"
 
 namespace tessera {
 namespace {
 
-// Runs all stages' lists against each other: an action waits for its neighbour's; nobody may wait
-// for ever.
-bool completes(const PipelineShape& shape, const std::vector<Schedule>& schedules) {
-  std::map<std::pair<int, int>, bool> forward_done, backward_done;  // (stage, microbatch)
-  std::vector<std::size_t> next(schedules.size(), 0);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int stage = 0; stage < shape.stages; ++stage) {
-      const Schedule& list = schedules[static_cast<std::size_t>(stage)];
-      std::size_t& at = next[static_cast<std::size_t>(stage)];
-      if (at == list.size()) continue;
-      const Action action = list[at];
-      const bool is_forward = action.kind == ActionKind::forward;
-      const bool ready =
-          is_forward ? stage == 0 || forward_done[{stage - 1, action.microbatch}]
-          : action.kind == ActionKind::backward_weight
-              ? backward_done[{stage, action.microbatch}]
-              : forward_done[{stage, action.microbatch}] &&
-                    (stage == shape.stages - 1 || backward_done[{stage + 1, action.microbatch}]);
-      if (!ready) continue;
-      if (is_forward) forward_done[{stage, action.microbatch}] = true;
-      if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_input)
-        backward_done[{stage, action.microbatch}] = true;
-      ++at;
-      moved = true;
+constexpr double kExact = 1e-9;
+
+bool full() { return std::getenv("TESSERA_FULL") != nullptr; }
+
+// All of them take a moment; the sample keeps the small ones and those near 2p.
+std::vector<int> microbatch_counts(int ranks) {
+  std::vector<int> counts;
+  for (int m = 1; m <= 64; ++m)
+    if (full() || m <= 9 || m == 2 * ranks || m == 2 * ranks + 1 || m % 16 == 0)
+      counts.push_back(m);
+  return counts;
+}
+
+std::string text_of(const PipelineShape& s) {
+  return fmt::format("{} ranks, {} microbatches, {} chunks, groups of {}", s.ranks, s.microbatches,
+                     s.chunks, s.group);
+}
+
+// Calls visit(shape) for all shapes of one chunk.
+template <class Visit>
+void for_each_shape(const Visit& visit) {
+  for (int ranks = 1; ranks <= 16; ++ranks)
+    for (const int m : microbatch_counts(ranks)) {
+      const PipelineShape shape{ranks, m};
+      SCOPED_TRACE(text_of(shape));
+      visit(shape);
+      if (testing::Test::HasFailure()) return;
     }
+}
+
+ScheduleReport checked(const PipelineShape& shape, RankSchedule schedule) {
+  const std::vector<Schedule> lists = schedules_of(shape, schedule);
+  for (const BorderLink& link : border_links(shape, lists)) {
+    EXPECT_GE(link.window, 2);
+    EXPECT_LE(link.window, std::max(2, shape.chunks * std::max(shape.ranks, shape.group) + 1));
   }
-  for (std::size_t s = 0; s < schedules.size(); ++s)
-    if (next[s] != schedules[s].size()) return false;
-  return true;
+  return check_schedules(shape, lists);
 }
 
-TEST(Schedules, CompleteWithoutDeadlockAndDoEverythingOnce) {
-  for (const int stages : {1, 2, 3, 4, 8})
-    for (const int microbatches : {1, 2, 3, 8, 17}) {
-      const PipelineShape shape{stages, microbatches};
-      for (const auto make : {one_f_one_b, one_f_one_b_split}) {
-        std::vector<Schedule> schedules;
-        for (int s = 0; s < stages; ++s) schedules.push_back(make(shape, s));
-        EXPECT_TRUE(completes(shape, schedules))
-            << stages << " stages, " << microbatches << " microbatches";
-        std::map<std::pair<ActionKind, int>, int> counts;
-        for (const Action& action : schedules[0]) ++counts[{action.kind, action.microbatch}];
-        for (const auto& [what, count] : counts) EXPECT_EQ(count, 1);
+double ratio(int a, int b) { return static_cast<double>(a) / b; }
+
+TEST(Schedules, GPipeHoldsAllMicrobatches) {
+  for_each_shape([](const PipelineShape& shape) {
+    const ScheduleReport report = checked(shape, gpipe);
+    EXPECT_NEAR(report.bubble(), ratio(shape.ranks - 1, shape.microbatches), kExact);
+    for (const int held : report.in_flight) EXPECT_EQ(held, shape.microbatches);
+  });
+}
+
+TEST(Schedules, OneFOneBHoldsAsManyAsRanksFollow) {
+  for_each_shape([](const PipelineShape& shape) {
+    const ScheduleReport report = checked(shape, one_f_one_b);
+    EXPECT_NEAR(report.bubble(), ratio(shape.ranks - 1, shape.microbatches), kExact);
+    EXPECT_NEAR(report.least_bubble(), report.bubble(), kExact);
+    for (int r = 0; r < shape.ranks; ++r)
+      EXPECT_EQ(report.in_flight[static_cast<std::size_t>(r)],
+                std::min(shape.microbatches, shape.ranks - r));
+  });
+}
+
+// Megatron's rule: groups of at least as many as ranks, and no smaller rest.
+bool is_legal(const PipelineShape& shape) {
+  const int rest = shape.microbatches % shape.group;
+  return shape.group <= shape.microbatches && (rest == 0 || rest >= shape.ranks);
+}
+
+TEST(Schedules, InterleavedHasAPartOfTheBubble) {
+  int count = 0;
+  for_each_shape([&](const PipelineShape& one) {
+    for (int chunks = 2; chunks <= 4; ++chunks)
+      for (const int group : {one.ranks, one.ranks + 1, 2 * one.ranks}) {
+        const PipelineShape shape{one.ranks, one.microbatches, chunks, Placement::loop, group};
+        if (!is_legal(shape)) continue;
+        SCOPED_TRACE(text_of(shape));
+        const ScheduleReport report = checked(shape, interleaved);
+        ++count;
+        EXPECT_NEAR(report.bubble(), ratio(shape.ranks - 1, chunks * shape.microbatches), kExact);
+        if (group != shape.ranks || shape.microbatches <= shape.ranks) continue;
+        // p (1 + (p - 1) / (p v)) microbatches, in chunks.
+        EXPECT_EQ(report.in_flight[0], chunks * shape.ranks + shape.ranks - 1);
+        for (int r = 0; r < shape.ranks; ++r)
+          EXPECT_EQ(report.in_flight[static_cast<std::size_t>(r)],
+                    (chunks - 1) * shape.ranks + 2 * (shape.ranks - 1 - r) + 1);
       }
-    }
+  });
+  EXPECT_GT(count, 100);
 }
 
-TEST(Schedules, OneFOneBHoldsAsManyMicrobatchesAsStagesFollow) {
-  const PipelineShape shape{4, 10};
-  for (int s = 0; s < 4; ++s) EXPECT_EQ(slots_needed(one_f_one_b(shape, s)), 4 - s);
-  EXPECT_EQ(slots_needed(one_f_one_b({4, 2}, 0)), 2);
-  EXPECT_EQ(slots_needed(one_f_one_b_split({1, 5}, 0)), 5);
-  EXPECT_EQ(slots_needed(forward_only({2, 9})), 1);
+// A third of 1F1B's bubble with as much memory. With fewer microbatches than fill it, the bubble is
+// told beside the least that can be.
+TEST(Schedules, ZeroBubbleH1HasAThirdOfTheBubble) {
+  for_each_shape([](const PipelineShape& shape) {
+    const ScheduleReport report = checked(shape, zero_bubble_h1);
+    const double third = ratio(shape.ranks - 1, 3 * shape.microbatches);
+    for (const int held : report.in_flight)
+      EXPECT_LE(held, std::min(shape.microbatches, shape.ranks));
+    EXPECT_GE(report.bubble(), report.least_bubble() - kExact);
+    const bool filled = shape.microbatches >= 2 * shape.ranks;
+    EXPECT_TRUE(!filled || report.bubble() <= third + kExact) << report.bubble();
+    if (report.bubble() > third + kExact)
+      fmt::print("  zb-h1, {}: bubble {:.4f}, lower bound {:.4f}\n", text_of(shape),
+                 report.bubble(), report.least_bubble());
+  });
+}
+
+TEST(Schedules, ZeroBubbleVWaitsForItsFirstMicrobatchOnly) {
+  for_each_shape([](const PipelineShape& one) {
+    const PipelineShape shape{one.ranks, one.microbatches, 2, Placement::vee};
+    const ScheduleReport report = checked(shape, zero_bubble_v);
+    for (const int held : report.in_flight)
+      EXPECT_LE(held, std::min(2 * shape.microbatches, 2 * shape.ranks));
+    EXPECT_GE(report.bubble(), report.least_bubble() - kExact);
+    if (shape.microbatches < 2 * shape.ranks) return;
+    EXPECT_NEAR(report.bubble(), ratio(shape.ranks - 1, 6 * shape.microbatches), kExact);
+  });
+}
+
+TEST(Schedules, EvaluationHoldsOne) {
+  for_each_shape([](const PipelineShape& one) {
+    for (const Placement placement : {Placement::loop, Placement::vee})
+      for (const int chunks : {1, 2, 4}) {
+        const PipelineShape shape{one.ranks, one.microbatches, chunks, placement};
+        for (const int held : checked(shape, forward_only).in_flight) EXPECT_EQ(held, 1);
+      }
+  });
+}
+
+// ---- the checker finds what is wrong
+
+std::vector<Schedule> good() { return schedules_of({2, 3}, one_f_one_b); }
+
+TEST(ScheduleChecker, FindsWhatIsMissingRepeatedOrOutOfOrder) {
+  const PipelineShape shape{2, 3};
+  const auto expect = [&](const std::vector<Schedule>& lists, const char* text) {
+    test::expect_error([&] { check_schedules(shape, lists); }, {text});
+  };
+  std::vector<Schedule> lists = good();
+  lists[1].pop_back();
+  expect(lists, "of 3 microbatches, 3 go forward, 2 get input gradients and 2 weight gradients");
+  lists = good();
+  lists[0].push_back(lists[0].front());
+  expect(lists, "rank 0: the forward of microbatch 0 on chunk 0 is not in ascending order");
+  lists = good();
+  lists[1].insert(lists[1].begin(), {ActionKind::backward, 0});
+  expect(lists, "rank 1: the backward of microbatch 0 on chunk 0 comes before its forward");
+  lists = good();
+  lists[0][0].microbatch = 7;
+  expect(lists, "is of none that there is");
+  lists = good();
+  lists[0][0].chunk = 1;
+  expect(lists, "is of none that there is");
+  lists.pop_back();
+  expect(lists, "1 lists for 2 ranks");
+}
+
+TEST(ScheduleChecker, FindsADeadlock) {
+  // The first rank waits for a gradient that the second one gives only after another forward.
+  const ActionKind f = ActionKind::forward, b = ActionKind::backward;
+  const std::vector<Schedule> lists{{{f, 0}, {b, 0}, {f, 1}, {b, 1}},
+                                    {{f, 0}, {f, 1}, {b, 0}, {b, 1}}};
+  test::expect_error(
+      [&] {
+        check_schedules({2, 2}, lists);
+      },
+      {"wait for each other for ever", "rank 0"});
+}
+
+TEST(ScheduleChecker, KnowsWeightGradientsApart) {
+  const ActionKind f = ActionKind::forward, i = ActionKind::backward_input,
+                   w = ActionKind::backward_weight;
+  test::expect_error(
+      [&] {
+        check_schedules({1, 1}, {{{f, 0}, {w, 0}, {i, 0}}});
+      },
+      {"comes before its input gradient"});
+  EXPECT_EQ(
+      check_schedules({1, 2}, {{{f, 0}, {i, 0}, {f, 1}, {i, 1}, {w, 0}, {w, 1}}}).in_flight[0], 2);
 }
 
 }  // namespace

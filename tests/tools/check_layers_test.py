@@ -71,7 +71,7 @@ class CheckLayersTest(unittest.TestCase):
         self.expect_one(
             files,
             "tessera/pipeline/x.cpp:2: ",
-            "pipeline may include: base/*, tensor/*, comm/*.",
+            "pipeline may include: base/*, tensor/*, comm/*, parallel/sharding.h.",
             "may be included by: model, optim, train, apps, tests, bench.",
         )
 

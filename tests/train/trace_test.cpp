@@ -93,7 +93,7 @@ TEST(StepTrace, ShowsWhatIsComputedAgain) {
 
 TEST(StepTrace, ShowsASplitBackward) {
   SessionOptions options = test::tiny_session("llama");
-  options.split_backward = true;
+  options.pipeline.schedule = ScheduleKind::zb_h1;
   const Counts counts = counts_of(traced(options, 1).events);
   EXPECT_EQ(counts.at("backward weights < step"), 1);
   EXPECT_EQ(counts.at("block backward weights < backward weights"), 4);

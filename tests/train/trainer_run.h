@@ -52,7 +52,8 @@ inline Trainer trainer_of(const Options& options) {
 
 /// On as many ranks as the options say.
 inline void run(const Options& options) {
-  const int ranks = options.parallel.tensor * options.parallel.data;
+  const ParallelOptions& p = options.parallel;
+  const int ranks = p.tensor * p.pipeline * p.data;
   if (ranks == 1) return trainer_of(options).run();
   run_ranks(ranks, 1, [&](Rank& rank) {
     Trainer trainer(options, print_config(options), rank);

@@ -66,6 +66,7 @@ class NcclCommunicator final : public Communicator {
   int rank() const override { return lane_->rank(); }
   int size() const override { return lane_->size(); }
   bool capturable() const override { return true; }
+  bool receives_ahead() const override { return true; }
   void watched(Stream& stream, const std::function<void()>& launch) override {
     lane_->watch({"a captured step", {}}, static_cast<cudaStream_t>(stream.native()), launch);
   }

@@ -1,5 +1,7 @@
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+
 #include "tessera/tensor/cuda/check_cuda.h"
 #include "tessera/tensor/device.h"
 
@@ -98,9 +100,18 @@ class CudaApi final : public DeviceApi {
   int index_;
 };
 
+// Streams that share a queue of the hardware wait for each other, and one of them may hold a
+// message that only comes when another goes on. There are eight queues unless the environment asks
+// for more, before the first call.
+void give_streams_queues() {
+  static const int done = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  check(done == 0, "the environment has no room for CUDA_DEVICE_MAX_CONNECTIONS");
+}
+
 }  // namespace
 
 std::shared_ptr<DeviceApi> make_cuda_api(int index) {
+  give_streams_queues();
   check_input(cuda_device_count() > 0, "{}", why_no_cuda());
   check_input(index < cuda_device_count(),
               "cuda:{} was asked for, but {} CUDA device(s) can be used here", index,
@@ -109,6 +120,7 @@ std::shared_ptr<DeviceApi> make_cuda_api(int index) {
 }
 
 std::string why_no_cuda() {
+  give_streams_queues();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return "";

@@ -1,0 +1,27 @@
+#include "apps/rank_start.h"
+
+#include <chrono>
+
+#include "tessera/train/session.h"
+
+namespace tessera {
+
+std::optional<int> launched_ranks(const Environment& environment) {
+  if (environment.launcher == Launcher::none) return std::nullopt;
+  return environment.size;
+}
+
+int run_on_ranks(const Options& options, const std::string& config,
+                 const std::vector<std::string>& arguments,
+                 const std::function<void(Rank&)>& body) {
+  LaunchOptions launch_options;
+  launch_options.nproc = options.parallel.nproc;
+  launch_options.processes = options.parallel.launch == LaunchKind::processes;
+  launch_options.device = device_of(options.train).kind;
+  launch_options.threads = options.train.threads;
+  launch_options.timeout = std::chrono::minutes(options.parallel.timeout_minutes);
+  launch_options.configuration = config;
+  return launch(launch_options, arguments, body);
+}
+
+}  // namespace tessera

@@ -1,0 +1,259 @@
+#include "tessera/pipeline/check.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "tessera/base/check.h"
+#include "tessera/pipeline/schedules.h"
+
+namespace tessera {
+namespace {
+
+using std::size_t;
+
+const char* name_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::forward: return "forward";
+    case ActionKind::evaluate: return "evaluation";
+    case ActionKind::backward: return "backward";
+    case ActionKind::backward_input: return "input gradient";
+    case ActionKind::backward_weight: return "weight gradient";
+  }
+  return "";
+}
+
+std::string text_of(const Action& action) {
+  return fmt::format("the {} of microbatch {} on chunk {}", name_of(action.kind), action.microbatch,
+                     action.chunk);
+}
+
+// What a chunk has done so far: its next microbatch of each kind.
+struct Counts {
+  int forwards = 0, inputs = 0, weights = 0;
+};
+
+int& count_of(Counts& counts, ActionKind kind) {
+  if (is_forward(kind)) return counts.forwards;
+  return kind == ActionKind::backward_weight ? counts.weights : counts.inputs;
+}
+
+// One rank's list by itself.
+void check_list(const PipelineShape& shape, const Schedule& schedule, int rank) {
+  std::vector<Counts> chunks(static_cast<size_t>(shape.chunks));
+  for (const Action& action : schedule) {
+    const auto fault = [&](const char* what) {
+      fail("rank {}: {} {}", rank, text_of(action), what);
+    };
+    if (action.chunk < 0 || action.chunk >= shape.chunks || action.microbatch < 0 ||
+        action.microbatch >= shape.microbatches)
+      fault("is of none that there is");
+    Counts& counts = chunks[static_cast<size_t>(action.chunk)];
+    if (count_of(counts, action.kind) != action.microbatch) fault("is not in ascending order");
+    if (is_backward(action.kind) && counts.forwards <= action.microbatch)
+      fault("comes before its forward");
+    if (action.kind == ActionKind::backward_weight && counts.inputs <= action.microbatch)
+      fault("comes before its input gradient");
+    count_of(counts, action.kind) += 1;
+    if (action.kind == ActionKind::backward || action.kind == ActionKind::evaluate)
+      counts.weights += 1;
+    if (action.kind == ActionKind::evaluate) counts.inputs += 1;
+  }
+  for (const Counts& counts : chunks)
+    check(counts.forwards == shape.microbatches && counts.inputs == shape.microbatches &&
+              counts.weights == shape.microbatches,
+          "rank {}: of {} microbatches, {} go forward, {} get input gradients and {} weight "
+          "gradients",
+          rank, shape.microbatches, counts.forwards, counts.inputs, counts.weights);
+}
+
+// When a stage's forward and input gradient of a microbatch are done; nothing: not yet.
+class Done {
+ public:
+  explicit Done(const PipelineShape& shape)
+      : microbatches_(static_cast<size_t>(shape.microbatches)),
+        forward_(static_cast<size_t>(shape.stages()) * microbatches_),
+        backward_(forward_.size()) {}
+
+  std::optional<double>& forward(int stage, int microbatch) {
+    return forward_[index(stage, microbatch)];
+  }
+  std::optional<double>& backward(int stage, int microbatch) {
+    return backward_[index(stage, microbatch)];
+  }
+
+ private:
+  size_t index(int stage, int microbatch) const {
+    return static_cast<size_t>(stage) * microbatches_ + static_cast<size_t>(microbatch);
+  }
+
+  size_t microbatches_;
+  std::vector<std::optional<double>> forward_, backward_;
+};
+
+const ActionTimes& times_at(const StageTimes& times, int stage) {
+  return times.size() == 1 ? times.front() : times[static_cast<size_t>(stage)];
+}
+
+// When what an action needs is there; nothing: not known yet.
+std::optional<double> ready_time(const PipelineShape& shape, Done& done, int stage,
+                                 const Action& action) {
+  if (is_forward(action.kind)) return stage == 0 ? 0.0 : done.forward(stage - 1, action.microbatch);
+  if (action.kind == ActionKind::backward_weight) return done.backward(stage, action.microbatch);
+  if (stage == shape.stages() - 1) return done.forward(stage, action.microbatch);
+  return done.backward(stage + 1, action.microbatch);
+}
+
+Timeline timeline_of(const PipelineShape& shape, const std::vector<Schedule>& schedules,
+                     const StageTimes& times) {
+  Timeline timeline;
+  timeline.ranks.resize(schedules.size());
+  Done done(shape);
+  for (bool moved = true; std::exchange(moved, false);)
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      const Schedule& list = schedules[static_cast<size_t>(rank)];
+      std::vector<TimedAction>& past = timeline.ranks[static_cast<size_t>(rank)];
+      while (past.size() < list.size()) {
+        const Action& action = list[past.size()];
+        const int stage = stage_at(shape, {rank, action.chunk});
+        const std::optional<double> ready = ready_time(shape, done, stage, action);
+        if (!ready) break;
+        const double begin = std::max(*ready, past.empty() ? 0 : past.back().end);
+        const double end = begin + times_at(times, stage).of(action.kind);
+        past.push_back({action, begin, end});
+        if (is_forward(action.kind)) done.forward(stage, action.microbatch) = end;
+        if (is_backward(action.kind)) done.backward(stage, action.microbatch) = end;
+        timeline.length = std::max(timeline.length, end);
+        moved = true;
+      }
+    }
+  for (size_t rank = 0; rank < schedules.size(); ++rank)
+    if (const size_t stuck = timeline.ranks[rank].size(); stuck < schedules[rank].size())
+      fail("the ranks wait for each other for ever: rank {} for what {} needs", rank,
+           text_of(schedules[rank][stuck]));
+  return timeline;
+}
+
+double work_of(const std::vector<TimedAction>& actions) {
+  double work = 0;
+  for (const TimedAction& each : actions) work += each.end - each.begin;
+  return work;
+}
+
+// The first microbatch must come to a rank, and what it makes last must go back to the first stage,
+// which then has a weight gradient to compute.
+double least_length(const PipelineShape& shape, const Timeline& timeline,
+                    const std::vector<Schedule>& schedules, const StageTimes& times) {
+  double least = 0;
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    double before = 0, after = 0, weights = 0;
+    const int first = stage_at(shape, {rank, 0});
+    for (int stage = 0; stage < first; ++stage) before += times_at(times, stage).forward;
+    bool split = false;
+    for (const Action& action : schedules[static_cast<size_t>(rank)]) {
+      split |= action.kind == ActionKind::backward_weight;
+      if (action.kind == ActionKind::backward_weight)
+        weights += times_at(times, stage_at(shape, {rank, action.chunk})).backward_weight;
+    }
+    const bool backward = is_backward(schedules[static_cast<size_t>(rank)].back().kind) || split;
+    for (int stage = 0; backward && stage < first; ++stage)
+      after += times_at(times, stage).of(split ? ActionKind::backward_input : ActionKind::backward);
+    if (split) after += times_at(times, 0).backward_weight;
+    const double work = work_of(timeline.ranks[static_cast<size_t>(rank)]);
+    // Its own weight gradients may come behind all that others wait for.
+    least = std::max({least, before + work, before + work - weights + after});
+  }
+  return least;
+}
+
+}  // namespace
+
+double ActionTimes::of(ActionKind kind) const {
+  switch (kind) {
+    case ActionKind::forward:
+    case ActionKind::evaluate: return forward;
+    case ActionKind::backward: return backward_input + backward_weight;
+    case ActionKind::backward_input: return backward_input;
+    case ActionKind::backward_weight: return backward_weight;
+  }
+  return 0;
+}
+
+ScheduleReport check_schedules(const PipelineShape& shape, const std::vector<Schedule>& schedules,
+                               const StageTimes& times) {
+  check(std::ssize(schedules) == shape.ranks, "{} lists for {} ranks", schedules.size(),
+        shape.ranks);
+  check(times.size() == 1 || std::ssize(times) == shape.stages(), "times of {} stages for {}",
+        times.size(), shape.stages());
+  ScheduleReport report;
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    check_list(shape, schedules[static_cast<size_t>(rank)], rank);
+    report.in_flight.push_back(slots_needed(schedules[static_cast<size_t>(rank)]));
+  }
+  report.timeline = timeline_of(shape, schedules, times);
+  for (const std::vector<TimedAction>& actions : report.timeline.ranks)
+    report.work = std::max(report.work, work_of(actions));
+  report.lower_bound = least_length(shape, report.timeline, schedules, times);
+  return report;
+}
+
+namespace {
+
+// Who needs what an action makes; nothing: nobody.
+std::optional<BorderMessage> message_of(const PipelineShape& shape, int rank,
+                                        const Action& action) {
+  if (action.kind == ActionKind::backward_weight) return std::nullopt;
+  const int next = stage_at(shape, {rank, action.chunk}) + (is_forward(action.kind) ? 1 : -1);
+  if (next < 0 || next >= shape.stages()) return std::nullopt;
+  const StagePlace place = place_of(shape, next);
+  return BorderMessage{rank, place.rank, action, {action.kind, action.microbatch, place.chunk}};
+}
+
+// Whether the receiver has used message n - window when message n comes, for all n.
+bool suffices(int window, const std::vector<double>& made, const std::vector<double>& used) {
+  for (size_t n = static_cast<size_t>(window); n < made.size(); ++n)
+    if (used[n - static_cast<size_t>(window)] > made[n]) return false;
+  return true;
+}
+
+}  // namespace
+
+// A window that suffices in one order of events makes no cycle in any: in that order everybody's
+// wait ends.
+std::vector<BorderLink> border_links(const PipelineShape& shape,
+                                     const std::vector<Schedule>& schedules) {
+  const Timeline timeline = check_schedules(shape, schedules).timeline;
+  struct Times {
+    std::vector<double> made, used;
+  };
+  std::map<std::pair<int, int>, BorderLink> links;
+  std::map<std::pair<int, int>, Times> times;
+  const auto when_used = [&](const BorderMessage& message) {
+    for (const TimedAction& each : timeline.ranks[static_cast<size_t>(message.to)])
+      if (each.action.microbatch == message.use.microbatch &&
+          each.action.chunk == message.use.chunk &&
+          is_forward(each.action.kind) == is_forward(message.use.kind) &&
+          each.action.kind != ActionKind::backward_weight)
+        return each.end;
+    fail("nobody uses what rank {} sends to rank {}", message.from, message.to);
+  };
+  for (int rank = 0; rank < shape.ranks; ++rank)
+    for (const TimedAction& each : timeline.ranks[static_cast<size_t>(rank)]) {
+      const std::optional<BorderMessage> message = message_of(shape, rank, each.action);
+      if (!message) continue;
+      const std::pair key(message->from, message->to);
+      links[key].messages.push_back(*message);
+      times[key].made.push_back(each.end);
+      times[key].used.push_back(when_used(*message));
+    }
+  std::vector<BorderLink> all;
+  for (auto& [key, link] : links) {
+    link.from = key.first;
+    link.to = key.second;
+    while (!suffices(link.window, times[key].made, times[key].used)) ++link.window;
+    all.push_back(std::move(link));
+  }
+  return all;
+}
+
+}  // namespace tessera

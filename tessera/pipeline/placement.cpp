@@ -1,0 +1,23 @@
+#include "tessera/pipeline/placement.h"
+
+namespace tessera {
+namespace {
+
+// On the way back ranks come in the other order.
+int along(const PipelineShape& shape, int chunk, int position) {
+  const bool back = shape.placement == Placement::vee && chunk % 2 == 1;
+  return back ? shape.ranks - 1 - position : position;
+}
+
+}  // namespace
+
+StagePlace place_of(const PipelineShape& shape, int stage) {
+  const int chunk = stage / shape.ranks;
+  return {along(shape, chunk, stage % shape.ranks), chunk};
+}
+
+int stage_at(const PipelineShape& shape, const StagePlace& place) {
+  return place.chunk * shape.ranks + along(shape, place.chunk, place.rank);
+}
+
+}  // namespace tessera

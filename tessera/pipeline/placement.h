@@ -1,0 +1,38 @@
+// Which rank has which stage. A model's layers are cut into stages, rank by rank, and a rank may
+// have several of them: its chunks.
+//
+//   loop, 3 ranks, 2 chunks              vee
+//   rank 0   stages 0, 3                 stages 0, 5
+//   rank 1   stages 1, 4                 stages 1, 4
+//   rank 2   stages 2, 5                 stages 2, 3
+#pragma once
+
+#include <compare>
+
+namespace tessera {
+
+enum class Placement { loop, vee };
+
+/// What schedules are made for.
+struct PipelineShape {
+  int ranks = 1;
+  int microbatches = 1;
+  int chunks = 1;  ///< on each rank
+  Placement placement = Placement::loop;
+  int group = 0;  ///< interleaved: microbatches that a chunk takes in a row; 0: as many as ranks
+
+  int stages() const { return ranks * chunks; }
+};
+
+struct StagePlace {
+  int rank = 0;
+  int chunk = 0;
+  auto operator<=>(const StagePlace&) const = default;
+};
+
+/// Where a stage is.
+StagePlace place_of(const PipelineShape& shape, int stage);
+/// Which stage a rank's chunk is.
+int stage_at(const PipelineShape& shape, const StagePlace& place);
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// One rank's schedule, made ready to run: what each action takes from another rank and what it
+// gives, message by message. Pure.
+#pragma once
+
+#include <vector>
+
+#include "tessera/pipeline/check.h"
+
+namespace tessera {
+
+struct PipelineProgram {
+  /// A message: the how-manieth of which link.
+  struct Border {
+    int link = -1;  ///< none
+    int message = 0;
+    explicit operator bool() const { return link >= 0; }
+  };
+  struct Step {
+    Action action;
+    Border in;   ///< what it needs
+    Border out;  ///< what it makes
+    /// What a later one needs and may be asked for before this one: whoever makes it waits for
+    /// nothing that this rank has not sent by now.
+    std::vector<Border> early;
+  };
+  /// Messages from one rank, in the order in which they come; from this rank itself, too.
+  struct Incoming {
+    int from = 0;
+    int messages = 0;
+    int window = 0;  ///< how many there is room for
+  };
+  /// Messages to another rank.
+  struct Outgoing {
+    int to = 0;
+    int local = -1;  ///< the incoming link, where that is this rank
+  };
+
+  std::vector<Step> steps;
+  std::vector<Incoming> incoming;
+  std::vector<Outgoing> outgoing;
+  int slots = 1;  ///< activations held at once
+
+  /// Two to each other rank: one is sent while the next one is made.
+  static constexpr int kOutgoingBuffers = 2;
+  /// Room for messages that it needs.
+  int buffers() const;
+};
+
+PipelineProgram compile(const PipelineShape& shape, const std::vector<Schedule>& schedules,
+                        int rank);
+
+}  // namespace tessera

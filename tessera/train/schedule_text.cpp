@@ -1,0 +1,120 @@
+#include "tessera/train/schedule_text.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "tessera/base/check.h"
+#include "tessera/pipeline/picture.h"
+#include "tessera/pipeline/search.h"
+#include "tessera/train/profile.h"
+#include "tessera/train/trace_timeline.h"
+
+namespace tessera {
+namespace {
+
+const char* name_of(const PipelineOptions& options) {
+  switch (options.schedule) {
+    case ScheduleKind::gpipe: return "GPipe";
+    case ScheduleKind::one_f_one_b: return "1F1B";
+    case ScheduleKind::interleaved: return "interleaved 1F1B";
+    case ScheduleKind::zb_h1: return "ZB-H1";
+    case ScheduleKind::zb_v: return "ZB-V";
+    case ScheduleKind::search: return "searched schedule";
+    case ScheduleKind::automatic: return options.chunks > 1 ? "interleaved 1F1B" : "1F1B";
+  }
+  return "";
+}
+
+struct Plan {
+  PipelineShape shape;
+  ScheduleReport report;
+  PictureOptions picture;
+};
+
+Plan plan_of(const SessionOptions& options) {
+  Plan plan;
+  plan.shape = shape_of(options.pipeline, options.parallel.pipeline, options.microbatches);
+  const StageTimes times = options.pipeline.schedule == ScheduleKind::search
+                               ? times_of(options.pipeline.action_times, plan.shape.stages())
+                               : StageTimes{{}};
+  plan.report =
+      check_schedules(plan.shape, training_schedules(options.pipeline, plan.shape), times);
+  plan.picture.chunks = plan.shape.chunks;
+  plan.picture.title = fmt::format("{}, {} ranks", name_of(options.pipeline), plan.shape.ranks);
+  if (plan.shape.chunks > 1)
+    plan.picture.title += fmt::format(" with {} stages each", plan.shape.chunks);
+  plan.picture.title += fmt::format(", {} microbatches", plan.shape.microbatches);
+  return plan;
+}
+
+std::string percent(double part) { return fmt::format("{:.2f} %", 100 * part); }
+
+std::string held_text(const Plan& plan) {
+  std::string text = "activations held at most, in microbatches of a stage:";
+  for (const int held : plan.report.in_flight) text += fmt::format(" {}", held);
+  return text + "\n";
+}
+
+// Of the rank that works most: what is left of the time.
+double bubble_of(const Timeline& timeline) {
+  double most = 0;
+  for (const std::vector<TimedAction>& row : timeline.ranks) {
+    double busy = 0;
+    for (const TimedAction& each : row) busy += each.end - each.begin;
+    most = std::max(most, busy);
+  }
+  return timeline.length / most - 1;
+}
+
+}  // namespace
+
+ScheduleText planned_schedule(const SessionOptions& options) {
+  const Plan plan = plan_of(options);
+  ScheduleText result;
+  result.text = fmt::format("{}\n", plan.picture.title);
+  if (options.model.num_layers > 0)
+    result.text += describe_stages(
+        plan.shape,
+        split_stages(outline_of(options.model), options.pipeline, options.parallel.pipeline));
+  result.text += "\n" + timeline_text(plan.report.timeline, plan.picture);
+  result.text += fmt::format(
+      "\nbubble (idle time per work): {}; no schedule of its kind has less than {}\n{}"
+      "(forward, input gradient and weight gradient {})\n",
+      percent(plan.report.bubble()), percent(plan.report.least_bubble()), held_text(plan),
+      options.pipeline.action_times.empty() ? "take the same time"
+                                            : "take the times of --pipeline-action-times");
+  result.svg = timeline_svg(plan.report.timeline, plan.picture);
+  return result;
+}
+
+ScheduleText recorded_schedule(const SessionOptions& options, const std::string& trace) {
+  Plan plan = plan_of(options);
+  TrainOptions train;
+  train.profile = true;
+  train.profile_file = trace;
+  const ParallelOptions& p = options.parallel;
+  std::vector<fs::path> files;
+  for (int stage = 0; stage < p.pipeline; ++stage) {
+    const int rank = stage * p.tensor * p.context * p.data;
+    files.emplace_back(profile_file(train, rank));
+    check_input(fs::exists(files.back()),
+                "there is no trace '{}': record the first rank of every stage (--profile-ranks "
+                "with every {}th rank)",
+                files.back().string(), p.tensor * p.context * p.data);
+  }
+  const Timeline timeline = timeline_of_traces(files);
+  plan.picture.title += ", recorded";
+  plan.picture.unit = " ms";
+  ScheduleText result;
+  result.text =
+      fmt::format("{}\n\n{}\n", plan.picture.title, timeline_text(timeline, plan.picture));
+  result.text += fmt::format(
+      "{:.3f} ms; bubble (idle time per work of the busiest rank): {}; planned for equal times: "
+      "{}\n",
+      timeline.length, percent(bubble_of(timeline)), percent(plan.report.bubble()));
+  result.svg = timeline_svg(timeline, plan.picture);
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,96 @@
+// What the ranks of a pipeline hold of activations, measured beside the checker's count: as many
+// slots as it says are in flight, each with what the formulas say that layers keep.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "tessera/model/layer_activations.h"
+#include "tessera/train/inspect.h"
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+SessionOptions session_of(ScheduleKind schedule, int ranks, int chunks, int microbatches) {
+  SessionOptions options = test::tiny_session("llama");
+  options.model.num_layers = 16;
+  options.microbatches = microbatches;
+  options.parallel.pipeline = ranks;
+  options.pipeline.schedule = schedule;
+  options.pipeline.chunks = chunks;
+  return options;
+}
+
+std::int64_t held(const MemoryCounters& counters) {
+  return counters.bytes[static_cast<std::size_t>(MemoryUse::activations)];
+}
+
+struct Measured {
+  std::int64_t activations = 0;
+  std::int64_t borders = 0;
+  std::int64_t slot = 0;
+};
+
+std::vector<Measured> measure(const SessionOptions& options) {
+  std::vector<Measured> measured(static_cast<std::size_t>(options.parallel.pipeline));
+  run_ranks(options.parallel.pipeline, 1, [&](Rank& rank) {
+    Session session(options, rank);
+    Measured& mine = measured[static_cast<std::size_t>(rank.rank)];
+    mine.activations = held(session.memory().counters());
+    mine.borders = Session::plan(options, session.chunks(), rank.rank, session.context().kernels)
+                       .border_buffers *
+                   BorderMemory::bytes_of(options.model.dtype, border_shape(options));
+    for (const StageRunner& runner : session.runners())
+      mine.slot = std::max(mine.slot, static_cast<std::int64_t>(runner.sizes().slot));
+    EXPECT_EQ(mine.activations, held(plan_memory(options, 1, rank.rank))) << "as inspect says";
+    // A step stays within it.
+    const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+    const std::int64_t before = session.memory().counters().allocations;
+    train_step(
+        session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_microbatch, 1e-2);
+    EXPECT_EQ(session.memory().counters().allocations, before);
+  });
+  return measured;
+}
+
+TEST(PipelineMemory, IsWhatTheCheckerCounts) {
+  const struct {
+    ScheduleKind schedule;
+    int chunks;
+    const char* name;
+  } kinds[] = {{ScheduleKind::gpipe, 1, "gpipe"},
+               {ScheduleKind::one_f_one_b, 1, "1f1b"},
+               {ScheduleKind::interleaved, 2, "interleaved"},
+               {ScheduleKind::zb_h1, 1, "zb-h1"},
+               {ScheduleKind::zb_v, 2, "zb-v"}};
+  fmt::print("  schedule     ranks  rank  in flight  bytes of a slot  activations\n");
+  for (const auto& kind : kinds)
+    for (const int ranks : {1, 2, 4, 8}) {
+      if (ranks == 1 && kind.chunks > 1) continue;
+      const SessionOptions options = session_of(kind.schedule, ranks, kind.chunks, 2 * ranks);
+      const PipelineShape shape = shape_of(options.pipeline, ranks, options.microbatches);
+      const ScheduleReport report =
+          check_schedules(shape, training_schedules(options.pipeline, shape));
+      const std::vector<Measured> measured = measure(options);
+      for (std::size_t r = 0; r < measured.size(); ++r) {
+        EXPECT_EQ(measured[r].activations - measured[r].borders,
+                  report.in_flight[r] * measured[r].slot)
+            << kind.name << ", rank " << r << " of " << ranks;
+        if (r == 0 || r + 1 == measured.size())
+          fmt::print("  {:<12} {:>5} {:>5} {:>10} {:>16} {:>12}\n", kind.name, ranks, r,
+                     report.in_flight[r], measured[r].slot,
+                     measured[r].activations - measured[r].borders);
+      }
+    }
+}
+
+TEST(PipelineMemory, OfASlotIsWhatItsLayersKeep) {
+  const SessionOptions options = session_of(ScheduleKind::one_f_one_b, 4, 1, 4);
+  const std::vector<Measured> measured = measure(options);
+  const std::int64_t layer = bytes_of(
+      layer_activations(options.model, options.recompute, options.parallel, options.shape));
+  EXPECT_EQ(measured[1].slot, 4 * layer) << "four layers, no embedding and no head";
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// A schedule that was searched for: legal, within its memory, and at least as good as those that
+// are known.
+#include "tessera/pipeline/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tessera/pipeline/schedules.h"
+
+namespace tessera {
+namespace {
+
+int most_held(const ScheduleReport& report) { return *std::ranges::max_element(report.in_flight); }
+
+TEST(Search, IsAsGoodAsZeroBubbleH1ForEqualTimes) {
+  for (const int ranks : {1, 2, 4, 8})
+    for (const int m : {1, ranks, 2 * ranks + 1}) {
+      const PipelineShape shape{ranks, m};
+      const ScheduleReport report =
+          check_schedules(shape, search_schedules(shape, {{}}, ranks), {{}});
+      const ScheduleReport known = check_schedules(shape, schedules_of(shape, zero_bubble_h1));
+      EXPECT_LE(report.bubble(), known.bubble() + 1e-9) << ranks << " ranks, " << m;
+      EXPECT_LE(most_held(report), ranks);
+    }
+}
+
+TEST(Search, KeepsToItsMemory) {
+  const PipelineShape shape{4, 12};
+  double before = 1e9;
+  for (const int limit : {1, 2, 3, 4, 8}) {
+    const ScheduleReport report = check_schedules(shape, search_schedules(shape, {{}}, limit));
+    EXPECT_LE(most_held(report), limit);
+    EXPECT_LE(report.bubble(), before + 1e-9) << "more memory is never worse";
+    before = report.bubble();
+  }
+  EXPECT_LT(before, 0.1);
+}
+
+// The last stage takes longer, as one with a large vocabulary does.
+TEST(Search, FitsStagesOfDifferentTimes) {
+  const PipelineShape shape{4, 16};
+  const StageTimes times = times_of(std::vector<double>{1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 1.5}, 4);
+  const ScheduleReport report = check_schedules(shape, search_schedules(shape, times, 4), times);
+  EXPECT_LE(most_held(report), 4);
+  EXPECT_LE(report.bubble(),
+            check_schedules(shape, schedules_of(shape, zero_bubble_h1), times).bubble() + 1e-9);
+  EXPECT_NEAR(report.bubble(), report.least_bubble(), 0.02);
+}
+
+}  // namespace
+}  // namespace tessera
