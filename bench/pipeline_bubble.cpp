@@ -1,7 +1,7 @@
 // The bubble of a pipeline whose stages only wait: the executor and the communicator are those of a
 // training, what they run takes a known time. Prints the measured bubble beside the planned one.
 //
-// usage: bench_pipeline [--milliseconds N]   how long an action takes (default 20)
+// usage: bench_pipeline [--milliseconds N]   how long an action takes (default 150)
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -98,7 +98,7 @@ void run(int milliseconds) {
 
 int main(int argc, char** argv) {
   const bool given = argc == 3 && std::string_view(argv[1]) == "--milliseconds";
-  const int milliseconds = given ? std::atoi(argv[2]) : 20;
+  const int milliseconds = given ? std::atoi(argv[2]) : 150;
   if ((argc != 1 && !given) || milliseconds < 1) {
     fmt::print(stderr, "usage: bench_pipeline [--milliseconds N]\n");
     return 2;
