@@ -31,9 +31,7 @@ SessionOptions inference(const Options& options, std::int64_t longest_prompt) {
 }  // namespace
 
 int generate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
-  const std::optional<int> launched = launched_ranks(recognise_environment(process_variable));
-  if (launched) leave_start_to_launcher(parsed, *launched);
-  const ModelSource source(parsed, launched);
+  const ModelSource source(parsed, heed_launcher(parsed, recognise_environment(process_variable)));
   if (parsed.print_config) {
     fmt::print("{}", print_config(parsed));
     return 0;

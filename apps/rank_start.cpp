@@ -6,8 +6,9 @@
 
 namespace tessera {
 
-std::optional<int> launched_ranks(const Environment& environment) {
+std::optional<int> heed_launcher(ParsedCommand& parsed, const Environment& environment) {
   if (environment.launcher == Launcher::none) return std::nullopt;
+  leave_start_to_launcher(parsed, environment.size);
   return environment.size;
 }
 

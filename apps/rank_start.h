@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "tessera/config/options.h"
+#include "tessera/config/parse.h"
 #include "tessera/launch/launch.h"
 
 namespace tessera {
 
-/// How many ranks a launcher started, if one did.
-std::optional<int> launched_ranks(const Environment& environment);
+/// How many ranks a launcher started, if one did; then the start is left to it.
+std::optional<int> heed_launcher(ParsedCommand& parsed, const Environment& environment);
 
 /// Runs `body` on all ranks that the options ask for. `config` is compared across them, and
 /// `arguments` are all of the program's, for processes that it starts. Returns the exit code.

@@ -41,9 +41,7 @@ void announce(const Options& options, const Rank& rank, const Environment& envir
 
 int train_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
   const Environment environment = recognise_environment(process_variable);
-  const std::optional<int> launched = launched_ranks(environment);
-  if (launched) leave_start_to_launcher(parsed, *launched);
-  const ModelSource source(parsed, launched);
+  const ModelSource source(parsed, heed_launcher(parsed, environment));
   const Options& options = parsed.options;
   const std::string config = print_config(options);
   if (parsed.print_config) {

@@ -179,12 +179,12 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
   const BucketLayout layout = ParameterBuffers::layout_for(units_of(chunks), buffers);
   plan.workspace_bytes =
       std::max(plan.workspace_bytes, kernels.sum_squares_workspace_bytes(layout.elements()));
-  const PipelineProgram training = training_program(options, pipeline_rank);
-  const PipelineProgram evaluation = evaluation_program(options, pipeline_rank);
-  plan.border_buffers = std::max(evaluation.buffers(), options.training ? training.buffers() : 0);
+  if (options.training) plan.training = training_program(options, pipeline_rank);
+  plan.evaluation = evaluation_program(options, pipeline_rank);
+  plan.border_buffers = std::max(plan.evaluation.buffers(), plan.training.buffers());
   RunnerOptions& run = plan.runner;
   run.shape = rank_shape(options);
-  run.slots = options.training ? training.slots : evaluation.slots;
+  run.slots = options.training ? plan.training.slots : plan.evaluation.slots;
   run.microbatches = options.microbatches;
   run.recompute = options.recompute;
   run.split_backward = options.training && splits_backward(options.pipeline.schedule);
@@ -216,11 +216,9 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       trace_(options.device),
       kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
       mesh_(options.parallel, rank.world, head_copies(options)),
-      pipeline_shape_(shape_of(options)),
-      evaluation_(evaluation_program(options, mesh_.pipeline().rank())) {
+      pipeline_shape_(shape_of(options)) {
   share_choices();  // those of rank 0's file
   const int stage = mesh_.pipeline().rank();
-  if (options.training) training_ = training_program(options, stage);
   links_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
   for (const StagePart& part : rank_parts(options, stage)) {
     GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
@@ -228,7 +226,9 @@ Session::Session(const SessionOptions& options, const Rank& rank)
                                            stream_, positions_of(options));
     if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
   }
-  const Plan sizes = plan(options, chunks_, stage, *kernels_);
+  Plan sizes = plan(options, chunks_, stage, *kernels_);
+  training_ = std::move(sizes.training);
+  evaluation_ = std::move(sizes.evaluation);
   workspace_ = memory_.allocate(MemoryUse::workspace, DType::u8,
                                 {static_cast<std::int64_t>(sizes.workspace_bytes)});
   context_.emplace(Context{*kernels_, stream_, mesh_, workspace_, &trace_});

@@ -90,6 +90,8 @@ class Session {
     std::int64_t positions = 0;  ///< the longest sequence: of rotary tables and caches
     std::size_t workspace_bytes = 0;
     RunnerOptions runner;
+    PipelineProgram training;  ///< empty unless there is training
+    PipelineProgram evaluation;
     int border_buffers = 0;  ///< for messages between stages
   };
   static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,

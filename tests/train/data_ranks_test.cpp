@@ -7,6 +7,8 @@
 namespace tessera {
 namespace {
 
+using test::losses_of;
+
 constexpr std::int64_t kSteps = 8;
 
 struct Layout {
@@ -33,15 +35,6 @@ Options options_for(const fs::path& folder, const Layout& layout) {
   p.bucket_elements = 2'000;
   resolve(options);
   return options;
-}
-
-// Losses of steps and of evaluations, in their order.
-std::vector<double> losses_of(const fs::path& folder) {
-  std::vector<double> losses;
-  for (const Json& entry : test::metrics_of(folder))
-    for (const char* key : {"lm_loss", "valid_loss", "test_loss"})
-      if (entry.contains(key)) losses.push_back(entry[key]);
-  return losses;
 }
 
 void expect_near(const std::vector<double>& got, const std::vector<double>& want, double error) {

@@ -9,6 +9,8 @@
 namespace tessera {
 namespace {
 
+using test::losses_of;
+
 constexpr std::int64_t kIterations = 8;
 
 struct Layout {
@@ -34,14 +36,6 @@ Options options_for(const fs::path& folder, const Layout& layout) {
   options.pipeline.virtual_stages = layout.virtual_stages;
   resolve(options);
   return options;
-}
-
-std::vector<double> losses_of(const fs::path& folder) {
-  std::vector<double> losses;
-  for (const Json& entry : test::metrics_of(folder))
-    for (const char* key : {"lm_loss", "valid_loss", "test_loss"})
-      if (entry.contains(key)) losses.push_back(entry[key]);
-  return losses;
 }
 
 TEST(PipelineRanks, TrainAndEvaluateAsOneDoes) {

@@ -69,4 +69,13 @@ inline std::vector<Json> metrics_of(const fs::path& folder) {
   return entries;
 }
 
+/// Losses of its steps and of its evaluations, in their order.
+inline std::vector<double> losses_of(const fs::path& folder) {
+  std::vector<double> losses;
+  for (const Json& entry : metrics_of(folder))
+    for (const char* key : {"lm_loss", "valid_loss", "test_loss"})
+      if (entry.contains(key)) losses.push_back(entry[key]);
+  return losses;
+}
+
 }  // namespace tessera::test
