@@ -29,8 +29,7 @@ std::string training_with(std::string_view line) {
       "--mock-data",     "--normalization RMSNorm"};
   std::string all(line);
   for (const std::string_view flag : kFlags)
-    if (!gives(line, flag.substr(0, flag.find(' '))))
-      all += " " + std::string(flag);
+    if (!gives(line, flag.substr(0, flag.find(' ')))) all += " " + std::string(flag);
   return all;
 }
 
