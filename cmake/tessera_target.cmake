@@ -8,7 +8,8 @@ target_compile_options(tessera_flags INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports these in its own standard library when it inlines deeply (GCC bugs 105329, 105562).
   target_compile_options(tessera_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow>)
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow -Wno-stringop-overread>)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   # A loop that clang cannot vectorise in some instantiation (double, 16-bit) is not a mistake.
