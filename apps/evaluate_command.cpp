@@ -11,6 +11,7 @@
 #include "tessera/config/print.h"
 #include "tessera/config/validate.h"
 #include "tessera/train/evaluate.h"
+#include "tessera/train/trainer.h"
 
 namespace tessera {
 namespace {
@@ -32,20 +33,6 @@ void check_output(const EvaluateOptions& options) {
       options.output);
 }
 
-SessionOptions inference(const Options& options, const BatchShape& shape, const Rank& rank) {
-  SessionOptions session;
-  session.model = options.model;
-  session.parallel = options.parallel;
-  session.pipeline = options.pipeline;
-  session.shape = shape;
-  session.training = false;
-  session.device = device_of(options.train);
-  session.device.index = rank.device.index;
-  session.memory_budget_gib = options.train.gpu_memory_budget_gib;
-  session.cuda = cuda_of(options.train);
-  return session;
-}
-
 // What a rank finds; the first one's is written.
 using Evaluation = std::function<std::string(Rank& rank)>;
 
@@ -59,7 +46,7 @@ Evaluation token_evaluation(const ParsedCommand& parsed, const ModelSource& sour
               "'{}' holds a sequence of {} tokens, but the model has {} positions",
               parsed.evaluate.tokens, longest, options.model.max_position_embeddings);
   return [&, seq, sequences = std::move(sequences)](Rank& rank) {
-    Session session(inference(options, {seq, options.train.micro_batch_size}, rank), rank);
+    Session session(inference_options(options, {seq, options.train.micro_batch_size}, rank), rank);
     source.load(session);
     return evaluate_sequences(session, sequences);
   };
@@ -73,7 +60,7 @@ Evaluation dataset_evaluation(const ParsedCommand& parsed, const ModelSource& so
   validate_fit(options);
   return [&](Rank& rank) {
     const BatchShape shape{options.data.seq_length, options.train.micro_batch_size};
-    Session session(inference(options, shape, rank), rank);
+    Session session(inference_options(options, shape, rank), rank);
     source.load(session);
     const EvaluationResult result = evaluate_dataset(session, options, options.train.eval_iters);
     return Json{{"loss", result.loss},

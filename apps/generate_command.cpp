@@ -10,25 +10,9 @@
 #include "tessera/config/print.h"
 #include "tessera/data/tokenizer.h"
 #include "tessera/train/generate.h"
+#include "tessera/train/trainer.h"
 
 namespace tessera {
-
-namespace {
-
-SessionOptions inference(const Options& options, std::int64_t longest_prompt) {
-  SessionOptions session;
-  session.model = options.model;
-  session.parallel = options.parallel;
-  session.pipeline = options.pipeline;
-  session.shape = {longest_prompt, 1};
-  session.training = false;
-  session.device = device_of(options.train);
-  session.memory_budget_gib = options.train.gpu_memory_budget_gib;
-  session.cuda = cuda_of(options.train);
-  return session;
-}
-
-}  // namespace
 
 int generate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
   const ModelSource source(parsed, heed_launcher(parsed, recognise_environment(process_variable)));
@@ -46,16 +30,14 @@ int generate_command(ParsedCommand& parsed, const std::vector<std::string>& argu
   std::size_t longest = 1;
   for (const std::string& prompt : parsed.generate.prompts) {
     prompts.push_back(tokenizer->encode(prompt));
+    check_prompt(prompts.back(), parsed.generate, options.model);  // before a rank starts
     longest = std::max(longest, prompts.back().size());
   }
   return run_on_ranks(options, print_config(parsed), arguments, [&](Rank& rank) {
-    SessionOptions session_options = inference(options, static_cast<std::int64_t>(longest));
-    session_options.device.index = rank.device.index;
-    Session session(session_options, rank);
+    Session session(inference_options(options, {static_cast<std::int64_t>(longest), 1}, rank),
+                    rank);
     source.load(session);
     Generator generator(session, parsed.generate, options.train.seed, tokenizer->vocab_size());
-    for (const auto& prompt : prompts)
-      generator.check_prompt(prompt);  // before anything is printed
     const bool speaks = rank.rank == 0;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       if (speaks) fmt::print("{}", parsed.generate.prompts[i]);

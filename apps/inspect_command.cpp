@@ -12,15 +12,18 @@
 namespace tessera {
 namespace {
 
-std::string verdict(const MeshCheck& mesh, bool has_model) {
-  std::string text;
-  if (mesh.refusals.empty())
-    text = fmt::format("tessera train takes this layout, with --nproc {0} or mpirun -n {0}{1}\n",
-                       mesh.ranks, has_model ? "" : " (given a model that can be split so)");
-  else
-    text = "tessera train refuses this layout:\n";
+// Why train would not run it; empty if it would.
+std::string refusals(const MeshCheck& mesh) {
+  if (mesh.refusals.empty()) return "";
+  std::string text = "tessera train refuses this layout:\n";
   for (const std::string& refusal : mesh.refusals) text += fmt::format("  - {}\n", refusal);
   return text;
+}
+
+std::string verdict(const MeshCheck& mesh, bool has_model) {
+  if (!mesh.refusals.empty()) return refusals(mesh);
+  return fmt::format("tessera train takes this layout, with --nproc {0} or mpirun -n {0}{1}\n",
+                     mesh.ranks, has_model ? "" : " (given a model that can be split so)");
 }
 
 // Draws the ranks of a training, one that train cannot run yet too.
@@ -30,21 +33,29 @@ void draw_mesh(ParsedCommand& parsed) {
     options.model = HfFolder(options.train.load_hf).model().options;
   const MeshCheck mesh = check_mesh(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(options));
-  fmt::print("{}\n{}", mesh_picture(options.parallel, mesh.ranks),
+  fmt::print("{}\n{}", mesh_picture(options.parallel, mesh.ranks, title_of(options.pipeline)),
              verdict(mesh, options.model.hidden_size > 0));
 }
 
 void draw_schedule(ParsedCommand& parsed) {
   if (!parsed.options.train.load_hf.empty())
     parsed.options.model = HfFolder(parsed.options.train.load_hf).model().options;
-  check_schedule(parsed);
+  const MeshCheck mesh = check_schedule(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed.options));
   const SessionOptions options = session_options(parsed.options, true);
   const ScheduleText drawn =
       parsed.trace.empty() ? planned_schedule(options) : recorded_schedule(options, parsed.trace);
   if (!parsed.schedule_file.empty()) write_file_atomically(parsed.schedule_file, drawn.svg);
-  fmt::print("{}", drawn.text);
+  fmt::print("{}{}", drawn.text, refusals(mesh));
   if (!parsed.schedule_file.empty()) fmt::print("wrote '{}'\n", parsed.schedule_file);
+}
+
+// Memory is that of a pipeline at work: one microbatch alone would show less.
+void fill_pipeline(ParsedCommand& parsed) {
+  Options& options = parsed.options;
+  const int ranks = options.parallel.pipeline;
+  if (parsed.was_given("global-batch-size") || ranks == 1) return;
+  options.train.global_batch_size *= filling_microbatches(options.pipeline, ranks);
 }
 
 }  // namespace
@@ -53,6 +64,7 @@ void inspect_command(ParsedCommand& parsed) {
   if (parsed.mesh) return draw_mesh(parsed);
   if (parsed.schedule) return draw_schedule(parsed);
   const ModelSource source(parsed);
+  fill_pipeline(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
   const SessionOptions options = session_options(parsed.options, true);
   check_parameters(options);

@@ -34,7 +34,8 @@ void announce(const Options& options, const Rank& rank, const Environment& envir
            gpu ? " on " + cuda_device_name(rank.device.index) : "",
            described(options, rank, environment), rank.threads, rank.size > 1 ? " per rank" : "",
            options.train.global_batch_size, options.data.seq_length);
-  if (rank.size > 1) log_info("{}", mesh_banner(options.parallel, rank.size));
+  if (rank.size > 1)
+    log_info("{}", mesh_banner(options.parallel, rank.size, title_of(options.pipeline)));
 }
 
 }  // namespace

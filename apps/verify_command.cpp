@@ -59,7 +59,8 @@ int verify_command(const std::vector<std::string>& args) {
   check_parameters(session_options(parsed.options, true));
   const Twin twin = twin_of(parsed.options);
   fmt::print("a twin of this training in f64, {}\n",
-             mesh_banner(twin.session.parallel, twin.session.parallel.nproc));
+             mesh_banner(twin.session.parallel, twin.session.parallel.nproc,
+                         title_of(twin.session.pipeline)));
   for (const std::string& change : twin.changes) fmt::print("  {}\n", change);
   const VerifyResult result = verify_layout(twin.session);
   for (const std::string& line : result.log) fmt::print("{}\n", line);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tessera/launch/launch.h"
+#include "tessera/pipeline/check.h"
 #include "tessera/pipeline/executor.h"
 #include "tessera/pipeline/schedules.h"
 #include "tessera/tensor/memory.h"

@@ -63,7 +63,7 @@ std::string entry(const Flag& flag, const Settings& defaults) {
 std::string_view note_of(Command command) {
   if (command != Command::inspect) return "";
   return "\nTakes the flags that change a model, its memory or its layout. Other flags of tessera "
-         "train are\nrefused, but for --mesh and\n--schedule, which take all of them.\n";
+         "train are\nrefused, but for --mesh and --schedule, which take all of them.\n";
 }
 
 }  // namespace

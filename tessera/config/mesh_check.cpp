@@ -24,16 +24,6 @@ int fewest_ranks(const ParallelOptions& p) {
 
 }  // namespace
 
-void check_schedule(ParsedCommand& parsed) {
-  std::int64_t& samples = parsed.options.train.micro_batch_size;
-  if (samples == 0) samples = 1;
-  check_mesh(parsed);
-  config::Problems problems;
-  config::pipeline_rules(parsed.options, problems);
-  config::batch_rules(parsed.options, problems);
-  problems.throw_if_any();
-}
-
 MeshCheck check_mesh(ParsedCommand& parsed) {
   Options draft = parsed.options;
   resolve(draft);
@@ -53,9 +43,20 @@ MeshCheck check_mesh(ParsedCommand& parsed) {
   config::start_rules(parallel, ranks, refusals);
   config::sharding_rules(parallel, refusals);
   config::split_model_rules(parsed.options, refusals);
-  config::pipeline_rules(parsed.options, refusals);
+  config::training_pipeline_rules(parsed.options, refusals);
   config::batch_rules(parsed.options, refusals);
   mesh.refusals = refusals.lines();
+  return mesh;
+}
+
+MeshCheck check_schedule(ParsedCommand& parsed) {
+  std::int64_t& samples = parsed.options.train.micro_batch_size;
+  if (samples == 0) samples = 1;
+  MeshCheck mesh = check_mesh(parsed);
+  config::Problems problems;
+  config::training_pipeline_rules(parsed.options, problems);
+  config::batch_rules(parsed.options, problems);
+  problems.throw_if_any();
   return mesh;
 }
 

@@ -1,4 +1,5 @@
-// What `inspect --mesh` draws: the ranks of a training, of one that `train` refuses too.
+// What `inspect --mesh` and `--schedule` draw: the ranks and the pipeline of a training, of one
+// that `train` refuses too.
 #pragma once
 
 #include <string>
@@ -13,12 +14,11 @@ struct MeshCheck {
   std::vector<std::string> refusals;  ///< why train would not run it, a line each
 };
 
-/// Resolves the options of `inspect --schedule`, for as many ranks as check_mesh does. InputError
-/// when there is no such pipeline.
-void check_schedule(ParsedCommand& parsed);
-
 /// Resolves the options for as many ranks. A model that comes from a folder must be there.
 /// InputError when the ranks cannot form the mesh.
 MeshCheck check_mesh(ParsedCommand& parsed);
+
+/// The same for `inspect --schedule`. InputError when there is no such pipeline, too.
+MeshCheck check_schedule(ParsedCommand& parsed);
 
 }  // namespace tessera

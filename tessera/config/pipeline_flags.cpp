@@ -1,6 +1,7 @@
 // How layers and microbatches are spread over a pipeline.
 #include "tessera/config/flag_builders.h"
 #include "tessera/config/flag_groups.h"
+#include "tessera/pipeline/schedules.h"
 
 namespace tessera::config {
 namespace {
@@ -40,19 +41,18 @@ std::vector<Flag> split_flags() {
   return flags;
 }
 
+std::vector<Name<ScheduleKind>> schedule_words() {
+  std::vector<Name<ScheduleKind>> words;
+  for (const ScheduleName& name : schedule_names()) words.push_back({name.kind, name.flag});
+  return words;
+}
+
 // Microbatches to time.
 std::vector<Flag> schedule_flags() {
   constexpr IntegerRange kGroup = {1, 1 << 20};
   constexpr RealRange kTime = {1e-9, 1e9};
   return {
-      word("pipeline-schedule", at(&PipelineOptions::schedule),
-           {{ScheduleKind::automatic, "auto"},
-            {ScheduleKind::gpipe, "gpipe"},
-            {ScheduleKind::one_f_one_b, "1f1b"},
-            {ScheduleKind::interleaved, "interleaved"},
-            {ScheduleKind::zb_h1, "zb-h1"},
-            {ScheduleKind::zb_v, "zb-v"},
-            {ScheduleKind::search, "search"}},
+      word("pipeline-schedule", at(&PipelineOptions::schedule), schedule_words(),
            "in which order ranks run microbatches forward and backward; auto is interleaved with "
            "virtual stages, else 1f1b"),
       integer("microbatch-group-size-per-virtual-pipeline-stage",

@@ -8,19 +8,6 @@
 namespace tessera::config {
 namespace {
 
-std::string_view name_of(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::automatic: return "auto";
-    case ScheduleKind::gpipe: return "gpipe";
-    case ScheduleKind::one_f_one_b: return "1f1b";
-    case ScheduleKind::interleaved: return "interleaved";
-    case ScheduleKind::zb_h1: return "zb-h1";
-    case ScheduleKind::zb_v: return "zb-v";
-    case ScheduleKind::search: return "search";
-  }
-  return "";
-}
-
 // How the layers are cut is said in one way.
 void ways_rules(const PipelineOptions& p, Problems& problems) {
   const int ways = (p.layers_per_chunk > 0) + (p.virtual_stages > 0) + !p.layout.empty();
@@ -40,6 +27,11 @@ void ways_rules(const PipelineOptions& p, Problems& problems) {
                    "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers set "
                    "counts that --account-for-embedding-in-pipeline-split and "
                    "--account-for-loss-in-pipeline-split would derive: drop one or the other");
+  problems.require(p.layers_per_chunk == 0 || !ends,
+                   "--num-layers-per-virtual-pipeline-stage gives all virtual stages as many "
+                   "layers, but --decoder-first-pipeline-num-layers and "
+                   "--decoder-last-pipeline-num-layers others to some: give "
+                   "--num-virtual-stages-per-pipeline-rank instead of it, or drop them");
 }
 
 // Whether a schedule is for so many virtual stages.
@@ -57,24 +49,36 @@ void chunk_rules(const PipelineOptions& p, int ranks, Problems& problems) {
     problems.require(p.chunks == 1,
                      "--pipeline-schedule {} is for one stage on each rank, but each of {} has {} "
                      "virtual stages: use interleaved, or drop them",
-                     name_of(p.schedule), ranks, p.chunks);
+                     flag_of(p.schedule), ranks, p.chunks);
 }
 
 bool interleaves(const PipelineOptions& p) {
   return p.chunks > 1 && p.schedule != ScheduleKind::zb_v;
 }
 
-// Microbatches go through virtual stages in groups.
-void group_rules(const PipelineOptions& p, int ranks, std::int64_t microbatches,
-                 Problems& problems) {
-  if (!interleaves(p)) return;
-  const int group = p.microbatch_group > 0 ? p.microbatch_group : ranks;
-  problems.require(group >= ranks,
+// How many microbatches a virtual stage takes in a row.
+void group_rules(const PipelineOptions& p, int ranks, Problems& problems) {
+  if (p.microbatch_group == 0) return;
+  problems.require(
+      interleaves(p),
+      "--microbatch-group-size-per-virtual-pipeline-stage {} has no effect: {}; drop it",
+      p.microbatch_group,
+      p.chunks > 1 ? "--pipeline-schedule zb-v has an order of its own"
+                   : "each pipeline rank has one stage");
+  problems.require(!interleaves(p) || p.microbatch_group >= ranks,
                    "--microbatch-group-size-per-virtual-pipeline-stage {} is less than "
                    "--pipeline-model-parallel-size {}: the last rank would wait for the first; "
                    "raise it",
-                   group, ranks);
-  if (group < ranks || microbatches == 0) return;
+                   p.microbatch_group, ranks);
+}
+
+// Whether the microbatches of a training step fill such groups.
+void step_rules(const Options& options, Problems& problems) {
+  const PipelineOptions& p = options.pipeline;
+  const int ranks = options.parallel.pipeline;
+  const std::int64_t microbatches = microbatches_of(options);
+  if (!interleaves(p) || microbatches == 0) return;
+  const int group = shape_of(p, ranks, 1).group_size();
   problems.require(group <= microbatches,
                    "interleaved stages take {} microbatches in a row, but a step has {} for each "
                    "data-parallel rank: raise --global-batch-size, lower --micro-batch-size, or "
@@ -104,7 +108,14 @@ void layer_rules(const Options& options, Problems& problems) {
   const int ranks = options.parallel.pipeline;
   const std::int64_t layers = options.model.num_layers;
   if (layers < 1 || layers > kMaxLayers) return;
-  if (p.layers_per_chunk > 0 && layers % (std::int64_t{p.layers_per_chunk} * ranks) != 0)
+  const std::int64_t row = std::int64_t{p.layers_per_chunk} * ranks;  // one stage on each rank
+  if (row > 0 && p.schedule == ScheduleKind::zb_v && layers != 2 * row)
+    return problems.add(
+        "--pipeline-schedule zb-v has 2 virtual stages on each of {} ranks, of {} layers each "
+        "(--num-layers-per-virtual-pipeline-stage): that makes {} layers, not --num-layers {}; "
+        "change one of them, or drop --num-layers-per-virtual-pipeline-stage",
+        ranks, p.layers_per_chunk, 2 * row, layers);
+  if (row > 0 && layers % row != 0)
     return problems.add(
         "{} layers over {} pipeline ranks cannot be cut into virtual stages of {} layers "
         "(--num-layers-per-virtual-pipeline-stage): {} is not a multiple of {} x {}; change one of "
@@ -124,12 +135,11 @@ void layer_rules(const Options& options, Problems& problems) {
   }
 }
 
-}  // namespace
-
-void pipeline_rules(const Options& options, Problems& problems) {
+// What holds in training and in use. Whether the microbatches of a step can be looked at.
+bool stage_rules(const Options& options, Problems& problems) {
   const PipelineOptions& p = options.pipeline;
   const int ranks = options.parallel.pipeline;
-  if (ranks < 1 || ranks > kMaxRanks) return;  // named already
+  if (ranks < 1 || ranks > kMaxRanks) return false;  // named already
   const std::size_t before = problems.lines().size();
   ways_rules(p, problems);
   chunk_rules(p, ranks, problems);
@@ -138,13 +148,20 @@ void pipeline_rules(const Options& options, Problems& problems) {
       !splits_backward(p.schedule) || options.recompute.granularity != RecomputeGranularity::full,
       "--pipeline-schedule {} computes weight gradients after input gradients, from activations "
       "that --recompute-granularity full does not keep: use selective, or another schedule",
-      name_of(p.schedule));
-  if (problems.lines().size() > before) return;  // what follows depends on them
+      flag_of(p.schedule));
+  if (problems.lines().size() > before) return false;  // what follows depends on them
   layer_rules(options, problems);
-  const TrainOptions& train = options.train;
-  const bool known = train.micro_batch_size > 0 && train.micro_batch_size <= kMaxMicroBatch;
-  const std::int64_t step = known ? train.micro_batch_size * options.parallel.data : 1;
-  group_rules(p, ranks, known ? train.global_batch_size / step : 0, problems);
+  const std::size_t before_groups = problems.lines().size();
+  group_rules(p, ranks, problems);
+  return problems.lines().size() == before_groups;
+}
+
+}  // namespace
+
+void pipeline_rules(const Options& options, Problems& problems) { stage_rules(options, problems); }
+
+void training_pipeline_rules(const Options& options, Problems& problems) {
+  if (stage_rules(options, problems)) step_rules(options, problems);
 }
 
 }  // namespace tessera::config

@@ -34,12 +34,16 @@ void start_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& 
 /// Whether the model and its batches can be split as the degrees say. What is not known yet (0) is
 /// not held against them.
 void split_model_rules(const Options& options, Problems& problems);
-/// Whether its layers and microbatches can be spread over the pipeline.
+/// Whether its layers can be spread over the pipeline.
 void pipeline_rules(const Options& options, Problems& problems);
+/// And the microbatches of a training step.
+void training_pipeline_rules(const Options& options, Problems& problems);
 /// What this version cannot do yet.
 void version_rules(const ParallelOptions& parallel, Problems& problems);
 /// How data-parallel ranks share what they need not all have.
 void sharding_rules(const ParallelOptions& parallel, Problems& problems);
+/// Those of a step, for each data-parallel rank; 0 when that is not known.
+std::int64_t microbatches_of(const Options& options);
 /// Whether data-parallel ranks get equal parts of a batch.
 void batch_rules(const Options& options, Problems& problems);
 

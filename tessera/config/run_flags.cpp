@@ -81,7 +81,9 @@ std::vector<Flag> batch_flags() {
           .only_for({Command::train, Command::evaluate, Command::inspect})
           .must_be_given(),
       integer("global-batch-size", at(&TrainOptions::global_batch_size), {1, kMaxBatch},
-              "samples of one optimizer step [default: micro-batch-size x data-parallel size]"),
+              "samples of one optimizer step [default: micro-batch-size x data-parallel size; of "
+              "inspect: what fills a pipeline]")
+          .only_for({Command::train, Command::inspect}),
       integer("train-iters", at(&TrainOptions::train_iters), {1, kMaxIterations},
               "optimizer steps of the whole training")
           .one_of("length")

@@ -4,8 +4,10 @@
 #include <set>
 #include <string>
 
+#include "tessera/base/check.h"
 #include "tessera/config/limits.h"
 #include "tessera/config/rules.h"
+#include "tessera/pipeline/stage_split.h"
 #include "tessera/tensor/device.h"
 
 namespace tessera::config {
@@ -63,12 +65,41 @@ void schedule_rules(const ScheduleOptions& s, Problems& problems) {
                    warmup, s.wsd_decay_iters, s.decay_iters);
 }
 
+// Of all data-parallel ranks; 0 when that is not known.
+std::int64_t samples_at_once(const Options& options) {
+  const std::int64_t each = options.train.micro_batch_size;
+  return each > 0 && each <= kMaxMicroBatch ? each * options.parallel.data : 0;
+}
+
+// Of the stage that has most; of all, where they cannot be split, which is named elsewhere.
+std::int64_t most_layers(const Options& options) {
+  const std::int64_t all = options.model.num_layers;
+  const int ranks = options.parallel.pipeline;
+  if (all < 1 || all > kMaxLayers || ranks < 1 || ranks > kMaxRanks) return all;
+  try {
+    std::int64_t most = 0;
+    for (const StagePart& part :
+         split_stages({all, options.model.tie_embeddings}, options.pipeline, ranks))
+      most = std::max(most, part.layers.length());
+    return most;
+  } catch (const InputError&) {
+    return all;
+  }
+}
+
 void recompute_rules(const Options& options, Problems& problems) {
   const RecomputeOptions& recompute = options.recompute;
-  problems.require(recompute.granularity != RecomputeGranularity::full ||
-                       recompute.num_layers <= options.model.num_layers,
-                   "--recompute-num-layers {} is more than --num-layers {}", recompute.num_layers,
-                   options.model.num_layers);
+  const std::int64_t all = options.model.num_layers, most = most_layers(options);
+  if (recompute.granularity != RecomputeGranularity::full) return;
+  if (most == all)
+    problems.require(recompute.num_layers <= all,
+                     "--recompute-num-layers {} is more than --num-layers {}", recompute.num_layers,
+                     all);
+  else
+    problems.require(recompute.num_layers <= most,
+                     "--recompute-num-layers {} is more than the {} that the largest stage of the "
+                     "pipeline has, each of which counts its own: lower it",
+                     recompute.num_layers, most);
 }
 
 void data_rules(const DataOptions& data, Problems& problems) {
@@ -113,16 +144,20 @@ void parallel_rules(const Options& options, const Ranks& ranks, Problems& proble
   start_rules(p, ranks, problems);
   sharding_rules(p, problems);
   split_model_rules(options, problems);
-  pipeline_rules(options, problems);
+  training_pipeline_rules(options, problems);
 }
 
 }  // namespace
 
+std::int64_t microbatches_of(const Options& options) {
+  const std::int64_t together = samples_at_once(options);
+  return together > 0 ? options.train.global_batch_size / together : 0;
+}
+
 void batch_rules(const Options& options, Problems& problems) {
   const TrainOptions& train = options.train;
-  const bool known = train.micro_batch_size > 0 && train.micro_batch_size <= kMaxMicroBatch;
-  const std::int64_t step = known ? train.micro_batch_size * options.parallel.data : 1;
-  problems.require(train.global_batch_size % step == 0,
+  const std::int64_t together = samples_at_once(options);
+  problems.require(together == 0 || train.global_batch_size % together == 0,
                    "--global-batch-size {} is not a multiple of --micro-batch-size {} x "
                    "data-parallel size {}: change one of them",
                    train.global_batch_size, train.micro_batch_size, options.parallel.data);

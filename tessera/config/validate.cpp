@@ -49,7 +49,11 @@ void check_inspect(const ParsedCommand& parsed, Problems& problems) {
                    "(--num-layers ...)");
   const ParallelOptions& parallel = parsed.options.parallel;
   config::split_model_rules(parsed.options, problems);
-  config::pipeline_rules(parsed.options, problems);
+  if (parsed.was_given("global-batch-size"))
+    config::training_pipeline_rules(parsed.options, problems);
+  else  // then inspect fills the pipeline
+    config::pipeline_rules(parsed.options, problems);
+  config::batch_rules(parsed.options, problems);
   config::version_rules(parallel, problems);
   if (parsed.was_given("nproc")) config::rank_rules(parallel, {parallel.nproc, false}, problems);
   config::sharding_rules(parallel, problems);

@@ -1,7 +1,8 @@
 #include "tessera/launch/mpirun_output.h"
 
 #include <array>
-#include <regex>
+#include <charconv>
+#include <string_view>
 #include <utility>
 
 namespace tessera {
@@ -46,9 +47,13 @@ std::string MpirunOutput::pass(const std::string& line) {
 }
 
 void MpirunOutput::note_killed(const std::string& line) {
-  std::smatch found;
-  if (std::regex_search(line, found, std::regex("process rank ([0-9]+) with PID")))
-    killed_ = std::stoi(found[1]);
+  constexpr std::string_view kBefore = "process rank ";
+  const std::size_t found = line.find(kBefore);
+  if (found == std::string::npos) return;
+  const char* begin = line.data() + found + kBefore.size();
+  int rank = 0;
+  const auto [end, error] = std::from_chars(begin, line.data() + line.size(), rank);
+  if (error == std::errc() && std::string_view(end).starts_with(" with PID")) killed_ = rank;
 }
 
 std::string MpirunOutput::rest() { return std::exchange(rule_, ""); }

@@ -35,6 +35,8 @@ StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions&
   check(!options.split_backward || options.recompute.granularity != RecomputeGranularity::full,
         "full recompute and a split backward exclude each other");
   plan_segments();
+  if (options.kept_norm_gradients)
+    for (Block& block : model.blocks) block.collect_norms(kept_norms_.emplace_back());
   Carvers measure;
   const Carver gradients = carve_scratch(measure);
   carve_slot(measure, gradients);
@@ -135,6 +137,12 @@ StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradie
       slot.layers.push_back(model_.blocks[i].carve(memory, branch, shape));
       carvers.scratch.include(branch);
     }
+  for (const ParameterList& norms : kept_norms_) {
+    std::vector<View>& kept = slot.norm_gradients.emplace_back();
+    for (const Parameter* norm : norms)
+      if (norm->trained())
+        kept.push_back(carvers.slot.take(*options_.kept_norm_gradients, norm->shape()));
+  }
   if (model_.head) {
     slot.final_x = carvers.slot.take(dtype, rows);
     slot.final_stats = carvers.slot.take(accumulator_of(dtype), {rows[0], 2});
@@ -298,6 +306,21 @@ void StageRunner::restore_input(Slot& slot, std::size_t layer) {
   group.all_gather(all, share, context_.stream)->wait(context_.stream);
 }
 
+void StageRunner::keep_norm_gradients(Slot& slot, std::size_t layer) {
+  auto kept = slot.norm_gradients[layer].begin();
+  for (Parameter* norm : kept_norms_[layer]) {
+    if (norm->trained()) copy(*kept++, norm->grad_view());
+    norm->begin_step();  // the next microbatch starts anew
+  }
+}
+
+void StageRunner::restore_norm_gradients(Slot& slot, std::size_t layer) {
+  if (kept_norms_.empty()) return;
+  auto kept = slot.norm_gradients[layer].begin();
+  for (Parameter* norm : kept_norms_[layer])
+    if (norm->trained()) copy(norm->grad().view, *kept++);
+}
+
 // Forward once more from what the segment kept: its input. Random numbers are functions of global
 // coordinates, so dropout repeats itself.
 void StageRunner::recompute_segment(const Microbatch& batch, Slot& slot, const Segment& segment) {
@@ -329,6 +352,7 @@ void StageRunner::backward_weight(int microbatch, int slot) {
   for (std::size_t i = model_.blocks.size(); i-- > 0;) {
     const TraceRange range(context_.trace, "block backward weights", number_of(i));
     before_gradients(units_.block(i));
+    restore_norm_gradients(kept, i);
     model_.blocks[i].backward_weight(context_, kept.layers[i], scratch_.block);
     gradients_added(units_.block(i), true);
   }
@@ -362,7 +386,10 @@ void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView 
       before_gradients(units_.block(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, slot.layers[i], scratch_.block,
                                       weights_too);
-      gradients_added(units_.block(i), weights_too);  // of norms, if nothing else
+      if (weights_too || kept_norms_.empty())
+        gradients_added(units_.block(i), weights_too);  // of norms, if nothing else
+      else
+        keep_norm_gradients(slot, i);
     }
   }
   const TraceRange range(context_.trace,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,6 +24,10 @@ struct RunnerOptions {
   bool split_backward = false;
   bool training = true;        ///< false: forward only, no memory for gradients
   std::size_t first_unit = 0;  ///< the part's first unit, among all of the rank
+  /// With a split backward: slots keep the gradients of norms, in this type, until the weight
+  /// gradients are there, so that a unit's gradients are ready once. None: they stay where
+  /// gradients are added up.
+  std::optional<DType> kept_norm_gradients;
 };
 
 /// What the parts of a model on one rank share: one of them works at a time, and a slot holds a
@@ -98,6 +103,8 @@ class StageRunner final : public Stage {
     /// By layer: this rank's share of the input of a segment that is computed again, [., hidden],
     /// where the tensor-parallel ranks keep a share each; else empty.
     std::vector<View> shares;
+    /// By layer and norm parameter that is trained, if they are kept.
+    std::vector<std::vector<View>> norm_gradients;
     View final_x;  // the residual stream after the last layer
     View final_stats;
     LmHead::Saved head;
@@ -135,6 +142,9 @@ class StageRunner final : public Stage {
   /// Keeps this rank's share of a layer's input, if that is how it is kept, and brings it back.
   void keep_share(Slot& slot, std::size_t layer);
   void restore_input(Slot& slot, std::size_t layer);
+  /// Takes a layer's gradients of norms from where gradients are added up, and brings them back.
+  void keep_norm_gradients(Slot& slot, std::size_t layer);
+  void restore_norm_gradients(Slot& slot, std::size_t layer);
   void recompute_segment(const Microbatch& batch, Slot& slot, const Segment& segment);
   void run_backward(int microbatch, Slot& slot, View d_in, ConstView d_out, bool weights_too);
   void copy(const View& to, const ConstView& from);
@@ -165,6 +175,7 @@ class StageRunner final : public Stage {
   RunnerOptions options_;
   UnitNumbers units_;
   std::vector<Segment> segments_;
+  std::vector<ParameterList> kept_norms_;  ///< by layer, if their gradients are kept
   std::span<const Microbatch> microbatches_;
   RunnerMemory::Sizes sizes_;
   View loss_sums_;

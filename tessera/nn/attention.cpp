@@ -57,6 +57,10 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerSite& site, cons
 void Attention::collect(ParameterList& parameters) {
   qkv_->collect(parameters);
   out_->collect(parameters);
+  collect_norms(parameters);
+}
+
+void Attention::collect_norms(ParameterList& parameters) {
   if (!q_norm_) return;
   q_norm_->collect(parameters);
   k_norm_->collect(parameters);

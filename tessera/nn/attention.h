@@ -55,6 +55,7 @@ class Attention {
   Attention(const AttentionLayerSpec& spec, const LayerSite& site, const RopeTable* rope);
 
   void collect(ParameterList& parameters);
+  void collect_norms(ParameterList& parameters);
   Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
   Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
   GridSizes grid_sizes(const BatchShape& shape) const;

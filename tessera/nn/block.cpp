@@ -23,6 +23,12 @@ void Block::collect(ParameterList& parameters) {
   mlp_.collect(parameters);
 }
 
+void Block::collect_norms(ParameterList& parameters) {
+  norm1_->collect(parameters);
+  attention_.collect_norms(parameters);
+  norm2_->collect(parameters);
+}
+
 Block::Saved Block::carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const {
   const Shape rows = rows_.kept(shape, spec_.attention.hidden);
   const Shape stats{rows_.kept(shape), 2};

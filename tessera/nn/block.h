@@ -41,6 +41,8 @@ class Block {
   Block(const BlockSpec& spec, const LayerSite& site, const RopeTable* rope);
 
   void collect(ParameterList& parameters);
+  /// Those whose gradients come with the input gradient.
+  void collect_norms(ParameterList& parameters);
   Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
   Scratch carve_scratch(Carver& scratch, const BatchShape& shape, bool gradients = true) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,

@@ -15,8 +15,8 @@ struct LmHeadSpec {
   std::int64_t hidden = 0;
   double init_std = 0.0;
   double label_smoothing = 0.0;  ///< in training only: an evaluation's loss is the plain one
-  bool copies_embedding =
-      false;  ///< its weight is a copy of the embedding's table, on another stage
+  /// Its weight is a copy of the embedding's table, which is on another stage.
+  bool copies_embedding = false;
 };
 
 class LmHead {

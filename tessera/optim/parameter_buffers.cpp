@@ -56,23 +56,29 @@ View ParameterBuffers::grad_of(const Bucket& bucket, std::size_t parameter) cons
 
 void ParameterBuffers::allocate(Context& context, Memory& memory, DType dtype) {
   const auto zeros = [&](MemoryUse use, DType type, std::int64_t elements) {
-    if (elements == 0) return Tensor();
     Tensor tensor = memory.allocate(use, type, {elements});
     context.kernels.fill(context.stream, tensor, 0);
     return tensor;
   };
+  // What is there only where it is needed.
+  const auto zeros_if_any = [&](MemoryUse use, DType type, std::int64_t elements) {
+    return elements > 0 ? zeros(use, type, elements) : Tensor();
+  };
   const Elements elements = elements_for(layout_, options_);
   values_ = zeros(MemoryUse::parameters, dtype, elements.values);
   for (const std::size_t parity : {0u, 1u}) {
-    slots_[parity] = zeros(MemoryUse::parameters, dtype, elements.slots[parity]);
-    frozen_slots_[parity] = zeros(MemoryUse::parameters, dtype, elements.frozen_slots[parity]);
+    slots_[parity] = zeros_if_any(MemoryUse::parameters, dtype, elements.slots[parity]);
+    frozen_slots_[parity] =
+        zeros_if_any(MemoryUse::parameters, dtype, elements.frozen_slots[parity]);
   }
   if (!options_.gradients) return;
-  grads_ = zeros(MemoryUse::gradients, *options_.gradients, elements.grads);
-  grad_slot_ = zeros(MemoryUse::gradients, *options_.gradients, elements.grad_slot);
-  unread_ = zeros(MemoryUse::gradients, *options_.gradients, elements.unread);
-  wire_in_ = zeros(MemoryUse::gradients, DType::bf16, elements.wire);
-  wire_out_ = zeros(MemoryUse::gradients, DType::bf16, elements.wire_out);
+  const DType type = *options_.gradients;
+  // A rank on which nothing is trained has none, of the type that the others' have.
+  grads_ = zeros(MemoryUse::gradients, type, elements.grads);
+  grad_slot_ = zeros_if_any(MemoryUse::gradients, type, elements.grad_slot);
+  unread_ = zeros_if_any(MemoryUse::gradients, type, elements.unread);
+  wire_in_ = zeros_if_any(MemoryUse::gradients, DType::bf16, elements.wire);
+  wire_out_ = zeros_if_any(MemoryUse::gradients, DType::bf16, elements.wire_out);
 }
 
 ParameterBuffers::Elements ParameterBuffers::elements_for(const BucketLayout& layout,

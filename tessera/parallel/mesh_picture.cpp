@@ -181,7 +181,7 @@ std::string product(const std::vector<std::string>& factors) {
 
 }  // namespace
 
-std::string mesh_banner(const ParallelOptions& o, int ranks) {
+std::string mesh_banner(const ParallelOptions& o, int ranks, std::string_view schedule) {
   std::vector<std::string> factors;
   if (o.tensor > 1) {
     std::string tensor = fmt::format("tensor {}", o.tensor);
@@ -191,7 +191,9 @@ std::string mesh_banner(const ParallelOptions& o, int ranks) {
   }
   if (o.context > 1) factors.push_back(fmt::format("context {}", o.context));
   factors.push_back(fmt::format("data {}{}", o.data, sharing(o)));
-  if (o.pipeline > 1) factors.push_back(fmt::format("pipeline {}", o.pipeline));
+  if (o.pipeline > 1)
+    factors.push_back(fmt::format("pipeline {}{}", o.pipeline,
+                                  schedule.empty() ? "" : fmt::format(" ({})", schedule)));
   std::string text = fmt::format("{} rank{}: {}", ranks, ranks == 1 ? "" : "s", product(factors));
   if (o.expert == 1) return text;
   const ExpertGrid experts(o, ranks);
@@ -199,7 +201,7 @@ std::string mesh_banner(const ParallelOptions& o, int ranks) {
                             experts.tensor(), experts.expert(), experts.data(), experts.pipeline());
 }
 
-std::string mesh_picture(const ParallelOptions& o, int ranks) {
+std::string mesh_picture(const ParallelOptions& o, int ranks, std::string_view schedule) {
   const RankGrid grid(o, ranks);
   const int width = static_cast<int>(std::to_string(ranks - 1).size());
   const Lines dense = draw({o.expert > 1 ? "all but experts" : "", "cp", "dp", o.tensor, o.context,
@@ -213,7 +215,7 @@ std::string mesh_picture(const ParallelOptions& o, int ranks) {
                    Shortener(ranks)});
     formula += "\nrank = etp + ETP (ep + EP (edp + EDP pp)); [ ] holds etp 0, 1, ...";
   }
-  return mesh_banner(o, ranks) + "\n\n" + beside(dense, expert) + "\n" + formula + "\n" +
+  return mesh_banner(o, ranks, schedule) + "\n\n" + beside(dense, expert) + "\n" + formula + "\n" +
          all_groups(o, ranks);
 }
 

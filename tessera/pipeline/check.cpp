@@ -1,8 +1,8 @@
 #include "tessera/pipeline/check.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
+#include <utility>
 
 #include "tessera/base/check.h"
 #include "tessera/pipeline/schedules.h"
@@ -195,65 +195,6 @@ ScheduleReport check_schedules(const PipelineShape& shape, const std::vector<Sch
     report.work = std::max(report.work, work_of(actions));
   report.lower_bound = least_length(shape, report.timeline, schedules, times);
   return report;
-}
-
-namespace {
-
-// Who needs what an action makes; nothing: nobody.
-std::optional<BorderMessage> message_of(const PipelineShape& shape, int rank,
-                                        const Action& action) {
-  if (action.kind == ActionKind::backward_weight) return std::nullopt;
-  const int next = stage_at(shape, {rank, action.chunk}) + (is_forward(action.kind) ? 1 : -1);
-  if (next < 0 || next >= shape.stages()) return std::nullopt;
-  const StagePlace place = place_of(shape, next);
-  return BorderMessage{rank, place.rank, action, {action.kind, action.microbatch, place.chunk}};
-}
-
-// Whether the receiver has used message n - window when message n comes, for all n.
-bool suffices(int window, const std::vector<double>& made, const std::vector<double>& used) {
-  for (size_t n = static_cast<size_t>(window); n < made.size(); ++n)
-    if (used[n - static_cast<size_t>(window)] > made[n]) return false;
-  return true;
-}
-
-}  // namespace
-
-// A window that suffices in one order of events makes no cycle in any: in that order everybody's
-// wait ends.
-std::vector<BorderLink> border_links(const PipelineShape& shape,
-                                     const std::vector<Schedule>& schedules) {
-  const Timeline timeline = check_schedules(shape, schedules).timeline;
-  struct Times {
-    std::vector<double> made, used;
-  };
-  std::map<std::pair<int, int>, BorderLink> links;
-  std::map<std::pair<int, int>, Times> times;
-  const auto when_used = [&](const BorderMessage& message) {
-    for (const TimedAction& each : timeline.ranks[static_cast<size_t>(message.to)])
-      if (each.action.microbatch == message.use.microbatch &&
-          each.action.chunk == message.use.chunk &&
-          is_forward(each.action.kind) == is_forward(message.use.kind) &&
-          each.action.kind != ActionKind::backward_weight)
-        return each.end;
-    fail("nobody uses what rank {} sends to rank {}", message.from, message.to);
-  };
-  for (int rank = 0; rank < shape.ranks; ++rank)
-    for (const TimedAction& each : timeline.ranks[static_cast<size_t>(rank)]) {
-      const std::optional<BorderMessage> message = message_of(shape, rank, each.action);
-      if (!message) continue;
-      const std::pair key(message->from, message->to);
-      links[key].messages.push_back(*message);
-      times[key].made.push_back(each.end);
-      times[key].used.push_back(when_used(*message));
-    }
-  std::vector<BorderLink> all;
-  for (auto& [key, link] : links) {
-    link.from = key.first;
-    link.to = key.second;
-    while (!suffices(link.window, times[key].made, times[key].used)) ++link.window;
-    all.push_back(std::move(link));
-  }
-  return all;
 }
 
 }  // namespace tessera

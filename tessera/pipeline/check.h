@@ -31,23 +31,6 @@ struct Timeline {
   double length = 0;
 };
 
-/// Activations or gradients that pass from one stage to another, most often on another rank.
-struct BorderMessage {
-  int from = 0;     ///< rank
-  int to = 0;       ///< rank
-  Action action{};  ///< the sender's, which makes it
-  Action use{};     ///< the receiver's, which needs it
-};
-
-/// Ranks that pass messages to each other, in the order of the sender. The receiver asks for them
-/// in the same order, so that none can be taken for another.
-struct BorderLink {
-  int from = 0;
-  int to = 0;
-  std::vector<BorderMessage> messages;
-  int window = 2;  ///< messages that the receiver has room for
-};
-
 struct ScheduleReport {
   Timeline timeline;
   double work = 0;             ///< of the rank that has most
@@ -66,10 +49,5 @@ using StageTimes = std::vector<ActionTimes>;
 /// forward before backward, and the lists end when they run beside each other.
 ScheduleReport check_schedules(const PipelineShape& shape, const std::vector<Schedule>& schedules,
                                const StageTimes& times = {{}});
-
-/// What passes between ranks, with windows that never make them wait for ever: there is an order of
-/// events in which nobody does. Throws as check_schedules does.
-std::vector<BorderLink> border_links(const PipelineShape& shape,
-                                     const std::vector<Schedule>& schedules);
 
 }  // namespace tessera

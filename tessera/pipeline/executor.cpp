@@ -54,6 +54,7 @@ void Executor::rehearse(const PipelineProgram& program) {
 
 void Executor::lay_out(const PipelineProgram& program) {
   program_ = &program;
+  held_ = {};
   holders_.assign(static_cast<size_t>(program.slots), {});
   receiving_.clear();
   sending_.clear();
@@ -64,8 +65,8 @@ void Executor::lay_out(const PipelineProgram& program) {
     buffer += link.window;
   }
   for (const PipelineProgram::Outgoing& link : program.outgoing) {
-    sending_.push_back({buffer, std::vector<WorkHandle>(PipelineProgram::kOutgoingBuffers)});
-    if (link.local < 0) buffer += PipelineProgram::kOutgoingBuffers;
+    sending_.push_back({buffer, std::vector<WorkHandle>(static_cast<size_t>(link.buffers))});
+    buffer += link.buffers;
   }
   check(buffer == 0 || buffer <= borders_.memory.dim(0),
         "{} messages at once, there is room for {}", buffer,
@@ -82,6 +83,7 @@ void Executor::ask(int link, int up_to) {
     const int place = state.asked % from.window;
     check(state.asked < from.window || state.used[static_cast<size_t>(state.asked - from.window)],
           "no room for message {} from rank {}", state.asked, from.from);
+    hold_message();
     state.works[static_cast<size_t>(place)] =
         links_.recv(borders_.buffer(state.first_buffer + place), from.from, stream_);
   }
@@ -111,17 +113,27 @@ View Executor::incoming(const PipelineProgram::Border& border) {
 
 void Executor::used(const PipelineProgram::Border& border) {
   receiving_[static_cast<size_t>(border.link)].used[static_cast<size_t>(border.message)] = true;
+  --held_.messages;
 }
+
+void Executor::hold_message() { peak_.messages = std::max(peak_.messages, ++held_.messages); }
 
 // What a rank gives itself is made where it is needed.
 View Executor::outgoing(const PipelineProgram::Border& border) {
-  const int local = program_->outgoing[static_cast<size_t>(border.link)].local;
-  if (local >= 0)
-    return borders_.buffer(receiving_[static_cast<size_t>(local)].first_buffer +
-                           border.message % program_->incoming[static_cast<size_t>(local)].window);
+  const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(border.link)];
+  if (to.local >= 0) {
+    const auto local = static_cast<size_t>(to.local);
+    hold_message();
+    return borders_.buffer(receiving_[local].first_buffer +
+                           border.message % program_->incoming[local].window);
+  }
   Sending& state = sending_[static_cast<size_t>(border.link)];
-  const int place = border.message % PipelineProgram::kOutgoingBuffers;
-  if (WorkHandle work = std::move(state.works[static_cast<size_t>(place)])) work->wait(stream_);
+  const int place = border.message % to.buffers;
+  if (WorkHandle work = std::move(state.works[static_cast<size_t>(place)])) {
+    work->wait(stream_);
+    --held_.messages;
+  }
+  hold_message();
   return borders_.buffer(state.first_buffer + place);
 }
 
@@ -129,7 +141,7 @@ void Executor::send(const PipelineProgram::Border& border) {
   const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(border.link)];
   if (to.local >= 0) return;
   Sending& state = sending_[static_cast<size_t>(border.link)];
-  const int place = border.message % PipelineProgram::kOutgoingBuffers;
+  const int place = border.message % to.buffers;
   state.works[static_cast<size_t>(place)] =
       links_.send(borders_.buffer(state.first_buffer + place), to.to, stream_);
 }
@@ -162,6 +174,7 @@ int Executor::take_slot(const Action& action) {
   check(free != holders_.end(), "the schedule holds more microbatches than its {} slots",
         holders_.size());
   *free = {action.microbatch, action.chunk};
+  peak_.slots = std::max(peak_.slots, ++held_.slots);
   return static_cast<int>(free - holders_.begin());
 }
 
@@ -174,6 +187,7 @@ int Executor::slot_of(const Action& action) const {
 
 void Executor::free_slot(const Action& action) {
   holders_[static_cast<size_t>(slot_of(action))] = {};
+  --held_.slots;
 }
 
 }  // namespace tessera

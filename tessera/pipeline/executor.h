@@ -34,6 +34,13 @@ class Executor {
   /// rehearsal nothing is for the first time.
   void rehearse(const PipelineProgram& program);
 
+  /// The most that was held at once in any run so far.
+  struct Peak {
+    int slots = 0;
+    int messages = 0;  ///< asked for and not used yet, or made and not known to be received
+  };
+  const Peak& peak() const { return peak_; }
+
  private:
   struct Receiving {
     int first_buffer = 0;
@@ -60,6 +67,7 @@ class Executor {
   void send(const PipelineProgram::Border& border);
   void run_action(const Action& action, const View& out, const View& in);
   void finish();
+  void hold_message();
   int take_slot(const Action& action);
   int slot_of(const Action& action) const;
   void free_slot(const Action& action);
@@ -73,6 +81,8 @@ class Executor {
   std::vector<Receiving> receiving_;
   std::vector<Sending> sending_;
   std::vector<Holder> holders_;  ///< who is in each slot
+  Peak held_;                    ///< now
+  Peak peak_;
 };
 
 }  // namespace tessera

@@ -1,8 +1,7 @@
 // Megatron's layout strings: which layers each pipeline stage has, letter by letter.
 //
-//   Et*3|(tt|)*29L     E embedding, t decoder layer, L loss; | ends a stage; x*n and (...)*n
-//   repeat;
-//                      commas and blanks are for the eye
+//   Et*3|(tt|)*29L     E embedding, t decoder layer, L loss; | ends a stage;
+//                      x*n and (...)*n repeat; commas and blanks are for the eye
 #pragma once
 
 #include <cstdint>

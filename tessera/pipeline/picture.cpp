@@ -159,34 +159,64 @@ std::string legend_svg(const Timeline& timeline, int chunks) {
   return text + "\n";
 }
 
+constexpr std::size_t kWidestText = 160;
+
+double mean_action(const Timeline& timeline) {
+  double busy = 0;
+  std::size_t count = 0;
+  for (const Row& row : timeline.ranks)
+    for (const TimedAction& each : row) busy += each.end - each.begin, ++count;
+  return count > 0 ? busy / static_cast<double>(count) : 0;
+}
+
+// The time that a cell stands for: the shortest action, unless that is so short that the others
+// would be too long to be seen. In a run no two take the same time, and the whole is what matters.
+double text_unit(const Timeline& timeline, const PictureOptions& options, std::size_t cell) {
+  const double shortest = shortest_action(timeline);
+  const bool alike = 4 * shortest > mean_action(timeline);
+  if (alike && options.unit.empty()) return shortest;
+  return std::max(shortest, timeline.length * static_cast<double>(cell) / kWidestText);
+}
+
+struct TextScale {
+  double unit;       // of time, for one cell
+  std::size_t cell;  // letters
+  std::size_t column(double time) const {
+    return static_cast<std::size_t>(std::lround(time / unit)) * cell;
+  }
+};
+
+void fill(std::string& line, std::size_t end, char with) {
+  if (line.size() < end) line.append(end - line.size(), with);
+}
+
+std::string row_text(const Row& row, double length, const PictureOptions& options,
+                     const TextScale& scale) {
+  std::string line;
+  for (const TimedAction& each : row) {
+    if (line.size() > kWidestText) break;
+    fill(line, scale.column(each.begin), '.');
+    const std::size_t end = std::max(line.size() + scale.cell, scale.column(each.end));
+    line += label_of(each.action, options.chunks);
+    fill(line, end, ' ');
+  }
+  fill(line, scale.column(length), '.');
+  if (line.size() > kWidestText) line = line.substr(0, kWidestText) + " ...";
+  return line;
+}
+
 }  // namespace
 
 std::string timeline_text(const Timeline& timeline, const PictureOptions& options) {
-  constexpr std::size_t kWidest = 160;
   std::size_t cell = 2;
   for (const Row& row : timeline.ranks)
     for (const TimedAction& each : row)
       cell = std::max(cell, label_of(each.action, options.chunks).size() + 1);
-  double unit = shortest_action(timeline);
-  if (!options.unit.empty())  // of a run no two take the same time, and the whole is what matters
-    unit = std::max(unit, timeline.length * static_cast<double>(cell) / kWidest);
+  const double unit = text_unit(timeline, options, cell);
   std::string text;
-  for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
-    const auto column = [&](double time) {
-      return static_cast<std::size_t>(std::lround(time / unit)) * cell;
-    };
-    std::string line;
-    for (const TimedAction& each : timeline.ranks[rank]) {
-      if (line.size() < column(each.begin)) line.append(column(each.begin) - line.size(), '.');
-      const std::size_t end = std::max(line.size() + cell, column(each.end));
-      line += label_of(each.action, options.chunks);
-      if (line.size() < end) line.append(end - line.size(), ' ');
-    }
-    if (line.size() < column(timeline.length))
-      line.append(column(timeline.length) - line.size(), '.');
-    if (line.size() > kWidest) line = line.substr(0, kWidest) + " ...";
-    text += fmt::format("rank {:<3} {}\n", rank, line);
-  }
+  for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank)
+    text += fmt::format("rank {:<3} {}\n", rank,
+                        row_text(timeline.ranks[rank], timeline.length, options, {unit, cell}));
   return text;
 }
 

@@ -22,6 +22,7 @@ struct PipelineShape {
   int group = 0;  ///< interleaved: microbatches that a chunk takes in a row; 0: as many as ranks
 
   int stages() const { return ranks * chunks; }
+  int group_size() const { return group > 0 ? group : ranks; }
 };
 
 struct StagePlace {

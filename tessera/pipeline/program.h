@@ -4,7 +4,8 @@
 
 #include <vector>
 
-#include "tessera/pipeline/check.h"
+#include "tessera/pipeline/action.h"
+#include "tessera/pipeline/placement.h"
 
 namespace tessera {
 
@@ -19,8 +20,8 @@ struct PipelineProgram {
     Action action;
     Border in;   ///< what it needs
     Border out;  ///< what it makes
-    /// What a later one needs and may be asked for before this one: whoever makes it waits for
-    /// nothing that this rank has not sent by now.
+    /// What the next one needs and may be asked for before this one: whoever makes it waits for
+    /// nothing that this rank does from now on.
     std::vector<Border> early;
   };
   /// Messages from one rank, in the order in which they come; from this rank itself, too.
@@ -32,7 +33,8 @@ struct PipelineProgram {
   /// Messages to another rank.
   struct Outgoing {
     int to = 0;
-    int local = -1;  ///< the incoming link, where that is this rank
+    int local = -1;   ///< the incoming link, where that is this rank
+    int buffers = 0;  ///< where it is not: how many there is room for
   };
 
   std::vector<Step> steps;
@@ -40,8 +42,6 @@ struct PipelineProgram {
   std::vector<Outgoing> outgoing;
   int slots = 1;  ///< activations held at once
 
-  /// Two to each other rank: one is sent while the next one is made.
-  static constexpr int kOutgoingBuffers = 2;
   /// Room for messages that it needs.
   int buffers() const;
 };

@@ -11,7 +11,7 @@ namespace {
 // The microbatches in the order in which a rank's chunks take them: a group of one chunk's, then of
 // the next one's. Backward goes through the chunks from the last one.
 Schedule grouped_order(const PipelineShape& shape, ActionKind kind) {
-  const int group = shape.group > 0 ? shape.group : shape.ranks;
+  const int group = shape.group_size();
   Schedule order;
   for (int first = 0; first < shape.microbatches; first += group)
     for (int i = 0; i < shape.chunks; ++i) {
@@ -50,8 +50,7 @@ Schedule one_f_one_b(const PipelineShape& shape, int rank) {
 // the last one as many microbatches as ranks follow, there and on the way back.
 Schedule interleaved(const PipelineShape& shape, int rank) {
   if (shape.chunks == 1) return one_f_one_b(shape, rank);
-  const int group = shape.group > 0 ? shape.group : shape.ranks;
-  const int warm_up = (shape.chunks - 1) * group + 2 * (shape.ranks - 1 - rank);
+  const int warm_up = (shape.chunks - 1) * shape.group_size() + 2 * (shape.ranks - 1 - rank);
   return alternate(grouped_order(shape, ActionKind::forward),
                    grouped_order(shape, ActionKind::backward), static_cast<std::size_t>(warm_up));
 }
@@ -80,6 +79,33 @@ PipelineShape shape_of(const PipelineOptions& options, int ranks, int microbatch
   return {ranks, microbatches, options.chunks,
           options.schedule == ScheduleKind::zb_v ? Placement::vee : Placement::loop,
           options.microbatch_group};
+}
+
+int filling_microbatches(const PipelineOptions& options, int ranks) {
+  return 2 * std::max(ranks, shape_of(options, ranks, 1).group_size());
+}
+
+std::span<const ScheduleName> schedule_names() {
+  static constexpr ScheduleName kNames[] = {
+      {ScheduleKind::automatic, "auto", "1F1B"},
+      {ScheduleKind::gpipe, "gpipe", "GPipe"},
+      {ScheduleKind::one_f_one_b, "1f1b", "1F1B"},
+      {ScheduleKind::interleaved, "interleaved", "interleaved 1F1B"},
+      {ScheduleKind::zb_h1, "zb-h1", "ZB-H1"},
+      {ScheduleKind::zb_v, "zb-v", "ZB-V"},
+      {ScheduleKind::search, "search", "searched schedule"},
+  };
+  return kNames;
+}
+
+std::string_view flag_of(ScheduleKind kind) {
+  return std::ranges::find(schedule_names(), kind, &ScheduleName::kind)->flag;
+}
+
+std::string_view title_of(const PipelineOptions& options) {
+  const bool loops = options.schedule == ScheduleKind::automatic && options.chunks > 1;
+  const ScheduleKind kind = loops ? ScheduleKind::interleaved : options.schedule;
+  return std::ranges::find(schedule_names(), kind, &ScheduleName::kind)->title;
 }
 
 bool splits_backward(ScheduleKind kind) {

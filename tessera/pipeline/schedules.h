@@ -3,6 +3,8 @@
 // in the same order whatever the schedule.
 #pragma once
 
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "tessera/pipeline/action.h"
@@ -45,7 +47,21 @@ int slots_needed(const Schedule& schedule);
 PipelineShape shape_of(const PipelineOptions& options, int ranks, int microbatches);
 std::vector<Schedule> training_schedules(const PipelineOptions& options,
                                          const PipelineShape& shape);
+/// Enough microbatches for every rank to hold as many as it ever does, but for gpipe, where more of
+/// them are held the more there are.
+int filling_microbatches(const PipelineOptions& options, int ranks);
 /// Whether its weight gradients come apart from its input gradients.
 bool splits_backward(ScheduleKind kind);
+
+/// What a schedule is called: by flags, and in texts for people.
+struct ScheduleName {
+  ScheduleKind kind;
+  std::string_view flag;
+  std::string_view title;
+};
+std::span<const ScheduleName> schedule_names();
+std::string_view flag_of(ScheduleKind kind);
+/// Of the schedule that runs, which automatic leaves to the number of chunks.
+std::string_view title_of(const PipelineOptions& options);
 
 }  // namespace tessera

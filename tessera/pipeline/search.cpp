@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <queue>
 
 #include "tessera/base/check.h"
 #include "tessera/pipeline/schedules.h"
@@ -35,26 +36,35 @@ struct RankState {
 // for it by then has been decided.
 class Simulation {
  public:
+  /// Lists that take as long as `bound` are given up.
   Simulation(const PipelineShape& shape, const StageTimes& times, int memory_limit,
-             const Policy& policy)
+             const Policy& policy, double bound)
       : shape_(shape),
         times_(times),
         limit_(memory_limit),
         policy_(policy),
+        bound_(bound),
         ranks_(static_cast<size_t>(shape.ranks)),
         forward_(ranks_.size(),
                  std::vector<double>(static_cast<size_t>(shape.microbatches), kNever)),
         backward_(forward_) {}
 
-  /// The lists, and how long they take.
+  /// How long the lists take; kNever: too long.
   double run() {
     double length = 0;
-    for (int rank = earliest(); rank >= 0; rank = earliest()) {
+    for (int rank = 0; rank < shape_.ranks; ++rank) next_.push({0, rank});
+    while (!next_.empty()) {
+      const int rank = next_.top().second;
+      next_.pop();
       decide(rank);
+      if (at(rank).free + work_left(rank) >= bound_) return kNever;
       length = std::max(length, at(rank).free);
     }
+    check(all_done(), "the search left all ranks waiting for each other");
     return length;
   }
+  /// How many there were to simulate.
+  std::int64_t actions() const { return actions_; }
   std::vector<Schedule> lists() && {
     std::vector<Schedule> all;
     for (RankState& rank : ranks_) all.push_back(std::move(rank.list));
@@ -70,14 +80,12 @@ class Simulation {
     return times_.size() == 1 ? times_.front() : times_[static_cast<size_t>(rank)];
   }
 
-  int earliest() {
-    int found = -1;
-    for (int rank = 0; rank < shape_.ranks; ++rank)
-      if (at(rank).weights < shape_.microbatches && !at(rank).blocked &&
-          (found < 0 || at(rank).free < at(found).free))
-        found = rank;
-    check(found >= 0 || all_done(), "the search left all ranks waiting for each other");
-    return found;
+  double work_left(int rank) {
+    const RankState& state = at(rank);
+    const ActionTimes& each = times(rank);
+    return (shape_.microbatches - state.forwards) * each.forward +
+           (shape_.microbatches - state.inputs) * each.backward_input +
+           (shape_.microbatches - state.weights) * each.backward_weight;
   }
 
   // When the rank's next forward and next input gradient could begin, as far as is known.
@@ -106,10 +114,17 @@ class Simulation {
     if (input <= now) return begin(rank, ActionKind::backward_input);
     if (waiting > 0) return begin(rank, ActionKind::backward_weight);
     const double next = std::min(forward, input);
-    if (next < kNever)
-      state.free = next;
-    else
-      state.blocked = true;
+    state.blocked = next == kNever;
+    if (state.blocked) return;
+    state.free = next;
+    next_.push({next, rank});
+  }
+
+  // It may wait for what another one has begun.
+  void unblock(int rank) {
+    if (rank < 0 || rank >= shape_.ranks || !at(rank).blocked) return;
+    at(rank).blocked = false;
+    next_.push({at(rank).free, rank});
   }
 
   bool all_done() const {
@@ -127,66 +142,99 @@ class Simulation {
     if (kind == ActionKind::forward) done(forward_, rank, count) = state.free;
     if (kind == ActionKind::backward_input) done(backward_, rank, count) = state.free;
     ++count;
-    for (RankState& other : ranks_) other.blocked = false;  // it may wait for this
+    ++actions_;
+    next_.push({state.free, rank});
+    unblock(rank - 1);
+    unblock(rank + 1);
   }
 
   const PipelineShape& shape_;
   const StageTimes& times_;
   int limit_;
   const Policy& policy_;
+  double bound_;
+  std::int64_t actions_ = 0;
+  using Turn = std::pair<double, int>;  ///< when, and which rank
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> next_;
   std::vector<RankState> ranks_;
   std::vector<std::vector<double>> forward_, backward_;  ///< when they are done
 };
 
-// The best lists so far.
+// The best lists so far, and what may still be spent on better ones.
 class Best {
  public:
-  Best(const PipelineShape& shape, const StageTimes& times, int memory_limit)
-      : shape_(shape), times_(times), limit_(memory_limit) {}
+  Best(const PipelineShape& shape, const StageTimes& times, int memory_limit, std::int64_t budget)
+      : shape_(shape), times_(times), limit_(memory_limit), budget_(budget) {
+    std::vector<Schedule> known = schedules_of(shape, zero_bubble_h1);
+    const ScheduleReport report = check_schedules(shape, known, times);
+    least_ = report.lower_bound;
+    if (std::ranges::max(report.in_flight) > memory_limit) return;
+    length_ = report.timeline.length;
+    lists_ = std::move(known);
+  }
 
-  /// Whether it is shorter than all before.
-  bool offer(const Policy& policy) {
-    Simulation simulation(shape_, times_, limit_, policy);
+  /// How long lists by this policy are, if shorter than `bound`; else kNever.
+  double offer(const Policy& policy, double bound) {
+    if (is_over()) return kNever;
+    Simulation simulation(shape_, times_, limit_, policy, bound * (1 - kEqual));
     const double length = simulation.run();
-    if (length >= length_ * (1 - 1e-12)) return false;
+    budget_ -= simulation.actions();
+    if (length >= length_) return length;
     length_ = length;
     lists_ = std::move(simulation).lists();
-    return true;
+    return length;
   }
-  void offer(std::vector<Schedule> lists) {
-    for (const Schedule& list : lists)
-      if (slots_needed(list) > limit_) return;
-    const double length = check_schedules(shape_, lists, times_).timeline.length;
-    if (length >= length_) return;
-    length_ = length;
-    lists_ = std::move(lists);
+  /// Whether nothing better can be found, or nothing more be spent.
+  bool is_over() const {
+    return !lists_.empty() && (budget_ <= 0 || length_ <= least_ * (1 + kEqual));
   }
   std::vector<Schedule> take() && { return std::move(lists_); }
 
  private:
+  static constexpr double kEqual = 1e-12;
+
   const PipelineShape& shape_;
   const StageTimes& times_;
   int limit_;
+  std::int64_t budget_;  ///< actions
+  double least_ = 0;     ///< no lists are shorter
   double length_ = kNever;
   std::vector<Schedule> lists_;
 };
 
 // One rank's reach at a time, as long as that helps.
-void climb(Best& best, Policy policy, int memory_limit) {
+void climb(Best& best, Policy policy, double length, int memory_limit) {
   constexpr int kRounds = 4;
   for (int round = 0; round < kRounds; ++round) {
     bool better = false;
     for (int& ahead : policy.ahead)
       for (const int step : {1, -1, 2, -2}) {
+        if (best.is_over()) return;
         const int before = ahead;
         ahead = std::clamp(ahead + step, 1, memory_limit);
-        if (ahead != before && best.offer(policy))
+        const double other = ahead == before ? kNever : best.offer(policy, length);
+        if (other < kNever) {
+          length = other;
           better = true;
-        else
+        } else {
           ahead = before;
+        }
       }
     if (!better) return;
   }
+}
+
+// Where climbs start.
+std::vector<Policy> first_policies(const PipelineShape& shape, int memory_limit) {
+  std::vector<Policy> policies;
+  for (int extra = 0; extra < std::max(1, memory_limit); extra = 2 * extra + 1)
+    for (const bool forward_first : {false, true})
+      for (const int most_weights : {1, 2, shape.ranks, std::numeric_limits<int>::max()}) {
+        Policy& policy = policies.emplace_back(Policy{{}, forward_first, most_weights});
+        for (int rank = 0; rank < shape.ranks; ++rank)
+          policy.ahead.push_back(std::clamp(shape.ranks - rank + extra, 1, memory_limit));
+      }
+  return policies;
 }
 
 }  // namespace
@@ -203,21 +251,20 @@ StageTimes times_of(std::span<const double> numbers, int stages) {
 }
 
 std::vector<Schedule> search_schedules(const PipelineShape& shape, const StageTimes& times,
-                                       int memory_limit) {
+                                       int memory_limit, std::int64_t budget) {
   check(shape.chunks == 1 && memory_limit >= 1,
         "a schedule is searched for one chunk on a rank and a limit of at least 1, got {} and {}",
         shape.chunks, memory_limit);
-  Best best(shape, times, memory_limit);
-  best.offer(schedules_of(shape, zero_bubble_h1));
-  for (int extra = 0; extra < std::max(1, memory_limit); extra = 2 * extra + 1)
-    for (const bool forward_first : {false, true})
-      for (const int most_weights : {1, 2, shape.ranks, std::numeric_limits<int>::max()}) {
-        Policy policy{{}, forward_first, most_weights};
-        for (int rank = 0; rank < shape.ranks; ++rank)
-          policy.ahead.push_back(std::clamp(shape.ranks - rank + extra, 1, memory_limit));
-        best.offer(policy);
-        climb(best, policy, memory_limit);
-      }
+  Best best(shape, times, memory_limit, budget);
+  struct Start {
+    Policy policy;
+    double length;
+  };
+  std::vector<Start> starts;
+  for (const Policy& policy : first_policies(shape, memory_limit))
+    starts.push_back({policy, best.offer(policy, kNever)});
+  std::ranges::stable_sort(starts, {}, &Start::length);  // what is best so far comes first
+  for (const Start& start : starts) climb(best, start.policy, start.length, memory_limit);
   return std::move(best).take();
 }
 

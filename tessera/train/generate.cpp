@@ -56,6 +56,16 @@ std::int32_t sample_token(std::span<const float> logits, const GenerateOptions& 
   return c.tokens.back();
 }
 
+void check_prompt(std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                  const ModelOptions& model) {
+  check_input(!prompt.empty(), "the prompt has no tokens: give at least one");
+  const std::int64_t positions = model.max_position_embeddings;
+  check_input(static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens <= positions,
+              "a prompt of {} tokens and --max-new-tokens {} exceed the model's {} positions: "
+              "shorten one of them",
+              prompt.size(), options.max_new_tokens, positions);
+}
+
 Generator::Generator(Session& session, const GenerateOptions& options, std::uint64_t seed,
                      std::int64_t vocab)
     : session_(session), options_(options), seed_(seed) {
@@ -180,18 +190,9 @@ void Generator::feed(Runners& runners, std::span<const std::int32_t> tokens, std
         name_of(session_.options().model.dtype));
 }
 
-void Generator::check_prompt(std::span<const std::int32_t> prompt) const {
-  check_input(!prompt.empty(), "the prompt has no tokens: give at least one");
-  const std::int64_t positions = session_.options().model.max_position_embeddings;
-  check_input(static_cast<std::int64_t>(prompt.size()) + options_.max_new_tokens <= positions,
-              "a prompt of {} tokens and --max-new-tokens {} exceed the model's {} positions: "
-              "shorten one of them",
-              prompt.size(), options_.max_new_tokens, positions);
-}
-
 std::vector<std::int32_t> Generator::run(std::span<const std::int32_t> prompt, std::int32_t stop,
                                          const std::function<void(std::int32_t)>& emit) {
-  check_prompt(prompt);
+  check_prompt(prompt, options_, session_.options().model);
   const auto length = static_cast<std::int64_t>(prompt.size());
   make_cache(length + options_.max_new_tokens);
   Runners prefill = runners_for(length);

@@ -16,6 +16,10 @@ namespace tessera {
 std::int32_t sample_token(std::span<const float> logits, const GenerateOptions& options,
                           std::uint32_t word);
 
+/// InputError when the model has no positions for the prompt and what may follow it.
+void check_prompt(std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                  const ModelOptions& model);
+
 class Generator {
  public:
   /// The session must be for inference, with shape {longest prompt, 1}. Only the first `vocab`
@@ -23,8 +27,6 @@ class Generator {
   Generator(Session& session, const GenerateOptions& options, std::uint64_t seed,
             std::int64_t vocab);
 
-  /// InputError when the model has no positions for the prompt and what may follow it.
-  void check_prompt(std::span<const std::int32_t> prompt) const;
   /// All ranks call it together, and all get the same. Continues `prompt` until `stop` is drawn or
   /// max_new_tokens are there; calls `emit` with each new token.
   std::vector<std::int32_t> run(std::span<const std::int32_t> prompt, std::int32_t stop,

@@ -50,17 +50,20 @@ std::string layer_text(const SessionOptions& options) {
          fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(bytes_of(terms)));
 }
 
-// How parameters, gradients and optimizer state are shared: what formulas leave out, and what lies
-// elsewhere.
-std::string state_text(const SessionOptions& options, DescribedModel& model) {
+// How a pipeline rank's parameters, gradients and optimizer state are shared: what formulas leave
+// out, and what lies elsewhere.
+std::string state_text(const SessionOptions& options, int pipeline_rank) {
   if (!options.training) return "";
+  DescribedModel model(options, pipeline_rank);
   const ParameterBuffers::Options buffers = buffer_options(options, 0);
   const BucketLayout layout = ParameterBuffers::layout_for(model.units(), buffers);
   const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
   std::int64_t own = 0;
   for (const Parameter* parameter : model.parameters()) own += parameter->shape().numel();
-  std::string text = fmt::format("  elements of parameters: {}, {} of padding", with_commas(own),
-                                 with_commas(layout.elements() - own));
+  const std::string whose =
+      options.parallel.pipeline > 1 ? fmt::format("rank {}: ", pipeline_rank) : "";
+  std::string text = fmt::format("  {}elements of parameters: {}, {} of padding", whose,
+                                 with_commas(own), with_commas(layout.elements() - own));
   if (buffers.shards > 1) text += fmt::format("; {} ranks have a share each", buffers.shards);
   if (buffers.shard_values)
     text += fmt::format("\n  elements of gathered units: {}",
@@ -74,9 +77,8 @@ std::string state_text(const SessionOptions& options, DescribedModel& model) {
   return text + "\n";
 }
 
-}  // namespace
-
-MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipeline_rank) {
+MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipeline_rank,
+                           const std::vector<Schedule>& training) {
   Memory memory = Memory::counting(options.device);
   Stream stream(options.device);
   CudaOptions cuda = options.cuda;
@@ -85,7 +87,8 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
   const Mesh mesh({}, make_self_communicator());  // nobody talks
   Context context{*kernels, stream, mesh, {}};
   DescribedModel model(options, pipeline_rank);
-  const Session::Plan plan = Session::plan(options, model.chunks(), pipeline_rank, *kernels);
+  const Session::Plan plan =
+      Session::plan(options, model.chunks(), pipeline_rank, *kernels, training);
   const std::deque<StageRunner> runners =
       Session::make_runners(model.chunks(), context, plan.runner);
   const RunnerMemory runner_memory = Session::memory_for(runners, memory, plan.runner);
@@ -115,6 +118,55 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
   return counters;
 }
 
+std::string bytes_of_use(const MemoryCounters& counters, int use) {
+  return human_bytes(counters.bytes[static_cast<std::size_t>(use)]);
+}
+
+// A line for each use.
+std::string rank_text(const MemoryCounters& counters) {
+  std::string text;
+  for (int i = 0; i < kMemoryUses; ++i)
+    text += fmt::format("  {:<14} {:>12}\n", name_of(static_cast<MemoryUse>(i)),
+                        bytes_of_use(counters, i));
+  return text + fmt::format("  {:<14} {:>12}\n", "total", human_bytes(counters.total()));
+}
+
+// A row for each pipeline rank: they have different layers, and hold different numbers of
+// microbatches.
+std::string pipeline_text(const SessionOptions& options, int threads) {
+  std::string text = "  rank";
+  for (int i = 0; i < kMemoryUses; ++i)
+    text += fmt::format(" {:>12}", name_of(static_cast<MemoryUse>(i)));
+  text += fmt::format(" {:>12}\n", "total");
+  const std::vector<Schedule> training = training_schedules(options);
+  for (int rank = 0; rank < options.parallel.pipeline; ++rank) {
+    const MemoryCounters counters = plan_memory(options, threads, rank, training);
+    text += fmt::format("  {:<4}", rank);
+    for (int i = 0; i < kMemoryUses; ++i) text += fmt::format(" {:>12}", bytes_of_use(counters, i));
+    text += fmt::format(" {:>12}\n", human_bytes(counters.total()));
+  }
+  return text;
+}
+
+std::string memory_text(const SessionOptions& options, int threads) {
+  const int ranks = options.parallel.pipeline;
+  std::string text = fmt::format(
+      "\nmemory of {} ({}, {}, {}microbatch{} of {} x {} tokens)\n",
+      ranks > 1 ? "each pipeline rank" : "one rank",
+      options.device.kind == DeviceKind::cuda ? "cuda" : "cpu", name_of(options.model.dtype),
+      options.microbatches > 1 ? fmt::format("{} ", options.microbatches) : "",
+      options.microbatches > 1 ? "es" : "", options.shape.batch, options.shape.seq);
+  text += ranks > 1 ? pipeline_text(options, threads) : rank_text(plan_memory(options, threads));
+  for (int rank = 0; rank < ranks; ++rank) text += state_text(options, rank);
+  return text;
+}
+
+}  // namespace
+
+MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipeline_rank) {
+  return plan_memory(options, threads, pipeline_rank, training_schedules(options));
+}
+
 std::string inspect_text(const SessionOptions& options, int threads) {
   DescribedModel model(options);
   std::string text = fmt::format("{:<44} {:>18} {:>16}\n", "parameter", "shape", "elements");
@@ -131,15 +183,7 @@ std::string inspect_text(const SessionOptions& options, int threads) {
 
   text += fmt::format("\nFLOPs per token (forward and backward, {} tokens a sequence): {:.4g}\n",
                       options.shape.seq, flops_per_token(options.model, options.shape.seq));
-  const MemoryCounters counters = plan_memory(options, threads);
-  text += fmt::format("\nmemory of one rank ({}, {}, microbatch of {} x {} tokens)\n",
-                      options.device.kind == DeviceKind::cuda ? "cuda" : "cpu",
-                      name_of(options.model.dtype), options.shape.batch, options.shape.seq);
-  for (int i = 0; i < kMemoryUses; ++i)
-    text += fmt::format("  {:<14} {:>12}\n", name_of(static_cast<MemoryUse>(i)),
-                        human_bytes(counters.bytes[static_cast<std::size_t>(i)]));
-  text += fmt::format("  {:<14} {:>12}\n", "total", human_bytes(counters.total()));
-  text += state_text(options, model);
+  text += memory_text(options, threads);
   return options.training ? text + layer_text(options) : text;
 }
 

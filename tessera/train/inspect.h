@@ -13,7 +13,7 @@ namespace tessera {
 MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipeline_rank = 0);
 
 /// A table of every parameter (name, shape, size), totals, FLOPs, and with a batch shape the memory
-/// by use.
+/// by use, of each pipeline rank.
 std::string inspect_text(const SessionOptions& options, int threads);
 
 }  // namespace tessera

@@ -1,10 +1,11 @@
 #include "tessera/train/schedule_text.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "tessera/base/check.h"
+#include "tessera/pipeline/borders.h"
 #include "tessera/pipeline/picture.h"
 #include "tessera/pipeline/search.h"
 #include "tessera/train/profile.h"
@@ -13,24 +14,23 @@
 namespace tessera {
 namespace {
 
-const char* name_of(const PipelineOptions& options) {
-  switch (options.schedule) {
-    case ScheduleKind::gpipe: return "GPipe";
-    case ScheduleKind::one_f_one_b: return "1F1B";
-    case ScheduleKind::interleaved: return "interleaved 1F1B";
-    case ScheduleKind::zb_h1: return "ZB-H1";
-    case ScheduleKind::zb_v: return "ZB-V";
-    case ScheduleKind::search: return "searched schedule";
-    case ScheduleKind::automatic: return options.chunks > 1 ? "interleaved 1F1B" : "1F1B";
-  }
-  return "";
-}
-
 struct Plan {
   PipelineShape shape;
   ScheduleReport report;
+  std::vector<int> messages;  ///< by rank: that it has room for
   PictureOptions picture;
 };
+
+// What comes in and what goes out; a rank gives itself what it needs without a copy.
+std::vector<int> room_for_messages(const PipelineShape& shape,
+                                   const std::vector<Schedule>& schedules) {
+  std::vector<int> messages(schedules.size());
+  for (const BorderLink& link : border_links(shape, schedules)) {
+    messages[static_cast<std::size_t>(link.to)] += link.window;
+    if (!link.is_local()) messages[static_cast<std::size_t>(link.from)] += link.outgoing;
+  }
+  return messages;
+}
 
 Plan plan_of(const SessionOptions& options) {
   Plan plan;
@@ -38,10 +38,11 @@ Plan plan_of(const SessionOptions& options) {
   const StageTimes times = options.pipeline.schedule == ScheduleKind::search
                                ? times_of(options.pipeline.action_times, plan.shape.stages())
                                : StageTimes{{}};
-  plan.report =
-      check_schedules(plan.shape, training_schedules(options.pipeline, plan.shape), times);
+  const std::vector<Schedule> schedules = training_schedules(options.pipeline, plan.shape);
+  plan.report = check_schedules(plan.shape, schedules, times);
+  plan.messages = room_for_messages(plan.shape, schedules);
   plan.picture.chunks = plan.shape.chunks;
-  plan.picture.title = fmt::format("{}, {} ranks", name_of(options.pipeline), plan.shape.ranks);
+  plan.picture.title = fmt::format("{}, {} ranks", title_of(options.pipeline), plan.shape.ranks);
   if (plan.shape.chunks > 1)
     plan.picture.title += fmt::format(" with {} stages each", plan.shape.chunks);
   plan.picture.title += fmt::format(", {} microbatches", plan.shape.microbatches);
@@ -51,9 +52,10 @@ Plan plan_of(const SessionOptions& options) {
 std::string percent(double part) { return fmt::format("{:.2f} %", 100 * part); }
 
 std::string held_text(const Plan& plan) {
-  std::string text = "activations held at most, in microbatches of a stage:";
-  for (const int held : plan.report.in_flight) text += fmt::format(" {}", held);
-  return text + "\n";
+  return fmt::format(
+      "activations held at most, in microbatches of a stage: {}\n"
+      "messages between stages that a rank has room for: {}\n",
+      fmt::join(plan.report.in_flight, " "), fmt::join(plan.messages, " "));
 }
 
 // Of the rank that works most: what is left of the time.
@@ -94,14 +96,16 @@ ScheduleText recorded_schedule(const SessionOptions& options, const std::string&
   train.profile = true;
   train.profile_file = trace;
   const ParallelOptions& p = options.parallel;
+  std::string first_ranks;
+  for (int stage = 0; stage < p.pipeline; ++stage)
+    first_ranks += fmt::format(" {}", stage * p.tensor * p.context * p.data);
   std::vector<fs::path> files;
   for (int stage = 0; stage < p.pipeline; ++stage) {
     const int rank = stage * p.tensor * p.context * p.data;
     files.emplace_back(profile_file(train, rank));
     check_input(fs::exists(files.back()),
-                "there is no trace '{}': record the first rank of every stage (--profile-ranks "
-                "with every {}th rank)",
-                files.back().string(), p.tensor * p.context * p.data);
+                "there is no trace '{}': record the first rank of every stage (--profile-ranks{})",
+                files.back().string(), first_ranks);
   }
   const Timeline timeline = timeline_of_traces(files);
   plan.picture.title += ", recorded";

@@ -89,14 +89,9 @@ std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_ra
   return parts;
 }
 
-PipelineProgram training_program(const SessionOptions& options, int pipeline_rank) {
-  const PipelineShape shape = shape_of(options);
-  return compile(shape, training_schedules(options.pipeline, shape), pipeline_rank);
-}
-
-PipelineProgram evaluation_program(const SessionOptions& options, int pipeline_rank) {
-  const PipelineShape shape = shape_of(options);
-  return compile(shape, schedules_of(shape, forward_only), pipeline_rank);
+std::vector<Schedule> training_schedules(const SessionOptions& options) {
+  if (!options.training) return {};
+  return training_schedules(options.pipeline, shape_of(options));
 }
 
 DescribedModel::DescribedModel(const SessionOptions& options)
@@ -170,6 +165,12 @@ DeviceBatches::Limits batch_limits(const SessionOptions& options) {
 
 Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>& chunks,
                             int pipeline_rank, const Kernels& kernels) {
+  return plan(options, chunks, pipeline_rank, kernels, training_schedules(options));
+}
+
+Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>& chunks,
+                            int pipeline_rank, const Kernels& kernels,
+                            const std::vector<Schedule>& training) {
   Plan plan;
   plan.positions = positions_of(options);
   for (GptModel& chunk : chunks)
@@ -179,8 +180,9 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
   const BucketLayout layout = ParameterBuffers::layout_for(units_of(chunks), buffers);
   plan.workspace_bytes =
       std::max(plan.workspace_bytes, kernels.sum_squares_workspace_bytes(layout.elements()));
-  if (options.training) plan.training = training_program(options, pipeline_rank);
-  plan.evaluation = evaluation_program(options, pipeline_rank);
+  const PipelineShape shape = shape_of(options);
+  if (options.training) plan.training = compile(shape, training, pipeline_rank);
+  plan.evaluation = compile(shape, schedules_of(shape, forward_only), pipeline_rank);
   plan.border_buffers = std::max(plan.evaluation.buffers(), plan.training.buffers());
   RunnerOptions& run = plan.runner;
   run.shape = rank_shape(options);
@@ -188,6 +190,7 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
   run.microbatches = options.microbatches;
   run.recompute = options.recompute;
   run.split_backward = options.training && splits_backward(options.pipeline.schedule);
+  if (run.split_backward && buffers.shard_gradients) run.kept_norm_gradients = buffers.gradients;
   run.training = options.training;
   return plan;
 }

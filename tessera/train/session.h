@@ -47,9 +47,9 @@ Shape border_shape(const SessionOptions& options);
 /// The layers of one pipeline rank, by chunk.
 std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_rank);
 
-/// What a pipeline rank does in a training step, and in an evaluation.
-PipelineProgram training_program(const SessionOptions& options, int pipeline_rank);
-PipelineProgram evaluation_program(const SessionOptions& options, int pipeline_rank);
+/// What every pipeline rank does in a training step, if there is training; to search for it may
+/// take a while.
+std::vector<Schedule> training_schedules(const SessionOptions& options);
 
 /// Layers of the first tensor-parallel rank, with parameters that have no memory.
 class DescribedModel {
@@ -96,6 +96,9 @@ class Session {
   };
   static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,
                    const Kernels& kernels);
+  /// The same, where the training's schedules are known.
+  static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,
+                   const Kernels& kernels, const std::vector<Schedule>& training);
   /// The chunks' runners, which are still without memory.
   static std::deque<StageRunner> make_runners(std::deque<GptModel>& chunks, Context& context,
                                               RunnerOptions options);
@@ -124,6 +127,7 @@ class Session {
   /// The one that has the output layer; null: another pipeline rank has it.
   StageRunner* head_runner();
   PipelineLinks& links() { return *links_; }
+  const Executor& executor() const { return *executor_; }
   const PipelineShape& pipeline_shape() const { return pipeline_shape_; }
   DeviceBatches& batches() { return *batches_; }
   /// Forward, and when training backward, of the batches that were set. Ranks whose choices of

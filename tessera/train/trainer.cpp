@@ -188,6 +188,14 @@ SessionOptions session_options(const Options& options, bool training) {
   return session;
 }
 
+SessionOptions inference_options(const Options& options, const BatchShape& shape,
+                                 const Rank& rank) {
+  SessionOptions session = on_device_of(rank, session_options(options, false));
+  session.shape = shape;
+  session.microbatches = 1;
+  return session;
+}
+
 Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
     : options_(places_checked(options, rank)),
       config_(std::move(config)),

@@ -19,6 +19,9 @@ namespace tessera {
 /// What a session of these (resolved) options looks like.
 SessionOptions session_options(const Options& options, bool training);
 
+/// What a rank needs to use a model on batches of this shape, one at a time.
+SessionOptions inference_options(const Options& options, const BatchShape& shape, const Rank& rank);
+
 class Trainer {
  public:
   /// `config` is the resolved configuration as YAML; checkpoints keep it. Options must be valid.

@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "tessera/train/trainer.h"
+#include "tessera/train/twin_pipeline.h"
 
 namespace tessera {
 namespace {
@@ -43,7 +44,6 @@ void shrink_heads(ModelOptions& model, int tensor, int small) {
 void shrink_model(ModelOptions& model, int tensor, int small) {
   const bool ragged = model.vocab_size % tensor != 0;
   shrink_heads(model, tensor, small);
-  model.num_layers = std::min<int64_t>(model.num_layers, 3);
   model.ffn_hidden_size = round_up(model.hidden_size + model.hidden_size / 2, small);
   model.vocab_size = 16 * small + (ragged ? 1 : 0);
   if (model.attention_window > 0) model.attention_window = 5;
@@ -79,6 +79,7 @@ class Changes {
     note("seq-length", a.shape.seq, b.shape.seq);
     note("micro-batch-size", a.shape.batch, b.shape.batch);
     note("microbatches", a.microbatches, b.microbatches);
+    note("recompute-num-layers", a.recompute.num_layers, b.recompute.num_layers);
   }
   // What is not proved: it rounds, or is about memory alone.
   void note_dropped(const SessionOptions& a, const SessionOptions& b) {
@@ -94,6 +95,9 @@ class Changes {
       if (a.optimizer.frozen[i] != b.optimizer.frozen[i])
         lines_.push_back(fmt::format("freeze-parameters {} -> {}", a.optimizer.frozen[i],
                                      b.optimizer.frozen[i]));
+  }
+  void add(const std::vector<std::string>& lines) {
+    lines_.insert(lines_.end(), lines.begin(), lines.end());
   }
   std::vector<std::string> lines() && { return std::move(lines_); }
 
@@ -112,22 +116,6 @@ void shrink_layout(ParallelOptions& parallel, int64_t groups) {
       parallel.sharding_instances = groups_of_several ? 2 : parallel.data;
   }
   parallel.expert_tensor = parallel.tensor;  // experts are not there yet
-  parallel.nproc = parallel.tensor * parallel.pipeline * parallel.data;
-}
-
-// As many stages of one layer as there are, but not more than four ranks of two.
-void shrink_pipeline(SessionOptions& twin) {
-  if (twin.parallel.pipeline == 1) return;
-  PipelineOptions& pipeline = twin.pipeline;
-  twin.parallel.pipeline = std::min(twin.parallel.pipeline, kLargestDegree);
-  pipeline.chunks = std::min(pipeline.chunks, 2);
-  pipeline.virtual_stages = pipeline.layers_per_chunk = pipeline.first_layers =
-      pipeline.last_layers = 0;
-  pipeline.count_embedding = pipeline.count_loss = false;
-  pipeline.layout.clear();
-  pipeline.microbatch_group = 0;
-  pipeline.memory_limit = std::min(pipeline.memory_limit, twin.parallel.pipeline);
-  pipeline.action_times.clear();
 }
 
 void drop_narrow_types(SessionOptions& twin) {
@@ -154,19 +142,17 @@ Twin twin_of(const Options& options) {
   const SessionOptions before = session_options(options, true);
   SessionOptions after = before;
   shrink_layout(after.parallel, before.model.num_query_groups);
-  shrink_pipeline(after);
   // On a grid, heads are shared by its columns alone.
   const bool grid = after.parallel.grid > 0;
   shrink_model(after.model, grid ? before.parallel.grid : before.parallel.tensor,
                grid ? after.parallel.grid : after.parallel.tensor);
-  if (after.parallel.pipeline > 1)
-    after.model.num_layers = int64_t{after.parallel.pipeline} * after.pipeline.chunks;
+  shrink_pipeline(after);
+  after.parallel.nproc = after.parallel.tensor * after.parallel.pipeline * after.parallel.data;
   after.model.init_std = kInitStd;
   after.shape.seq = round_up(12, after.parallel.tensor);
   after.model.max_position_embeddings = after.shape.seq;
   after.shape.batch =
       grid ? int64_t{2} * after.parallel.grid : std::min<int64_t>(before.shape.batch, 2);
-  after.microbatches = std::min(before.microbatches, 2 * after.parallel.pipeline);
   after.recompute.num_layers = std::min<int64_t>(after.recompute.num_layers, 2);
   after.optimizer.loss_scale = 1;  // f64 needs none
   after.parallel.bucket_elements = kBucket;
@@ -178,6 +164,7 @@ Twin twin_of(const Options& options) {
   after.device = {};
   Changes changes;
   changes.note_shape(before, after);
+  changes.add(pipeline_changes(before, after));
   changes.note_model(before.model, after.model);
   changes.note_dropped(before, after);
   return {after, std::move(changes).lines()};

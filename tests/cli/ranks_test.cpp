@@ -6,7 +6,6 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
-#include <regex>
 #include <thread>
 
 #include "tessera/base/json.h"
@@ -64,10 +63,11 @@ class Ranks : public testing::Test {
   double loss_of(const std::vector<std::string>& more) {
     const test::ProgramResult result = run(training("train", "10", more));
     EXPECT_EQ(result.exit_code, 0) << result.error;
-    const std::regex line("iteration +10/.*lm loss: ([0-9.E+-]+)");
-    std::smatch found;
-    EXPECT_TRUE(std::regex_search(result.error, found, line)) << result.error;
-    return found.empty() ? -1 : std::stod(found[1]);
+    const std::string before = "lm loss: ";
+    const std::size_t line = result.error.find(" 10/");
+    const std::size_t found = result.error.find(before, line);
+    EXPECT_NE(found, std::string::npos) << result.error;
+    return found == std::string::npos ? -1 : std::stod(result.error.substr(found + before.size()));
   }
   test::TempFolder temp_;
 };
@@ -148,12 +148,46 @@ TEST_F(Ranks, PipelinesTrainEvaluateWriteAndAreDrawn) {
   const test::ProgramResult plan = run(draw);
   EXPECT_NE(plan.out.find("rank 0   F0 F1 ......B0    F2 B1    F3 B2    ...B3"), std::string::npos)
       << plan.out << plan.error;
+  EXPECT_NE(plan.out.find("in microbatches of a stage: 2 1\n"), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find("that a rank has room for: 4 3\n"), std::string::npos) << plan.out;
   EXPECT_NE(read_text_file(temp_ / "plan.svg").find("<svg"), std::string::npos);
   draw.insert(draw.end(), {"--trace", "trace.json"});
   const test::ProgramResult recorded = run(draw);
   EXPECT_NE(recorded.out.find("4 microbatches, recorded"), std::string::npos)
       << recorded.out << recorded.error;
   EXPECT_NE(recorded.out.find("planned for equal times: 25.00 %"), std::string::npos);
+}
+
+// Of one batch at a time there is no group of microbatches to fill.
+TEST_F(Ranks, OfSeveralStagesEachEvaluateAndWrite) {
+  ASSERT_EQ(run(training("train", "2", {"--save", "run", "--save-interval", "2"})).exit_code, 0);
+  const auto with = [](std::vector<std::string> args, const std::vector<std::string>& more) {
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  };
+  const std::vector<std::string> two{"--pipeline-model-parallel-size", "2", "--nproc", "2"};
+  const std::vector<std::string> stages =
+      with(two, {"--pipeline-model-parallel-layout", "E|t|t|L"});
+  const std::vector<std::string> text{
+      "generate", "--load", "run", "--prompt", "7 8 9", "--threads", "1", "--max-new-tokens", "6"};
+  EXPECT_EQ(run(with(text, stages)).out, run(text).out);
+  const std::vector<std::string> loss{"evaluate",     "--load", "run",       "--mock-data",
+                                      "--eval-iters", "2",      "--threads", "1"};
+  const double want = parse_json(run(loss).out, "evaluate")["loss"];
+  const double got = parse_json(run(with(loss, stages)).out, "evaluate")["loss"];
+  EXPECT_NEAR(got, want, 1e-5 * want);
+  const test::ProgramResult plan = run(with({"inspect", "--load", "run"}, stages));
+  EXPECT_EQ(plan.exit_code, 0) << plan.error;
+  EXPECT_NE(plan.out.find("each pipeline rank (cpu, f32, 4 microbatches"), std::string::npos)
+      << plan.out;
+  const test::ProgramResult many =
+      run(with({"generate", "--load", "run", "--prompt", "7 8 9", "--max-new-tokens", "14"}, two));
+  EXPECT_EQ(many.exit_code, 2);
+  EXPECT_EQ(
+      many.error,
+      "tessera: a prompt of 3 tokens and --max-new-tokens 14 exceed the model's 16 positions: "
+      "shorten one of them\n")
+      << "before a rank starts";
 }
 
 // Over a pipeline, sums come in the same order whoever the ranks are.

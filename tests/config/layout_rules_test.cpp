@@ -237,6 +237,29 @@ constexpr WrongLayout kPipeline[] = {
      "--microbatch-group-size-per-virtual-pipeline-stage 4",
      "--microbatch-group-size-per-virtual-pipeline-stage '4' has no effect: it belongs "
      "to virtual stages"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout Ett|ttL "
+     "--microbatch-group-size-per-virtual-pipeline-stage 4",
+     "--microbatch-group-size-per-virtual-pipeline-stage 4 has no effect: each pipeline "
+     "rank has one stage; drop it"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule zb-v "
+     "--num-virtual-stages-per-pipeline-rank 2 "
+     "--microbatch-group-size-per-virtual-pipeline-stage 4",
+     "--microbatch-group-size-per-virtual-pipeline-stage 4 has no effect: "
+     "--pipeline-schedule zb-v has an order of its own; drop it"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule zb-v --num-layers 8 "
+     "--num-layers-per-virtual-pipeline-stage 1",
+     "--pipeline-schedule zb-v has 2 virtual stages on each of 2 ranks, of 1 layers each "
+     "(--num-layers-per-virtual-pipeline-stage): that makes 4 layers, not --num-layers 8; "
+     "change one of them, or drop --num-layers-per-virtual-pipeline-stage"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --num-layers 8 "
+     "--num-layers-per-virtual-pipeline-stage 2 --decoder-first-pipeline-num-layers 6",
+     "--num-layers-per-virtual-pipeline-stage gives all virtual stages as many layers, but "
+     "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers others to "
+     "some: give --num-virtual-stages-per-pipeline-rank instead of it, or drop them"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --recompute-granularity full "
+     "--recompute-method block --recompute-num-layers 3",
+     "--recompute-num-layers 3 is more than the 2 that the largest stage of the pipeline "
+     "has, each of which counts its own: lower it"},
     {"--num-virtual-stages-per-pipeline-rank 2",
      "--num-virtual-stages-per-pipeline-rank '2' has no effect: it belongs to "
      "--pipeline-model-parallel-size above 1"},
@@ -404,6 +427,12 @@ TEST(Layouts, ThatWorkAreTaken) {
       {"--pipeline-model-parallel-size 2 --nproc 4 --num-virtual-stages-per-pipeline-rank 2"},
       {"--pipeline-model-parallel-size 2 --nproc 2 --num-layers-per-virtual-pipeline-stage 1"},
       {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule zb-v"},
+      {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule zb-v "
+       "--num-layers-per-virtual-pipeline-stage 1"},
+      {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout Et|t|t|tL "
+       "--microbatch-group-size-per-virtual-pipeline-stage 4"},
+      {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout Ettt|tL "
+       "--recompute-granularity full --recompute-method block --recompute-num-layers 3"},
       {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout Et|t|t|tL"},
       {"--pipeline-model-parallel-size 2 --nproc 2 --decoder-first-pipeline-num-layers 1"},
       {"--pipeline-model-parallel-size 3 --nproc 3 --account-for-embedding-in-pipeline-split "

@@ -74,6 +74,18 @@ TEST(MeshCheck, SaysWhatTrainRefuses) {
           "tensor-parallel rank computes the same number of heads; change one of them"}));
 }
 
+TEST(MeshCheck, SaysWhatTrainRefusesOfASchedule) {
+  const auto refusals = [](const std::string& line) {
+    ParsedCommand parsed =
+        test::parse("inspect", "--schedule " + std::string(test::kTraining) + " " + line);
+    return check_schedule(parsed).refusals;
+  };
+  EXPECT_TRUE(refusals("--pipeline-model-parallel-size 2").empty());
+  EXPECT_EQ(refusals("--pipeline-model-parallel-size 2 --context-parallel-size 2").size(), 1u);
+  expect_input_error([&] { refusals("--pipeline-model-parallel-size 3"); },
+                     {"4 layers over 3 pipeline ranks"});
+}
+
 TEST(MeshCheck, RefusesWhatCannotBeDrawn) {
   expect_input_error([] { check_line("--tensor-model-parallel-size 4 --nproc 6"); },
                      {"--nproc 6 is not a multiple of 4"});

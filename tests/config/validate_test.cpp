@@ -129,6 +129,23 @@ TEST(Validate, AcceptsTheOtherCommands) {
   accept("inspect", "--num-layers 2 --device cpu --threads 1 --bf16 --main-grads-dtype bf16");
 }
 
+// What is used has no training step, and its microbatches no groups.
+TEST(Validate, AcceptsVirtualStagesOfOtherCommands) {
+  for (const std::string stages :
+       {"--num-virtual-stages-per-pipeline-rank 2", "--pipeline-model-parallel-layout Et|t|t|tL"}) {
+    const std::string layout = " --pipeline-model-parallel-size 2 " + stages;
+    accept("inspect", "--num-layers 4" + layout);
+    accept("inspect", "--num-layers 4 --global-batch-size 4" + layout);
+    expect_input_error([&] { accept("inspect", "--num-layers 4 --global-batch-size 1" + layout); },
+                       {"interleaved stages take 2 microbatches in a row, but a step has 1"});
+    accept("evaluate", "--load a --mock-data --nproc 2" + layout);
+    accept("generate", "--load a --prompt hi --nproc 2" + layout);
+  }
+  expect_input_error(
+      [] { accept("inspect", "--num-layers 4 --micro-batch-size 2 --global-batch-size 3"); },
+      {"--global-batch-size 3 is not a multiple of --micro-batch-size 2"});
+}
+
 TEST(Validate, RecomputesLayerByLayerUnlessToldOtherwise) {
   const Options o =
       accept("train", std::string(test::kTraining) + " --recompute-granularity full").options;

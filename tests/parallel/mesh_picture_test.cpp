@@ -25,6 +25,8 @@ TEST(MeshBanner, NamesWhatIsSplit) {
   EXPECT_EQ(mesh_banner(options, 4), "4 ranks: tensor 4 (a 2 x 2 grid) x data 1");
   options = degrees(2, 3, 4, 5);
   EXPECT_EQ(mesh_banner(options, 120), "120 ranks: tensor 2 x context 3 x data 4 x pipeline 5");
+  EXPECT_EQ(mesh_banner(options, 120, "ZB-H1"),
+            "120 ranks: tensor 2 x context 3 x data 4 x pipeline 5 (ZB-H1)");
   options.expert = 8;
   options.expert_tensor = 1;
   EXPECT_EQ(mesh_banner(options, 120),

@@ -125,6 +125,18 @@ TEST_P(DataTraffic, OfATiedTable) {
                               kMicrobatches * static_cast<double>(step.units.front())));
 }
 
+// Halves of a backward at different times: a unit's gradients go once per microbatch all the same.
+TEST_P(DataTraffic, OfASplitBackward) {
+  for (const Sharding sharding : {Sharding::gradients, Sharding::parameters}) {
+    SessionOptions options = session_of(data(), sharding);
+    const StepTraffic whole = traffic_of(options);
+    options.pipeline.schedule = ScheduleKind::zb_h1;
+    const StepTraffic split = traffic_of(options);
+    EXPECT_EQ(split.elements, whole.elements);
+    EXPECT_DOUBLE_EQ(split.bytes, whole.bytes);
+  }
+}
+
 // In bf16 a gradient has half as many bytes.
 TEST_P(DataTraffic, OfNarrowGradients) {
   SessionOptions options = session_of(data(), Sharding::none);

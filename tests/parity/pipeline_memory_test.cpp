@@ -1,9 +1,11 @@
-// What the ranks of a pipeline hold of activations, measured beside the checker's count: as many
-// slots as it says are in flight, each with what the formulas say that layers keep.
+// What the ranks of a pipeline hold of activations, measured beside the checker's count: in a step
+// as many slots are taken at once as it says are in flight, there are no more of them, and each has
+// what the formulas say that layers keep.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "tessera/model/layer_activations.h"
+#include "tessera/pipeline/check.h"
 #include "tessera/train/inspect.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/tiny_models.h"
@@ -29,6 +31,9 @@ struct Measured {
   std::int64_t activations = 0;
   std::int64_t borders = 0;
   std::int64_t slot = 0;
+  Executor::Peak step;        ///< what was held in a training step
+  Executor::Peak afterwards;  ///< and when an evaluation has followed
+  int border_buffers = 0;
 };
 
 std::vector<Measured> measure(const SessionOptions& options) {
@@ -37,9 +42,11 @@ std::vector<Measured> measure(const SessionOptions& options) {
     Session session(options, rank);
     Measured& mine = measured[static_cast<std::size_t>(rank.rank)];
     mine.activations = held(session.memory().counters());
-    mine.borders = Session::plan(options, session.chunks(), rank.rank, session.context().kernels)
-                       .border_buffers *
-                   BorderMemory::bytes_of(options.model.dtype, border_shape(options));
+    mine.border_buffers =
+        Session::plan(options, session.chunks(), rank.rank, session.context().kernels)
+            .border_buffers;
+    mine.borders =
+        mine.border_buffers * BorderMemory::bytes_of(options.model.dtype, border_shape(options));
     for (const StageRunner& runner : session.runners())
       mine.slot = std::max(mine.slot, static_cast<std::int64_t>(runner.sizes().slot));
     EXPECT_EQ(mine.activations, held(plan_memory(options, 1, rank.rank))) << "as inspect says";
@@ -49,6 +56,9 @@ std::vector<Measured> measure(const SessionOptions& options) {
     train_step(
         session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_microbatch, 1e-2);
     EXPECT_EQ(session.memory().counters().allocations, before);
+    mine.step = session.executor().peak();
+    session.run_microbatches(false);
+    mine.afterwards = session.executor().peak();
   });
   return measured;
 }
@@ -73,9 +83,13 @@ TEST(PipelineMemory, IsWhatTheCheckerCounts) {
           check_schedules(shape, training_schedules(options.pipeline, shape));
       const std::vector<Measured> measured = measure(options);
       for (std::size_t r = 0; r < measured.size(); ++r) {
+        SCOPED_TRACE(fmt::format("{}, rank {} of {}", kind.name, r, ranks));
+        EXPECT_EQ(measured[r].step.slots, report.in_flight[r]);
+        EXPECT_EQ(measured[r].afterwards.slots, report.in_flight[r]);
         EXPECT_EQ(measured[r].activations - measured[r].borders,
-                  report.in_flight[r] * measured[r].slot)
-            << kind.name << ", rank " << r << " of " << ranks;
+                  measured[r].step.slots * measured[r].slot);
+        EXPECT_LE(measured[r].afterwards.messages, measured[r].border_buffers);
+        EXPECT_EQ(measured[r].step.messages > 0, ranks > 1);
         if (r == 0 || r + 1 == measured.size())
           fmt::print("  {:<12} {:>5} {:>5} {:>10} {:>16} {:>12}\n", kind.name, ranks, r,
                      report.in_flight[r], measured[r].slot,

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "tessera/pipeline/check.h"
+#include "tessera/pipeline/progress.h"
 #include "tests/support/expect_error.h"
 
 namespace tessera {
@@ -45,10 +46,16 @@ void for_each_shape(const Visit& visit) {
 
 ScheduleReport checked(const PipelineShape& shape, RankSchedule schedule) {
   const std::vector<Schedule> lists = schedules_of(shape, schedule);
-  for (const BorderLink& link : border_links(shape, lists)) {
-    EXPECT_GE(link.window, 2);
-    EXPECT_LE(link.window, std::max(2, shape.chunks * std::max(shape.ranks, shape.group) + 1));
+  const std::vector<BorderLink> links = border_links(shape, lists);
+  for (const BorderLink& link : links) {
+    EXPECT_GE(link.window, 1);
+    EXPECT_GE(link.outgoing, 2);
+    // Two kinds of messages share a link of two ranks, and those of a vee.
+    const int most = std::max(2, shape.chunks * std::max(shape.ranks, shape.group) + 1);
+    EXPECT_LE(link.window, shape.ranks <= 2 || shape.placement == Placement::vee ? most : 2);
+    EXPECT_LE(link.outgoing, most);
   }
+  order_of_steps(lists, links);
   return check_schedules(shape, lists);
 }
 
@@ -79,11 +86,20 @@ bool is_legal(const PipelineShape& shape) {
   return shape.group <= shape.microbatches && (rest == 0 || rest >= shape.ranks);
 }
 
+// Small ones, and those that need more room for messages.
+std::vector<int> groups_of(const PipelineShape& shape) {
+  const int p = shape.ranks;
+  std::vector<int> groups{p, p + 1, 2 * p};
+  for (const int group : {3 * p - 1, 4 * p, shape.microbatches})
+    if (group > groups.back()) groups.push_back(group);
+  return groups;
+}
+
 TEST(Schedules, InterleavedHasAPartOfTheBubble) {
   int count = 0;
   for_each_shape([&](const PipelineShape& one) {
     for (int chunks = 2; chunks <= 4; ++chunks)
-      for (const int group : {one.ranks, one.ranks + 1, 2 * one.ranks}) {
+      for (const int group : groups_of(one)) {
         const PipelineShape shape{one.ranks, one.microbatches, chunks, Placement::loop, group};
         if (!is_legal(shape)) continue;
         SCOPED_TRACE(text_of(shape));
@@ -190,6 +206,38 @@ TEST(ScheduleChecker, KnowsWeightGradientsApart) {
       {"comes before its input gradient"});
   EXPECT_EQ(
       check_schedules({1, 2}, {{{f, 0}, {i, 0}, {f, 1}, {i, 1}, {w, 0}, {w, 1}}}).in_flight[0], 2);
+}
+
+// More of them make no rank hold more.
+TEST(Schedules, AreFilledBySoManyMicrobatches) {
+  PipelineOptions options;
+  for (const ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
+                                  ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::search})
+    for (const int ranks : {2, 3, 4, 8}) {
+      options.schedule = kind;
+      options.chunks = kind == ScheduleKind::interleaved || kind == ScheduleKind::zb_v ? 2 : 1;
+      options.microbatch_group = kind == ScheduleKind::interleaved ? ranks + 1 : 0;
+      const int enough = filling_microbatches(options, ranks);
+      const auto held = [&](int microbatches) {
+        std::vector<int> slots;
+        const PipelineShape shape = shape_of(options, ranks, microbatches);
+        for (const Schedule& schedule : training_schedules(options, shape))
+          slots.push_back(slots_needed(schedule));
+        return slots;
+      };
+      EXPECT_EQ(held(enough), held(3 * enough)) << flag_of(kind) << ", " << ranks << " ranks";
+      EXPECT_NE(held(ranks - 1), held(enough)) << flag_of(kind) << ", " << ranks << " ranks";
+    }
+}
+
+TEST(Schedules, HaveNames) {
+  PipelineOptions options;
+  EXPECT_EQ(title_of(options), "1F1B");
+  options.chunks = 2;
+  EXPECT_EQ(title_of(options), "interleaved 1F1B");
+  options.schedule = ScheduleKind::zb_v;
+  EXPECT_EQ(title_of(options), "ZB-V");
+  EXPECT_EQ(flag_of(ScheduleKind::zb_v), "zb-v");
 }
 
 }  // namespace

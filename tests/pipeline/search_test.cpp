@@ -48,5 +48,26 @@ TEST(Search, FitsStagesOfDifferentTimes) {
   EXPECT_NEAR(report.bubble(), report.least_bubble(), 0.02);
 }
 
+// It takes what it has when the budget is spent: something legal at least, and the same everywhere.
+TEST(Search, KeepsToItsBudget) {
+  const PipelineShape shape{6, 24};
+  StageTimes times;
+  for (int stage = 0; stage < shape.ranks; ++stage)
+    times.push_back({1 + 0.3 * (stage % 3), 1 + 0.2 * (stage % 2), 1 - 0.1 * (stage % 4)});
+  const int limit = 4;
+  double before = 1e9;
+  int shorter = 0;
+  for (const std::int64_t budget : {1, 1'000'000}) {
+    const std::vector<Schedule> lists = search_schedules(shape, times, limit, budget);
+    const ScheduleReport report = check_schedules(shape, lists, times);
+    EXPECT_LE(most_held(report), limit);
+    EXPECT_LE(report.timeline.length, before);
+    if (report.timeline.length < before) ++shorter;
+    before = report.timeline.length;
+    EXPECT_EQ(lists, search_schedules(shape, times, limit, budget));
+  }
+  EXPECT_EQ(shorter, 2) << "a larger budget finds shorter ones";
+}
+
 }  // namespace
 }  // namespace tessera

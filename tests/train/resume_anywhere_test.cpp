@@ -77,7 +77,7 @@ TEST_P(ResumeAnywhere, AnyStepGivesEqualBits) {
   const std::map<std::string, double> whole = losses_of(temp / "whole");
   ASSERT_GE(whole.size(), static_cast<std::size_t>(kSteps));
   const bool all = std::getenv("TESSERA_FULL") != nullptr;
-  for (std::int64_t stop = 1; stop < kSteps; stop += all ? 1 : 6) {
+  for (std::int64_t stop = 1; stop < kSteps; stop += all ? 1 : 9) {
     const fs::path folder = temp / fmt::format("resumed{}", stop);
     copy_checkpoint(temp / "whole", folder, stop);
     Options options = options_for(folder);

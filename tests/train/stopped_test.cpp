@@ -2,9 +2,10 @@
 // later; neither the weights nor a checkpoint show it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
-#include <regex>
+#include <string_view>
 
 #include "tests/train/session_run.h"
 #include "tests/train/trainer_run.h"
@@ -25,7 +26,7 @@ void change_weights(Session& session, const Change& change) {
 class Stopped : public testing::TestWithParam<Device> {
  protected:
   // Changes the weights, and expects the first step to stop the run: nothing updated or saved.
-  static void expect_stopped(const Change& change, const char* message) {
+  static void expect_stopped(const Change& change, const std::vector<std::string>& messages) {
     const test::TempFolder temp;
     Options options = test::run_options(temp / "run", GetParam());
     options.train.train_iters = options.train.save_interval = 5;
@@ -37,7 +38,10 @@ class Stopped : public testing::TestWithParam<Device> {
       trainer.run();
       ADD_FAILURE() << "the run went on";
     } catch (const Error& error) {
-      EXPECT_TRUE(std::regex_search(error.what(), std::regex(message))) << error.what();
+      const std::string_view text = error.what();
+      EXPECT_TRUE(std::any_of(messages.begin(), messages.end(), [&](const std::string& message) {
+        return text.find(message) != std::string_view::npos;
+      })) << text;
     }
     test::expect_equal_bits(test::bits_of(trainer.session()), before);
     for (const auto& entry : fs::directory_iterator(temp / "run"))
@@ -51,7 +55,7 @@ TEST_P(Stopped, ByALossThatIsNotFinite) {
       [](const std::string& name, const View& weight) {
         if (name == "final_norm.weight") weight.data<float>()[0] = std::nanf("");
       },
-      "iteration 1 has loss -?nan");
+      {"iteration 1 has loss nan"});
 }
 
 // The loss alone would not show it: huge values of attention meet an output projection of zero, so
@@ -64,7 +68,7 @@ TEST_P(Stopped, ByInfiniteGradientsOfAFiniteLoss) {
         if (name == "layers.0.attention.q.weight") data[weight.numel() - 1] = 2e37f;
         if (name == "layers.0.attention.out.weight") std::fill_n(data, weight.numel(), 0.0f);
       },
-      "iteration 1 has loss [0-9.]+ and gradient norm -?(inf|nan)");
+      {"and gradient norm inf", "and gradient norm nan"});
 }
 
 // All steps are put on the device before anybody looks at the first.

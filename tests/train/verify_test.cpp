@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tessera/train/twin.h"
 #include "tests/support/forwarding_communicator.h"
 #include "tests/support/tiny_models.h"
@@ -61,6 +63,88 @@ TEST(Verify, KeptSharesAreNoDifference) {
   options.recompute.distribute_saved_activations = true;
   const VerifyResult result = verify_layout(twin_of(options).session);
   EXPECT_TRUE(result.same) << result.where;
+}
+
+Options pipeline(int ranks, std::int64_t layers) {
+  Options options = llama(1, false);
+  options.model.num_layers = layers;
+  options.parallel.pipeline = options.parallel.nproc = ranks;
+  options.train.global_batch_size = 32;
+  return options;
+}
+
+bool notes(const Twin& twin, const std::string& change) {
+  return std::ranges::count(twin.changes, change) == 1;
+}
+
+TEST(Twin, KeepsThePipelinesUnevenness) {
+  Options options = pipeline(8, 32);
+  options.pipeline.first_layers = 2;
+  options.pipeline.last_layers = 6;
+  const Twin ends = twin_of(options);
+  EXPECT_EQ(ends.session.parallel.pipeline, 4);
+  EXPECT_EQ(ends.session.parallel.nproc, 4) << "the twin's ranks";
+  EXPECT_EQ(ends.session.pipeline.layout, "Et|tt|tt|tttL");
+  EXPECT_TRUE(notes(ends, "pipeline-model-parallel-size 8 -> 4"));
+  EXPECT_TRUE(notes(ends, "layers by stage 2 4 4 4 4 4 4 6 -> 1 2 2 3"));
+
+  options = pipeline(2, 32);
+  options.pipeline.chunks = 2;
+  options.pipeline.layout = "E|t*16|t*16|L";
+  EXPECT_EQ(twin_of(options).session.pipeline.layout, "E|t|t|L");
+
+  options = pipeline(4, 14);
+  options.pipeline.count_embedding = options.pipeline.count_loss = true;
+  EXPECT_EQ(twin_of(options).session.pipeline.layout, "Et|tt|tt|tL");
+
+  const Twin even = twin_of(pipeline(4, 32));
+  EXPECT_EQ(even.session.model.num_layers, 4);
+  EXPECT_EQ(even.session.pipeline.layout, "");
+}
+
+TEST(Twin, KeepsGroupsLimitsAndTimes) {
+  Options options = pipeline(2, 24);
+  options.pipeline.chunks = options.pipeline.virtual_stages = 3;
+  options.pipeline.microbatch_group = 4;
+  options.train.global_batch_size = 18;  // leaves two
+  const Twin groups = twin_of(options);
+  EXPECT_EQ(groups.session.pipeline.chunks, 2);
+  EXPECT_EQ(groups.session.pipeline.microbatch_group, 3);
+  EXPECT_EQ(groups.session.microbatches, 5) << "a group, and two that are left";
+  EXPECT_TRUE(notes(groups, "virtual stages of each pipeline rank 3 -> 2"));
+  EXPECT_TRUE(notes(groups, "microbatch-group-size-per-virtual-pipeline-stage 4 -> 3"));
+
+  options = pipeline(6, 24);
+  options.pipeline.schedule = ScheduleKind::search;
+  options.pipeline.memory_limit = 5;
+  options.pipeline.action_times.assign(15, 1);
+  options.pipeline.action_times.insert(options.pipeline.action_times.end(), {2, 3, 4});
+  const Twin searched = twin_of(options);
+  EXPECT_EQ(searched.session.pipeline.action_times,
+            (std::vector<double>{1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4}));
+  EXPECT_TRUE(notes(searched, "pipeline-memory-limit 5 -> 3"));
+}
+
+TEST(Verify, RightPipelinesPass) {
+  std::vector<Options> all;
+  all.push_back(pipeline(2, 8));  // groups of layers begin anew on each stage
+  all.back().recompute.granularity = RecomputeGranularity::full;
+  all.back().recompute.num_layers = 2;
+  all.push_back(pipeline(4, 10));  // whose first and last stage have fewer layers
+  all.back().pipeline.count_embedding = all.back().pipeline.count_loss = true;
+  all.push_back(pipeline(2, 12));
+  all.back().pipeline.chunks = 3;
+  all.back().pipeline.microbatch_group = 3;
+  all.push_back(pipeline(1, 8));  // two chunks on the only rank of the pipeline
+  all.back().pipeline.schedule = ScheduleKind::zb_v;
+  all.back().pipeline.chunks = 2;
+  all.push_back(pipeline(2, 8));  // nothing is trained on rank 0
+  all.back().optimizer.frozen = {"embedding*", "layers.0.*"};
+  for (const Options& options : all) {
+    const Twin twin = twin_of(options);
+    const VerifyResult result = verify_layout(twin.session);
+    EXPECT_TRUE(result.same) << result.where;
+  }
 }
 
 // Passes everything on, but the n-th all-reduce of the tensor group, which it forgets.

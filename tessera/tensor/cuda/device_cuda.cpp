@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "tessera/base/log.h"
 #include "tessera/tensor/cuda/check_cuda.h"
 #include "tessera/tensor/device.h"
 
@@ -102,10 +103,18 @@ class CudaApi final : public DeviceApi {
 
 // Streams that share a queue of the hardware wait for each other, and one of them may hold a
 // message that only comes when another goes on. There are eight queues unless the environment asks
-// for more, before the first call.
+// for more, before the first call. Scripts written for Megatron ask for one, on which its order of
+// kernels rests; ours does not.
 void give_streams_queues() {
-  static const int done = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  check(done == 0, "the environment has no room for CUDA_DEVICE_MAX_CONNECTIONS");
+  static constexpr const char* kName = "CUDA_DEVICE_MAX_CONNECTIONS";
+  static const int done = [] {
+    const char* asked = std::getenv(kName);
+    if (asked != nullptr && std::atoi(asked) < 32)
+      log_warning("{}={} is taken as 32: with fewer, streams may wait for each other", kName,
+                  asked);
+    return ::setenv(kName, "32", asked != nullptr && std::atoi(asked) < 32 ? 1 : 0);
+  }();
+  check(done == 0, "the environment has no room for {}", kName);
 }
 
 }  // namespace

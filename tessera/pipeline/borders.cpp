@@ -1,0 +1,133 @@
+#include "tessera/pipeline/borders.h"
+
+#include <algorithm>
+#include <map>
+
+#include "tessera/pipeline/check.h"
+
+namespace tessera {
+namespace {
+
+using std::size_t;
+
+// Where in its rank's list each stage's forward and input gradient of each microbatch is.
+class Places {
+ public:
+  Places(const PipelineShape& shape, const std::vector<Schedule>& schedules)
+      : microbatches_(shape.microbatches),
+        forward_(static_cast<size_t>(shape.stages() * shape.microbatches)),
+        backward_(forward_.size()) {
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      const Schedule& list = schedules[static_cast<size_t>(rank)];
+      for (size_t step = 0; step < list.size(); ++step)
+        if (list[step].kind != ActionKind::backward_weight)
+          at(list[step], stage_at(shape, {rank, list[step].chunk})) = static_cast<int>(step);
+    }
+  }
+
+  /// Of the same kind and microbatch on a stage.
+  int& at(const Action& action, int stage) {
+    const int index = stage * microbatches_ + action.microbatch;
+    return (is_forward(action.kind) ? forward_ : backward_)[static_cast<size_t>(index)];
+  }
+
+ private:
+  int microbatches_;
+  std::vector<int> forward_, backward_;
+};
+
+std::vector<BorderLink> links_without_room(const PipelineShape& shape,
+                                           const std::vector<Schedule>& schedules) {
+  Places places(shape, schedules);
+  std::map<std::pair<int, int>, BorderLink> links;
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    const Schedule& list = schedules[static_cast<size_t>(rank)];
+    for (size_t step = 0; step < list.size(); ++step) {
+      const Action& action = list[step];
+      if (action.kind == ActionKind::backward_weight) continue;
+      const int next = stage_at(shape, {rank, action.chunk}) + (is_forward(action.kind) ? 1 : -1);
+      if (next < 0 || next >= shape.stages()) continue;
+      const std::pair key(rank, place_of(shape, next).rank);
+      links[key].messages.push_back({static_cast<int>(step), places.at(action, next)});
+    }
+  }
+  std::vector<BorderLink> all;
+  for (auto& [key, link] : links) {
+    link.from = key.first;
+    link.to = key.second;
+    all.push_back(std::move(link));
+  }
+  return all;
+}
+
+// By step of a list, which message it makes or uses; -1: none.
+std::vector<int> by_step(const BorderLink& link, int BorderMessage::*step, size_t steps) {
+  std::vector<int> messages(steps, -1);
+  for (size_t n = 0; n < link.messages.size(); ++n)
+    messages[static_cast<size_t>(link.messages[n].*step)] = static_cast<int>(n);
+  return messages;
+}
+
+// From the oldest message that is not used yet to the newest that was asked for: one step before it
+// is needed, at the earliest. What a rank gives itself is there when it is made.
+int window_of(const BorderLink& link, size_t steps) {
+  const std::vector<int> needs = by_step(link, &BorderMessage::used, steps);
+  const std::vector<int> comes =
+      link.is_local() ? by_step(link, &BorderMessage::made, steps) : needs;
+  std::vector<bool> used(link.messages.size());
+  int asked = 0, oldest = 0, window = 1;
+  for (size_t step = 0; step < steps; ++step) {
+    asked = std::max(asked, comes[step] + 1);
+    if (!link.is_local() && step + 1 < steps) asked = std::max(asked, comes[step + 1] + 1);
+    window = std::max(window, asked - oldest);
+    if (needs[step] >= 0) used[static_cast<size_t>(needs[step])] = true;
+    while (oldest < std::ssize(used) && used[static_cast<size_t>(oldest)]) ++oldest;
+  }
+  return window;
+}
+
+// Whether message n - outgoing is asked for by the time that message n is begun, for all n.
+bool suffices(int outgoing, const std::vector<double>& asked, const std::vector<double>& begun) {
+  for (size_t n = static_cast<size_t>(outgoing); n < begun.size(); ++n)
+    if (asked[n - static_cast<size_t>(outgoing)] > begun[n]) return false;
+  return true;
+}
+
+// The timeline is an order of events in which every wait for room has ended when it begins; so
+// waits for room make no cycle in any order.
+int outgoing_of(const BorderLink& link, const Timeline& timeline) {
+  const std::vector<TimedAction>& sender = timeline.ranks[static_cast<size_t>(link.from)];
+  const std::vector<TimedAction>& receiver = timeline.ranks[static_cast<size_t>(link.to)];
+  std::vector<double> asked, begun;
+  for (const int step : asked_at(link))
+    asked.push_back(step == 0 ? 0 : receiver[static_cast<size_t>(step) - 1].end);
+  for (const BorderMessage& message : link.messages)
+    begun.push_back(sender[static_cast<size_t>(message.made)].begin);
+  int outgoing = link.outgoing;
+  while (!suffices(outgoing, asked, begun)) ++outgoing;
+  return outgoing;
+}
+
+}  // namespace
+
+std::vector<int> asked_at(const BorderLink& link) {
+  std::vector<int> steps(link.messages.size());
+  for (size_t n = steps.size(); n-- > 0;) {
+    steps[n] = link.messages[n].used;
+    if (n + 1 < steps.size()) steps[n] = std::min(steps[n], steps[n + 1]);
+  }
+  return steps;
+}
+
+std::vector<BorderLink> border_links(const PipelineShape& shape,
+                                     const std::vector<Schedule>& schedules) {
+  const Timeline timeline = check_schedules(shape, schedules).timeline;
+  std::vector<BorderLink> links = links_without_room(shape, schedules);
+  for (BorderLink& link : links) {
+    link.window = window_of(link, schedules[static_cast<size_t>(link.to)].size());
+    if (!link.is_local()) link.outgoing = outgoing_of(link, timeline);
+  }
+  return links;
+}
+
+}  // namespace tessera
