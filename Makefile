@@ -29,6 +29,7 @@ lint: ## format, layers, house numbers, scripts, clang-tidy
 	@tools/lint.sh
 
 bench: build ## measure against PyTorch, where there is one (bench/run.py --help)
+	cmake --build --preset cpu -j $(JOBS) --target benches
 	bench/run.py
 
 test-full: ## every campaign at full count; hours, and resumes where it was stopped
@@ -45,6 +46,7 @@ gpu-test: cuda ## all tests that need an NVIDIA GPU, then our kernels under comp
 	tools/gpu_test.sh --sanitize
 
 gpu-bench: cuda ## measure training steps on an NVIDIA GPU against PyTorch, where there is one
+	cmake --build --preset cuda -j $(JOBS) --target benches
 	bench/run.py --device cuda
 
 clean: ## remove all builds

@@ -13,7 +13,9 @@ int train_command(ParsedCommand& parsed, const std::vector<std::string>& argumen
 void preprocess_command(const ParsedCommand& parsed);
 int generate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments);
 int evaluate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments);
-void inspect_command(ParsedCommand& parsed);
+/// Returns the exit code.
+int inspect_command(ParsedCommand& parsed);
+void convert_command(const ParsedCommand& parsed);
 /// `tessera verify ...`: whether the layout of a training computes what one rank does. Returns the
 /// exit code.
 int verify_command(const std::vector<std::string>& args);

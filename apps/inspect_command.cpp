@@ -1,9 +1,12 @@
 #include <fmt/core.h>
 
+#include "apps/checkpoint_view.h"
 #include "apps/commands.h"
 #include "apps/model_source.h"
 #include "tessera/config/mesh_check.h"
 #include "tessera/config/print.h"
+#include "tessera/config/resolve.h"
+#include "tessera/config/validate.h"
 #include "tessera/parallel/mesh_picture.h"
 #include "tessera/train/inspect.h"
 #include "tessera/train/schedule_text.h"
@@ -58,17 +61,48 @@ void fill_pipeline(ParsedCommand& parsed) {
   options.train.global_batch_size *= filling_microbatches(options.pipeline, ranks);
 }
 
-}  // namespace
+// Of one checkpoint, given by its own folder, we do not show the model: commands take it from the
+// folder of all.
+bool checkpoint_alone(const ParsedCommand& parsed) {
+  const InspectOptions& inspect = parsed.inspect;
+  const bool asked = inspect.tensors || inspect.verify || !inspect.diff.empty();
+  return asked || fs::exists(fs::path(parsed.options.train.load) / kManifestFile);
+}
 
-void inspect_command(ParsedCommand& parsed) {
-  if (parsed.mesh) return draw_mesh(parsed);
-  if (parsed.schedule) return draw_schedule(parsed);
+int show_checkpoint(ParsedCommand& parsed) {
+  resolve(parsed.options);
+  validate(parsed);
+  if (!parsed.print_config) return view_checkpoint(parsed);
+  fmt::print("{}", print_config(parsed));
+  return 0;
+}
+
+// What a model needs to be trained, and of one that comes from a checkpoint where that stands.
+void show_model(ParsedCommand& parsed) {
+  if (!parsed.options.train.load.empty() && !parsed.print_config) {
+    view_checkpoint(parsed);
+    fmt::print("\n");
+  }
   const ModelSource source(parsed);
   fill_pipeline(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
   const SessionOptions options = session_options(parsed.options, true);
   check_parameters(options);
   fmt::print("{}", inspect_text(options, only_rank(parsed.options.train).threads));
+}
+
+}  // namespace
+
+int inspect_command(ParsedCommand& parsed) {
+  if (parsed.mesh)
+    draw_mesh(parsed);
+  else if (parsed.schedule)
+    draw_schedule(parsed);
+  else if (checkpoint_alone(parsed))
+    return show_checkpoint(parsed);
+  else
+    show_model(parsed);
+  return 0;
 }
 
 }  // namespace tessera

@@ -15,12 +15,12 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
   if (!options.train.load.empty() && parsed.command != Command::train) {
     const std::string folder = options.train.load;
     check_input(fs::is_directory(folder), "--load {}: there is no such folder", folder);
-    check_input(!fs::exists(fs::path(folder) / "state.json"),
-                "--load {}: this is one checkpoint; give the folder that it lies in", folder);
-    checkpoint_ = Checkpoint::latest(folder);
+    checkpoint_ = Checkpoint::find(folder, options.train.ckpt_step < 0
+                                               ? std::nullopt
+                                               : std::optional(options.train.ckpt_step));
     check_input(checkpoint_.has_value(), "--load {}: there is no checkpoint in this folder",
                 folder);
-    const std::string file = (checkpoint_->path() / "config.yaml").string();
+    const std::string file = (checkpoint_->path() / kConfigFile).string();
     const Options saved = options_from_yaml(checkpoint_->config(), file);
     check_model_matches(parsed, saved.model, file);
     Options merged = options;
@@ -56,7 +56,10 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
 }
 
 void ModelSource::load(Session& session) const {
-  if (checkpoint_) load_weights(session, *checkpoint_);
+  if (checkpoint_) {
+    Checkpoint own(checkpoint_->path());  // ranks may be threads, and a checkpoint keeps files open
+    load_weights(session, own);
+  }
   if (folder_) load_hf_weights(session, *folder_);
 }
 

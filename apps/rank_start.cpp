@@ -22,6 +22,7 @@ int run_on_ranks(const Options& options, const std::string& config,
   launch_options.threads = options.train.threads;
   launch_options.timeout = std::chrono::minutes(options.parallel.timeout_minutes);
   launch_options.configuration = config;
+  launch_options.watch_signals = !options.train.save.empty();  // there is something to save
   return launch(launch_options, arguments, body);
 }
 

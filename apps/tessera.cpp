@@ -63,7 +63,8 @@ int run(const std::vector<std::string>& args) {
     case Command::preprocess: preprocess_command(parsed); break;
     case Command::generate: return generate_command(parsed, args);
     case Command::evaluate: return evaluate_command(parsed, args);
-    case Command::inspect: inspect_command(parsed); break;
+    case Command::inspect: return inspect_command(parsed);
+    case Command::convert: convert_command(parsed); break;
   }
   return 0;
 }

@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <atomic>
+
 #include "apps/commands.h"
 #include "apps/model_source.h"
 #include "apps/rank_start.h"
@@ -50,11 +52,13 @@ int train_command(ParsedCommand& parsed, const std::vector<std::string>& argumen
     return 0;
   }
   check_parameters(session_options(options, true));
-  return run_on_ranks(options, config, arguments, [&](Rank& rank) {
+  std::atomic<int> signal = 0;
+  const int code = run_on_ranks(options, config, arguments, [&](Rank& rank) {
     announce(options, rank, environment);
     Trainer trainer(options, config, rank);
-    trainer.run();
+    signal = trainer.run();
   });
+  return code == 0 && signal != 0 ? SignalWatch::exit_code_saved(signal) : code;
 }
 
 }  // namespace tessera

@@ -43,6 +43,7 @@ class TrainBench {
     return static_cast<double>(workload_.rows()) * static_cast<double>(rank_.size);
   }
   double flops_per_step() const;
+  Session& session() { return session_; }
   const MemoryCounters& memory() { return session_.memory().counters(); }  ///< this rank's
 
  private:

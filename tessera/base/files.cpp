@@ -177,6 +177,10 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
   data_ = static_cast<const std::byte*>(map);
 }
 
+void MappedFile::forget() const {
+  if (data_) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
 }

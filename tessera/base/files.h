@@ -61,6 +61,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const fs::path& path() const { return path_; }
+  /// Gives back the memory that reading has filled; the next read fills it again.
+  void forget() const;
 
  private:
   fs::path path_;

@@ -15,6 +15,9 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
+  /// False on a file system without locks.
+  bool held() const { return fd_ >= 0; }
+
  private:
   int fd_;
 };

@@ -1,149 +1,231 @@
 #include "tessera/checkpoint/checkpoint.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-
-#include <cerrno>
-#include <charconv>
-#include <cstring>
+#include <algorithm>
 
 #include "tessera/base/check.h"
+#include "tessera/base/json.h"
+#include "tessera/base/log.h"
+#include "tessera/checkpoint/convert.h"
+#include "tessera/checkpoint/json_fields.h"
 
 namespace tessera {
 namespace {
 
-constexpr const char* kLatest = "latest_checkpointed_iteration.txt";
+constexpr std::size_t kMaxManifest = std::size_t{1} << 30;
+constexpr std::size_t kMaxSmallFile = std::size_t{1} << 28;
+constexpr std::size_t kOpenFiles = 16;                      // each with a block in memory
+constexpr std::int64_t kRowBuffer = std::int64_t{1} << 22;  // bytes
 
-fs::path iteration_folder(const fs::path& folder, std::int64_t iteration) {
-  return folder / fmt::format("iter_{:07}", iteration);
+bool has_manifest(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path / kManifestFile, error);
 }
 
-// The iterations whose checkpoints lie in the folder, finished by their names.
-std::vector<std::int64_t> iterations_in(const fs::path& folder) {
-  constexpr std::string_view kPrefix = "iter_";
-  std::vector<std::int64_t> found;
-  if (!fs::is_directory(folder)) return found;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    std::int64_t iteration = 0;
-    const char* end = name.data() + name.size();
-    if (!name.starts_with(kPrefix)) continue;
-    const auto [stopped, error] = std::from_chars(name.data() + kPrefix.size(), end, iteration);
-    if (error == std::errc() && stopped == end) found.push_back(iteration);
-  }
-  return found;
+Manifest read_manifest(const fs::path& path) {
+  const fs::path file = path / kManifestFile;
+  return parse_manifest(read_text_file(file, kMaxManifest), fmt::format("'{}'", file.string()));
 }
 
-void rename_folder(const fs::path& from, const fs::path& to, unsigned flags = 0) {
-  check(::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0,
-        "cannot rename '{}' to '{}': {}", from.string(), to.string(), std::strerror(errno));
+// What a crash or a bad disk may have left; a file that cannot be read is another matter.
+std::string why_not_whole(const fs::path& path) {
+  const fs::path file = path / kManifestFile;
+  if (!has_manifest(path))
+    return fmt::format("'{}' has no {}: it is no whole checkpoint", path.string(), kManifestFile);
+  if (!is_whole_manifest(read_text_file(file, kMaxManifest)))
+    return fmt::format("'{}' is damaged or was cut short", file.string());
+  return "";
 }
 
-// Puts a finished folder in its place. One that is there already is exchanged in one step where the
-// file system can do that (NFS cannot), then removed.
-void move_into_place(const fs::path& from, const fs::path& to) {
-  fs::path old = from;
-  if (fs::exists(to) &&
-      ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
-    old += ".old";
-    fs::remove_all(old);
-    rename_folder(to, old);
-    rename_folder(from, to);
-  } else if (fs::exists(from) && !fs::exists(to)) {
-    rename_folder(from, to);
-  }
-  sync_path(to.parent_path());
-  fs::remove_all(old);
+std::string listed(const std::vector<std::int64_t>& iterations) {
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  for (std::size_t i = iterations.size(); i-- > 0 && iterations.size() - i <= kShown;)
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", iterations[i]);
+  return text + (iterations.size() > kShown ? ", ..." : "");
 }
 
-void write_files(const fs::path& folder, const CheckpointContents& contents) {
-  write_safetensors(folder / "model.safetensors", contents.model);
-  if (!contents.optimizer.empty())
-    write_safetensors(folder / "optimizer.safetensors", contents.optimizer);
-  write_file_atomically(folder / "config.yaml", contents.config);
-  write_file_atomically(folder / "state.json", contents.state.dump(2) + "\n");
-  sync_path(folder);
+// Element strides of a contiguous tensor.
+std::int64_t row_stride(const Shape& shape, int dimension) {
+  std::int64_t stride = 1;
+  for (int i = dimension + 1; i < shape.rank(); ++i) stride *= shape[i];
+  return stride;
 }
 
-std::int64_t read_iteration(const fs::path& path) {
-  std::string text = read_text_file(path, 64);
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  std::int64_t iteration = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), iteration);
-  check_input(error == std::errc() && end == text.data() + text.size() && iteration >= 0,
-              "'{}' must hold the number of an iteration, got '{}'", path.string(), text);
-  return iteration;
+Shape zeros_like(const Shape& shape) {
+  Shape zeros = shape;
+  for (int i = 0; i < zeros.rank(); ++i) zeros[i] = 0;
+  return zeros;
 }
 
 }  // namespace
 
-void save_checkpoint(const fs::path& folder, const CheckpointContents& contents) {
-  make_folders(folder);
-  const fs::path place = iteration_folder(folder, contents.iteration);
-  fs::path temporary = place;
-  temporary += ".tmp";
-  fs::remove_all(temporary);  // of a save that was cut off
-  fs::create_directory(temporary);
-  try {
-    write_files(temporary, contents);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);  // on a full disk, room for the next try
-    throw;
+bool holds_checkpoints(const fs::path& folder) { return !iterations_in(folder).empty(); }
+
+std::optional<Checkpoint> Checkpoint::find(const fs::path& folder,
+                                           std::optional<std::int64_t> wanted) {
+  check_input(!has_manifest(folder), "'{}' is one checkpoint: give the folder that it lies in",
+              folder.string());
+  const std::vector<std::int64_t> iterations = iterations_in(folder);
+  if (wanted) {
+    check_input(std::find(iterations.begin(), iterations.end(), *wanted) != iterations.end(),
+                "'{}' has no checkpoint of iteration {}{}", folder.string(), *wanted,
+                iterations.empty() ? "" : ": it has " + listed(iterations));
+    return Checkpoint(iteration_folder(folder, *wanted));
   }
-  move_into_place(temporary, place);
-  write_file_atomically(folder / kLatest, std::to_string(contents.iteration) + "\n");
-}
-
-bool holds_checkpoints(const fs::path& folder) {
-  return fs::exists(folder / kLatest) || !iterations_in(folder).empty();
-}
-
-std::optional<Checkpoint> Checkpoint::latest(const fs::path& folder) {
-  check_input(!fs::exists(folder / "state.json"),
-              "'{}' is one checkpoint: give the folder that it lies in", folder.string());
-  if (fs::exists(folder / kLatest)) {
-    const std::int64_t iteration = read_iteration(folder / kLatest);
-    check_input(
-        fs::is_directory(iteration_folder(folder, iteration)),
-        "'{}' names iteration {}, but there is no '{}': write the number of a checkpoint that "
-        "is there into the file",
-        (folder / kLatest).string(), iteration, iteration_folder(folder, iteration).string());
-    return Checkpoint(folder, iteration);
+  std::string why;
+  for (std::size_t i = iterations.size(); i-- > 0;) {
+    const fs::path path = iteration_folder(folder, iterations[i]);
+    const std::string problem = why_not_whole(path);
+    if (problem.empty()) return Checkpoint(path);
+    if (why.empty()) why = problem;
+    log_warning("{}; looking for an older checkpoint", problem);
   }
-  // A run that was killed right after its first save has one, whole by its name, and no file.
-  const std::vector<std::int64_t> found = iterations_in(folder);
-  check_input(found.size() <= 1,
-              "'{}' holds {} checkpoints, but no file '{}': write the number of the one to load "
-              "into that file",
-              folder.string(), found.size(), kLatest);
-  if (found.empty()) return std::nullopt;
-  return Checkpoint(folder, found.front());
+  check_input(iterations.empty(), "'{}': none of its {} checkpoints can be used. The newest: {}",
+              folder.string(), iterations.size(), why);
+  return std::nullopt;
 }
 
-Checkpoint::Checkpoint(const fs::path& folder, std::int64_t iteration)
-    : iteration_(iteration),
-      path_(iteration_folder(folder, iteration)),
-      state_(parse_json(read_text_file(path_ / "state.json"), (path_ / "state.json").string())),
-      config_(read_text_file(path_ / "config.yaml")),
-      model_(path_ / "model.safetensors") {
-  check_input(state_.is_object(), "'{}' must hold a JSON object", (path_ / "state.json").string());
-  if (fs::exists(path_ / "optimizer.safetensors"))
-    optimizer_.emplace(path_ / "optimizer.safetensors");
+Checkpoint::Checkpoint(const fs::path& path)
+    : path_(path), manifest_(std::make_unique<Manifest>(read_manifest(path))) {
+  const std::string name = path.filename().string();
+  check_input(iteration_folder("", iteration()).filename() == name || !name.starts_with("iter_"),
+              "'{}' holds the checkpoint of iteration {}", path.string(), iteration());
+  std::optional<std::string> config = read_file(kConfigFile);
+  check_input(config.has_value(), "'{}' has no {}", path.string(), kConfigFile);
+  config_ = std::move(*config);
 }
 
 std::int64_t Checkpoint::counter(const std::string& name) const {
-  const auto found = state_.find(name);
-  check_input(found != state_.end() && found->is_number_integer(), "'{}' lacks the number '{}'",
-              (path_ / "state.json").string(), name);
+  const Json state = parse_json(manifest_->state, path_.string());
+  const auto found = state.find(name);
+  check_input(found != state.end() && found->is_number_integer(),
+              "'{}': its state has no whole number '{}'", path_.string(), name);
   return found->get<std::int64_t>();
 }
 
 double Checkpoint::number(const std::string& name) const {
-  const auto found = state_.find(name);
-  check_input(found != state_.end() && found->is_number(), "'{}' lacks the number '{}'",
-              (path_ / "state.json").string(), name);
+  const Json state = parse_json(manifest_->state, path_.string());
+  const auto found = state.find(name);
+  check_input(found != state.end() && found->is_number(), "'{}': its state has no number '{}'",
+              path_.string(), name);
   return found->get<double>();
+}
+
+std::string Checkpoint::where(std::string_view tensor) const {
+  return fmt::format("'{}', tensor {}", path_.string(), Quoted{tensor});
+}
+
+bool Checkpoint::contains(std::string_view tensor) const {
+  return manifest_->tensors.find(tensor) != manifest_->tensors.end();
+}
+
+const TensorRecord& Checkpoint::tensor(std::string_view name) const {
+  const auto found = manifest_->tensors.find(name);
+  check_input(found != manifest_->tensors.end(), "'{}' has no tensor {}", path_.string(),
+              Quoted{name});
+  return found->second;
+}
+
+VerifiedFile& Checkpoint::file(std::size_t number, const std::string& whose) {
+  auto found = files_.find(number);
+  if (found == files_.end()) {
+    if (files_.size() >= kOpenFiles) files_.clear();
+    found = files_.emplace(number, VerifiedFile(path_, manifest_->files[number], whose)).first;
+  }
+  return found->second;
+}
+
+void Checkpoint::read(std::string_view name, const View& destination) {
+  const Shape& shape = tensor(name).shape;
+  read_box(name, zeros_like(shape), shape, destination);
+}
+
+void Checkpoint::read_box(std::string_view name, const Shape& offset, const Shape& extent,
+                          const View& destination) {
+  const TensorRecord& record = tensor(name);
+  check(offset.rank() == record.shape.rank() && destination.shape() == extent,
+        "{}: box at {} of {} read into {}, from shape {}", where(name), offset, extent,
+        destination.to_string(), record.shape);
+  check_input(record.dtype == destination.dtype() ||
+                  (is_float(record.dtype) && is_float(destination.dtype())),
+              "{}: {} cannot be read as {}", where(name), name_of(record.dtype),
+              name_of(destination.dtype()));
+  const std::string whose = fmt::format("tensor {}", Quoted{name});
+  for (const TensorSlice& slice : record.slices) {
+    Shape begin = offset;  // of what both have, in the tensor
+    View part = destination;
+    bool any = true;
+    for (int i = 0; any && i < offset.rank(); ++i) {
+      begin[i] = std::max(offset[i], slice.offset[i]);
+      const std::int64_t end = std::min(offset[i] + extent[i], slice.offset[i] + slice.extent[i]);
+      any = end > begin[i];
+      if (any) part = part.slice(i, begin[i] - offset[i], end - begin[i]);
+    }
+    if (any) read_part(record, slice, begin, part, whose);
+  }
+}
+
+// Rows that lie behind each other in the file come in one piece, through a buffer of bounded size.
+void Checkpoint::read_part(const TensorRecord& tensor, const TensorSlice& slice, const Shape& begin,
+                           const View& destination, const std::string& whose) {
+  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+  if (destination.rank() > 2) {  // plane by plane
+    for (std::int64_t i = 0; i < destination.dim(0); ++i) {
+      Shape at = begin;
+      at[0] += i;
+      TensorSlice plane = slice;
+      plane.at += static_cast<std::uint64_t>((at[0] - slice.offset[0]) *
+                                             row_stride(slice.extent, 0) * size);
+      plane.offset = Shape(slice.offset.dims().subspan(1));
+      plane.extent = Shape(slice.extent.dims().subspan(1));
+      const View part = destination.slice(0, i, 1);
+      read_part(tensor, plane, Shape(begin.dims().subspan(1)),
+                {part.raw(), part.dtype(), Shape(part.shape().dims().subspan(1)),
+                 Shape(part.strides().dims().subspan(1))},
+                whose);
+    }
+    return;
+  }
+  const bool matrix = destination.rank() == 2;
+  const std::int64_t rows = matrix ? destination.dim(0) : 1;
+  const std::int64_t columns = destination.rank() == 0 ? 1 : destination.dim(-1);
+  const std::int64_t stride = destination.rank() == 0 ? 1 : slice.extent[-1];
+  const std::int64_t column = destination.rank() == 0 ? 0 : begin[-1] - slice.offset[-1];
+  const std::int64_t row = matrix ? begin[0] - slice.offset[0] : 0;
+  const std::int64_t together =
+      columns == stride ? std::max<std::int64_t>(1, kRowBuffer / (columns * size)) : 1;
+  std::vector<std::byte> buffer(
+      static_cast<std::size_t>(std::min(together, rows) * columns * size));
+  for (std::int64_t r = 0; r < rows; r += together) {
+    const std::int64_t count = std::min(together, rows - r);
+    const std::span<std::byte> bytes(buffer.data(),
+                                     static_cast<std::size_t>(count * columns * size));
+    file(slice.file, whose)
+        .read(slice.at + static_cast<std::uint64_t>(((row + r) * stride + column) * size), bytes,
+              whose);
+    const View to = matrix ? destination.slice(0, r, count) : destination;
+    convert_into(to, ConstView(bytes.data(), tensor.dtype, to.shape()));
+  }
+}
+
+std::optional<std::string> Checkpoint::read_file(const std::string& name) {
+  for (std::size_t i = 0; i < manifest_->files.size(); ++i) {
+    const FileRecord& record = manifest_->files[i];
+    if (record.name != name) continue;
+    check_input(record.bytes <= kMaxSmallFile, "'{}' has {} bytes: too many for such a file",
+                (path_ / name).string(), record.bytes);
+    std::string text(static_cast<std::size_t>(record.bytes), '\0');
+    file(i, "the file").read(0, std::as_writable_bytes(std::span(text)), "the file");
+    return text;
+  }
+  return std::nullopt;
+}
+
+void Checkpoint::verify() {
+  for (std::size_t i = 0; i < manifest_->files.size(); ++i) {
+    VerifiedFile each(path_, manifest_->files[i], "the file");
+    each.read_all();
+  }
 }
 
 }  // namespace tessera

@@ -1,63 +1,65 @@
-// Checkpoints of a run, one folder each:
-//
-//   <folder>/latest_checkpointed_iteration.txt    the newest complete one
-//   <folder>/iter_0000100/model.safetensors       weights, by global name
-//                         optimizer.safetensors   moments and master weights: exp_avg.<name>, ...
-//                         config.yaml             all options of the run
-//                         state.json              counters
-//
-// A checkpoint is written under a temporary name, synced, and renamed: after a crash the old or the
-// new one is there whole, never a part of one.
+// A checkpoint opened for reading. Its manifest was verified, and every block of a file is compared
+// with its checksum before it is used; all else is refused with the file, the tensor and the byte.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "tessera/base/json.h"
-#include "tessera/checkpoint/safetensors_reader.h"
-#include "tessera/checkpoint/safetensors_writer.h"
+#include "tessera/checkpoint/checkpoint_folder.h"
+#include "tessera/checkpoint/verified_file.h"
+#include "tessera/tensor/view.h"
 
 namespace tessera {
-
-struct CheckpointContents {
-  std::int64_t iteration = 0;
-  Json state;
-  std::string config;
-  std::vector<NamedView> model;
-  std::vector<NamedView> optimizer;  ///< empty: no optimizer file
-};
-
-/// Makes the folder if need be. Replaces a checkpoint of the same iteration.
-void save_checkpoint(const fs::path& folder, const CheckpointContents& contents);
 
 /// Whether a run saved checkpoints into this folder.
 bool holds_checkpoints(const fs::path& folder);
 
 class Checkpoint {
  public:
-  /// The newest checkpoint of a folder; nothing when the folder has none yet.
-  static std::optional<Checkpoint> latest(const fs::path& folder);
-  /// Opens one; InputError names the file that is missing or damaged.
-  Checkpoint(const fs::path& folder, std::int64_t iteration);
+  /// The newest one of a folder whose manifest verifies, or the one of an iteration. Nothing when
+  /// the folder has none yet; InputError when it has some and none can be used, or not that one.
+  static std::optional<Checkpoint> find(const fs::path& folder,
+                                        std::optional<std::int64_t> iteration = std::nullopt);
+  /// Opens one, given its own folder.
+  explicit Checkpoint(const fs::path& path);
 
-  std::int64_t iteration() const { return iteration_; }
   const fs::path& path() const { return path_; }
-  const Json& state() const { return state_; }
+  const Manifest& manifest() const { return *manifest_; }
+  std::int64_t iteration() const { return manifest_->iteration; }
   /// A counter of the state; InputError when it is missing or not a number.
   std::int64_t counter(const std::string& name) const;
   double number(const std::string& name) const;
+  /// All options of the run, as YAML.
   const std::string& config() const { return config_; }
-  const SafetensorsFile& model() const { return model_; }
-  const std::optional<SafetensorsFile>& optimizer() const { return optimizer_; }
+  /// "'<path>', tensor 'name'", for messages.
+  std::string where(std::string_view tensor) const;
+
+  bool contains(std::string_view tensor) const;
+  /// InputError when there is none of that name.
+  const TensorRecord& tensor(std::string_view name) const;
+  /// Reads the box [offset, offset + extent) into host memory, maybe strided, of shape `extent`;
+  /// converts between float types.
+  void read_box(std::string_view name, const Shape& offset, const Shape& extent,
+                const View& destination);
+  /// Reads a whole tensor.
+  void read(std::string_view name, const View& destination);
+  /// A whole small file of the checkpoint; nothing when it has none of that name.
+  std::optional<std::string> read_file(const std::string& name);
+  /// Compares every block of every file with its checksum. InputError for the first that differs.
+  void verify();
 
  private:
-  std::int64_t iteration_;
+  VerifiedFile& file(std::size_t number, const std::string& whose);
+  void read_part(const TensorRecord& tensor, const TensorSlice& slice, const Shape& begin,
+                 const View& destination, const std::string& whose);
+
   fs::path path_;
-  Json state_;
+  std::unique_ptr<Manifest> manifest_;  ///< stays where it is: open files point into it
   std::string config_;
-  SafetensorsFile model_;
-  std::optional<SafetensorsFile> optimizer_;
+  std::map<std::size_t, VerifiedFile> files_;  ///< opened when they are needed
 };
 
 }  // namespace tessera

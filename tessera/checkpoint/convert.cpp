@@ -110,6 +110,12 @@ void convert_into(const View& destination, const ConstView& source) {
   walk(convert, destination, source, 0, row);
 }
 
+DType common_type(DType a, DType b) {
+  check(is_float(a) && is_float(b), "{} and {} have no common float type", name_of(a), name_of(b));
+  if (a == b) return a;
+  return a == DType::f64 || b == DType::f64 ? DType::f64 : DType::f32;
+}
+
 View transposed_view(const View& view) {
   if (view.rank() < 2) return view;
   check(view.rank() == 2, "cannot transpose {}: expected two dimensions", view.to_string());

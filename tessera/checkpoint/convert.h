@@ -9,6 +9,9 @@ namespace tessera {
 /// may be strided, and either may be unaligned for its dtype (as data inside a file can be).
 void convert_into(const View& destination, const ConstView& source);
 
+/// The narrowest float type that holds the values of both exactly.
+DType common_type(DType a, DType b);
+
 /// [a, b] seen as [b, a] by exchanging the strides; vectors stay as they are.
 View transposed_view(const View& view);
 

@@ -27,6 +27,9 @@ HfModel read_hf_config(const fs::path& folder);
 /// The same from text; `what` stands for the file in messages.
 HfModel parse_hf_config(std::string_view text, const std::string& what);
 
+/// "bfloat16" for bf16, as PyTorch calls it.
+std::string_view torch_name(DType type);
+
 /// A config.json for the options, with the keys that every version of transformers reads.
 /// InputError when the family cannot express them. Options must be complete. bos_token_id and
 /// eos_token_id are null: who knows the tokenizer sets them.

@@ -7,16 +7,6 @@
 namespace tessera {
 namespace {
 
-std::string_view torch_name(DType type) {
-  switch (type) {
-    case DType::f64: return "float64";
-    case DType::f32: return "float32";
-    case DType::bf16: return "bfloat16";
-    case DType::f16: return "float16";
-    default: fail_dtype(type, "hf_config_for");
-  }
-}
-
 std::string gpt2_problem(const ModelOptions& options) {
   if (options.position_embedding != PositionEmbedding::learned_absolute)
     return "GPT-2 has learned absolute positions";
@@ -104,6 +94,16 @@ Json llama_like_config(const ModelOptions& options, std::string_view family) {
 }
 
 }  // namespace
+
+std::string_view torch_name(DType type) {
+  switch (type) {
+    case DType::f64: return "float64";
+    case DType::f32: return "float32";
+    case DType::bf16: return "bfloat16";
+    case DType::f16: return "float16";
+    default: fail_dtype(type, "hf_config_for");
+  }
+}
 
 std::string hf_family_problem(const ModelOptions& options, std::string_view family) {
   check(std::ranges::find(kHfFamilies, family) != kHfFamilies.end(), "unknown family '{}'", family);

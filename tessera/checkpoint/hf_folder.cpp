@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "tessera/base/check.h"
-#include "tessera/base/json.h"
 #include "tessera/checkpoint/convert.h"
+#include "tessera/checkpoint/hf_index.h"
 #include "tessera/checkpoint/json_fields.h"
 
 namespace tessera {
@@ -25,27 +25,8 @@ std::string name_some(const std::vector<std::string>& names) {
   return text;
 }
 
-// Names of files in an index come from whoever made it: they may not lead out of the folder.
-void check_file_name(const std::string& name, const std::string& what) {
-  check_input(!name.empty() && name.find('/') == std::string::npos &&
-                  name.find('\0') == std::string::npos && name.ends_with(".safetensors"),
-              "{}: {} is not the name of a safetensors file in this folder", what, Quoted{name});
-}
-
-// tensor -> file of model.safetensors.index.json.
-std::map<std::string, std::string> read_weight_map(const fs::path& index) {
-  const std::string what = "'" + index.string() + "'";
-  const Json json = parse_json(read_text_file(index, kMaxIndexBytes), what);
-  check_input(json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(),
-              "{}: expected an object with a weight_map", what);
-  std::map<std::string, std::string> weight_map;
-  for (const auto& [tensor, file] : json["weight_map"].items()) {
-    check_input(file.is_string(), "{}: the file of tensor {} is {} instead of a name", what,
-                Quoted{tensor}, file.type_name());
-    check_file_name(file.get_ref<const std::string&>(), what);
-    weight_map[tensor] = file.get<std::string>();
-  }
-  return weight_map;
+WeightMap read_weight_map(const fs::path& index) {
+  return parse_weight_map(read_text_file(index, kMaxIndexBytes), "'" + index.string() + "'");
 }
 
 // Opens the files that an index names and checks that they hold what it says.
@@ -84,7 +65,7 @@ std::vector<SafetensorsFile> open_all(const fs::path& folder) {
 
 std::vector<SafetensorsFile> open_weights(const fs::path& folder) {
   const fs::path single = folder / "model.safetensors";
-  const fs::path index = folder / "model.safetensors.index.json";
+  const fs::path index = folder / kHfIndexFile;
   if (!fs::exists(single)) return fs::exists(index) ? open_indexed(index) : open_all(folder);
   std::vector<SafetensorsFile> files;
   files.emplace_back(single);
@@ -94,7 +75,7 @@ std::vector<SafetensorsFile> open_weights(const fs::path& folder) {
 }  // namespace
 
 HfFolder::HfFolder(const fs::path& folder)
-    : model_(read_hf_config(folder)), files_(open_weights(folder)) {
+    : path_(folder), model_(read_hf_config(folder)), files_(open_weights(folder)) {
   Places places = all_places();
   std::vector<std::string> missing;
   for (const HfTensor& tensor : hf_tensors(model_.options, model_.family)) {

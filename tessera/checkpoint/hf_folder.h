@@ -32,6 +32,7 @@ class HfFolder {
   /// InputError, with the file and the tensor, for everything that does not fit together.
   explicit HfFolder(const fs::path& folder);
 
+  const fs::path& path() const { return path_; }
   const HfModel& model() const { return model_; }
   const std::vector<SafetensorsFile>& files() const { return files_; }
   /// Our parameter names, sorted.
@@ -56,6 +57,7 @@ class HfFolder {
   void check_shape(const Place& place, const Shape& expected) const;
   void check_unused(const Places& places) const;
 
+  fs::path path_;
   HfModel model_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, HfLocation, std::less<>> locations_;

@@ -50,6 +50,8 @@ class SafetensorsFile {
   /// Copies the box [offset, offset + extent); the destination, maybe strided, has shape `extent`.
   void read_box(std::string_view name, const Shape& offset, const Shape& extent,
                 const View& destination) const;
+  /// Gives back the memory that reading has filled.
+  void forget() const { map_.forget(); }
 
  private:
   void parse(std::span<const std::byte> bytes);

@@ -16,10 +16,13 @@ constexpr std::size_t kDataAlignment = 64;
 constexpr std::size_t kMaxHeader = 100'000'000;  // what readers accept
 constexpr std::int64_t kGatherBytes = std::int64_t{1} << 20;
 
-bool goes_before(const SafetensorsDeclaration& a, const SafetensorsDeclaration& b) {
-  const std::size_t a_size = size_of(a.dtype);
-  const std::size_t b_size = size_of(b.dtype);
-  return a_size != b_size ? a_size > b_size : a.name < b.name;
+void sort(std::vector<SafetensorsDeclaration>& tensors, SafetensorsWriter::Order order) {
+  const bool by_name = order == SafetensorsWriter::Order::by_name;
+  std::stable_sort(tensors.begin(), tensors.end(), [&](const auto& a, const auto& b) {
+    const std::size_t a_size = size_of(a.dtype);
+    const std::size_t b_size = size_of(b.dtype);
+    return a_size != b_size ? a_size > b_size : by_name && a.name < b.name;
+  });
 }
 
 void check_names(const std::vector<SafetensorsDeclaration>& tensors, const std::string& what) {
@@ -64,10 +67,10 @@ ConstView without_first_dimension(const ConstView& view) {
 
 SafetensorsWriter::SafetensorsWriter(const fs::path& path,
                                      std::vector<SafetensorsDeclaration> tensors,
-                                     SafetensorsMetadata metadata)
+                                     SafetensorsMetadata metadata, Order order)
     : what_(path.string()), order_(std::move(tensors)), file_(path) {
   check_names(order_, what_);
-  std::sort(order_.begin(), order_.end(), goes_before);
+  sort(order_, order);
   metadata.try_emplace("format", "pt");
   const std::string header = make_header(order_, metadata, what_);
   file_.write(header.data(), header.size());
@@ -103,10 +106,10 @@ void SafetensorsWriter::write_elements(const ConstView& view) {
   }
 }
 
-void SafetensorsWriter::close() {
+FileRecord SafetensorsWriter::close() {
   check(next_ == order_.size(), "'{}': {} of {} tensors were written before closing", what_, next_,
         order_.size());
-  file_.close();
+  return file_.close();
 }
 
 void write_safetensors(const fs::path& path, std::span<const NamedView> tensors,

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/base/files.h"
+#include "tessera/checkpoint/digested_file.h"
 #include "tessera/tensor/view.h"
 
 namespace tessera {
@@ -23,20 +23,24 @@ struct SafetensorsDeclaration {
 
 class SafetensorsWriter {
  public:
+  /// Larger element types come first, so that all are aligned; then by name, or as they are given.
+  enum class Order { by_name, given };
+
   /// Writes the header. `metadata` gets "format": "pt" unless it has a format, since readers ask
   /// for one. The data begin at a multiple of 64 bytes. To replace a file safely, give a temporary
   /// name and rename it after `close`.
   SafetensorsWriter(const fs::path& path, std::vector<SafetensorsDeclaration> tensors,
-                    SafetensorsMetadata metadata = {});
+                    SafetensorsMetadata metadata = {}, Order order = Order::by_name);
 
-  /// The order in which `append` expects the tensors: larger element types first (so that all are
-  /// aligned), then by name.
+  /// The order in which `append` expects the tensors.
   const std::vector<SafetensorsDeclaration>& order() const { return order_; }
+  /// Where in the file the next one will be.
+  std::uint64_t position() const { return file_.bytes(); }
   /// Writes the next tensor of the order, from host memory. A strided view is gathered through a
   /// small buffer.
   void append(const ConstView& view);
   /// Checks that every tensor came, and fsyncs.
-  void close();
+  FileRecord close();
 
  private:
   void write_elements(const ConstView& view);
@@ -45,7 +49,7 @@ class SafetensorsWriter {
   std::vector<SafetensorsDeclaration> order_;
   std::size_t next_ = 0;  // index into order_
   std::vector<std::byte> buffer_;
-  FileWriter file_;
+  DigestedFile file_;
 };
 
 struct NamedView {

@@ -40,7 +40,9 @@ std::string near_flag(std::string_view name, Command command) {
 
 // Why `name` is not a flag of this command.
 std::string refusal(std::string_view name, Command command) {
-  if (const Flag* flag = find_flag(name))
+  // Another command's flag may be the name that other programs have for one of this command.
+  const Flag* flag = find_flag(name);
+  if (flag != nullptr && !hint_for_other_name(name))
     return fmt::format("a flag of {}, not of tessera {}", owners_of(*flag), name_of(command));
   if (const auto hint = unsupported_megatron_flag(name))
     return fmt::format("known Megatron flag, not supported yet by Tessera{}{}",

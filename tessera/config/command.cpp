@@ -20,7 +20,8 @@ constexpr std::array<Info, kCommands.size()> kInfo = {{
     {"preprocess", "turns text into the .bin/.idx files that training reads"},
     {"generate", "continues prompts with a trained model"},
     {"evaluate", "measures a trained model's loss on a data set or on given tokens"},
-    {"inspect", "shows a model's shape, parameters and operations, without running it"},
+    {"inspect", "shows, verifies and compares checkpoints, and shows a model without running it"},
+    {"convert", "turns a Hugging Face model into a checkpoint, and a checkpoint into one"},
 }};
 
 const Info& info(Command command) { return kInfo[static_cast<std::size_t>(command)]; }
@@ -37,8 +38,9 @@ Command command_from_name(std::string_view name) {
     if (name_of(command) == name) return command;
     names.push_back(name_of(command));
   }
-  fail_input("unknown command {}{}: expected train, preprocess, generate, evaluate or inspect",
-             config::quote(name), config::did_you_mean(name, names, ""));
+  fail_input(
+      "unknown command {}{}: expected train, preprocess, generate, evaluate, inspect or convert",
+      config::quote(name), config::did_you_mean(name, names, ""));
 }
 
 }  // namespace tessera

@@ -7,10 +7,10 @@
 
 namespace tessera {
 
-enum class Command { train, preprocess, generate, evaluate, inspect };
+enum class Command { train, preprocess, generate, evaluate, inspect, convert };
 
-inline constexpr std::array kCommands = {Command::train, Command::preprocess, Command::generate,
-                                         Command::evaluate, Command::inspect};
+inline constexpr std::array kCommands = {Command::train,    Command::preprocess, Command::generate,
+                                         Command::evaluate, Command::inspect,    Command::convert};
 
 std::string_view name_of(Command command);
 /// One line for --help.

@@ -28,4 +28,24 @@ struct EvaluateOptions {
   bool operator==(const EvaluateOptions&) const = default;
 };
 
+/// What inspect does with a checkpoint besides showing what it holds.
+struct InspectOptions {
+  bool tensors = false;  ///< list each one
+  bool verify = false;   ///< compare all of it with its checksums
+  std::string diff;      ///< compare it with this other one
+
+  bool operator==(const InspectOptions&) const = default;
+};
+
+/// The checkpoint is in TrainOptions: read from `load`, written to `save`.
+struct ConvertOptions {
+  std::string from_hf;                           ///< a Hugging Face folder becomes a checkpoint
+  std::string to_hf;                             ///< or the other way round
+  std::string to_trtllm;                         ///< or a folder of TensorRT-LLM
+  int ranks = 1;                                 ///< that TensorRT-LLM will run the model on
+  std::int64_t max_shard_bytes = 5'000'000'000;  ///< of a file of weights for Hugging Face
+
+  bool operator==(const ConvertOptions&) const = default;
+};
+
 }  // namespace tessera

@@ -92,6 +92,21 @@ void evaluate_rules(const Settings& settings, const Ranks& ranks, Problems& prob
                    "--eval-iters 0 evaluates nothing: give the number of batches");
 }
 
+void convert_rules(const Settings& settings, Problems& problems) {
+  const ConvertOptions& convert = settings.convert;
+  const TrainOptions& train = settings.options.train;
+  const bool comes = !convert.from_hf.empty();
+  const bool leaves = !convert.to_hf.empty() || !convert.to_trtllm.empty();
+  problems.require(comes || leaves,
+                   "nothing to convert: give one of --from-hf FOLDER, --to-hf FOLDER and "
+                   "--to-trtllm FOLDER");
+  problems.require(!comes || (!train.save.empty() && train.load.empty()),
+                   "--from-hf needs --save FOLDER, where the checkpoint goes, and no --load");
+  problems.require(!leaves || (!train.load.empty() && train.save.empty()),
+                   "--{} needs --load FOLDER, where the checkpoint is, and no --save",
+                   convert.to_hf.empty() ? "to-trtllm" : "to-hf");
+}
+
 void preprocess_rules(const Settings& settings, Problems& problems) {
   tokenizer_rules(settings.options.data, problems);
   std::set<std::string_view> keys;

@@ -21,6 +21,7 @@ constexpr GroupTitle kGroups[] = {
     {Group::evaluation, "Evaluation"},
     {Group::logging, "Logging"},
     {Group::profiling, "Profiling"},
+    {Group::conversion, "Conversion"},
     {Group::checkpoints, "Checkpoints"},
     {Group::device, "Device"},
     {Group::parallel, "Parallelism"},

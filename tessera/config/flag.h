@@ -33,6 +33,7 @@ enum class Group {
   evaluation,
   logging,
   profiling,
+  conversion,
   checkpoints,
   device,
   parallel,

@@ -39,6 +39,10 @@ auto& part_of(auto& settings) {
     return settings.generate;
   else if constexpr (std::is_same_v<Part, EvaluateOptions>)
     return settings.evaluate;
+  else if constexpr (std::is_same_v<Part, InspectOptions>)
+    return settings.inspect;
+  else if constexpr (std::is_same_v<Part, ConvertOptions>)
+    return settings.convert;
   else {
     static_assert(std::is_same_v<Part, PreprocessOptions>, "not a part of Settings");
     return settings.preprocess;

@@ -17,5 +17,6 @@ void append_pipeline_flags(std::vector<Flag>& table);
 void append_optimizer_flags(std::vector<Flag>& table);
 void append_data_flags(std::vector<Flag>& table);
 void append_checkpoint_flags(std::vector<Flag>& table);
+void append_convert_flags(std::vector<Flag>& table);
 
 }  // namespace tessera::config

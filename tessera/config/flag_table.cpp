@@ -8,8 +8,8 @@
 namespace tessera::config {
 namespace {
 
-constexpr CommandSet kAll = {Command::train, Command::preprocess, Command::generate,
-                             Command::evaluate, Command::inspect};
+constexpr CommandSet kAll = {Command::train,    Command::preprocess, Command::generate,
+                             Command::evaluate, Command::inspect,    Command::convert};
 
 void append_general_flags(std::vector<Flag>& table) {
   std::vector<Flag> flags = {
@@ -35,6 +35,7 @@ std::vector<Flag> build_table() {
   append_optimizer_flags(table);
   append_data_flags(table);
   append_checkpoint_flags(table);
+  append_convert_flags(table);
   return table;
 }
 

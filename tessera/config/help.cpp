@@ -62,8 +62,10 @@ std::string entry(const Flag& flag, const Settings& defaults) {
 // What the flags of a command do not say themselves.
 std::string_view note_of(Command command) {
   if (command != Command::inspect) return "";
-  return "\nTakes the flags that change a model, its memory or its layout. Other flags of tessera "
-         "train are\nrefused, but for --mesh and --schedule, which take all of them.\n";
+  return "\nA checkpoint, or a folder of them, may come first without --load: tessera inspect run "
+         "--verify\n\nTakes the flags that change a model, its memory or its layout. Other flags "
+         "of "
+         "tessera train are\nrefused, but for --mesh and --schedule, which take all of them.\n";
 }
 
 }  // namespace

@@ -31,6 +31,8 @@ struct Settings {
   Options options;
   GenerateOptions generate;
   EvaluateOptions evaluate;
+  InspectOptions inspect;
+  ConvertOptions convert;
   PreprocessOptions preprocess;
   bool help = false;
   bool print_config = false;

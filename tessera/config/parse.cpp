@@ -86,6 +86,14 @@ ParsedCommand read_schedule_command(std::span<const std::string> args) {
   return parsed;
 }
 
+// inspect CKPT is inspect --load CKPT.
+std::vector<std::string> with_load(std::span<const std::string> args) {
+  std::vector<std::string> all(args.begin(), args.end());
+  if (!all.empty() && !all.front().empty() && all.front().front() != '-')
+    all.insert(all.begin(), "--load");
+  return all;
+}
+
 }  // namespace
 
 Settings default_settings(Command command) {
@@ -109,6 +117,7 @@ ParsedCommand parse_command(std::string_view name, std::span<const std::string> 
     return read_mesh_command(args);
   if (command == Command::inspect && std::any_of(args.begin(), args.end(), is_picture_flag))
     return read_schedule_command(args);
+  if (command == Command::inspect) return read_command(command, with_load(args));
   return read_command(command, args);
 }
 

@@ -32,7 +32,8 @@ bool comes_with_model(const Flag& flag) {
 
 bool is_decided(const Flag& flag, const ParsedCommand& parsed) {
   const TrainOptions& train = parsed.options.train;
-  const bool loads = !train.load.empty() || !train.load_hf.empty();
+  const bool loads =
+      !train.load.empty() || !train.load_hf.empty() || !parsed.convert.from_hf.empty();
   if (parsed.command == Command::train || !loads || !comes_with_model(flag)) return true;
   bool given = parsed.was_given(flag.name);
   for (const Flag& other : config::flag_table())

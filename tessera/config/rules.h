@@ -50,6 +50,7 @@ void batch_rules(const Options& options, Problems& problems);
 void train_rules(const Options& options, const Ranks& ranks, Problems& problems);
 void generate_rules(const Settings& settings, const Ranks& ranks, Problems& problems);
 void evaluate_rules(const Settings& settings, const Ranks& ranks, Problems& problems);
+void convert_rules(const Settings& settings, Problems& problems);
 void preprocess_rules(const Settings& settings, Problems& problems);
 
 }  // namespace tessera::config

@@ -9,6 +9,8 @@ constexpr CommandSet kTrain = {Command::train};
 constexpr CommandSet kRunning = {Command::train, Command::generate, Command::evaluate};
 constexpr CommandSet kWithModel = {Command::train, Command::generate, Command::evaluate,
                                    Command::inspect};
+constexpr CommandSet kConverting = {Command::train, Command::generate, Command::evaluate,
+                                    Command::inspect, Command::convert};
 
 bool on_gpu(const Settings& s) { return s.options.train.device == DeviceChoice::cuda; }
 
@@ -31,9 +33,11 @@ Flag dtype_switch(std::string_view name, DType type, std::string_view help) {
 
 std::vector<Flag> precision_flags() {
   return {
-      word("params-dtype", at(&ModelOptions::dtype),
-           {{DType::f64, "f64"}, {DType::f32, "f32"}, {DType::bf16, "bf16"}, {DType::f16, "f16"}},
-           "type of parameters and activations [default: the checkpoint's, or f32]")
+      word(
+          "params-dtype", at(&ModelOptions::dtype),
+          {{DType::f64, "f64"}, {DType::f32, "f32"}, {DType::bf16, "bf16"}, {DType::f16, "f16"}},
+          "type of parameters and activations [default: the checkpoint's, or f32; convert: that of "
+          "the files]")
           .one_of("precision"),
       dtype_switch("bf16", DType::bf16, "the same as --params-dtype bf16"),
       dtype_switch("fp16", DType::f16, "the same as --params-dtype f16; training scales the loss"),
@@ -98,6 +102,8 @@ std::vector<Flag> batch_flags() {
           .only_for(kRunning),
       integer("exit-interval", at(&TrainOptions::exit_interval), {1, kMaxIterations},
               "stop (after saving, with --save) when the iteration is a multiple of this"),
+      integer("exit-duration-in-mins", at(&TrainOptions::exit_duration_minutes), {1, kMaxMinutes},
+              "stop (after saving, with --save) when the run has taken so long"),
   };
 }
 
@@ -173,7 +179,7 @@ std::vector<Flag> device_flags() {
 }  // namespace
 
 void append_run_flags(std::vector<Flag>& table) {
-  append(table, Group::precision, kWithModel, precision_flags());
+  append(table, Group::precision, kConverting, precision_flags());
   append(table, Group::recompute, {Command::train, Command::inspect}, recompute_flags());
   append(table, Group::batches, kTrain, batch_flags());
   append(table, Group::evaluation, {Command::train, Command::evaluate}, evaluation_flags());

@@ -67,6 +67,7 @@ void check_command(const ParsedCommand& parsed, const config::Ranks& ranks, Prob
     case Command::generate: config::generate_rules(parsed, ranks, problems); break;
     case Command::evaluate: config::evaluate_rules(parsed, ranks, problems); break;
     case Command::inspect: check_inspect(parsed, problems); break;
+    case Command::convert: config::convert_rules(parsed, problems); break;
   }
 }
 

@@ -108,6 +108,47 @@ int parse_grid(std::string_view text) {
   return static_cast<int>(rows);
 }
 
+namespace {
+
+struct SizeUnit {
+  std::string_view name;
+  std::int64_t bytes;
+};
+constexpr SizeUnit kSizeUnits[] = {
+    {"TB", 1'000'000'000'000},
+    {"TiB", std::int64_t{1} << 40},
+    {"GB", 1'000'000'000},
+    {"GiB", std::int64_t{1} << 30},
+    {"MB", 1'000'000},
+    {"MiB", std::int64_t{1} << 20},
+    {"KB", 1'000},
+    {"KiB", std::int64_t{1} << 10},
+    {"", 1},
+};
+
+}  // namespace
+
+std::int64_t parse_size(std::string_view text, const IntegerRange& range) {
+  for (const SizeUnit& unit : kSizeUnits) {
+    if (!text.ends_with(unit.name)) continue;
+    const std::string_view digits = text.substr(0, text.size() - unit.name.size());
+    std::int64_t count = 0;
+    const bool fits = read_number(digits, count) && count >= 0 && count <= range.max / unit.bytes &&
+                      range.has(count * unit.bytes);
+    check_input(fits, "expected a size from {} to {}, such as 500MB, 5GB or 4GiB",
+                size_text(range.min), size_text(range.max));
+    return count * unit.bytes;
+  }
+  return 0;  // not reached: the last unit has no name
+}
+
+std::string size_text(std::int64_t bytes) {
+  for (const SizeUnit& unit : kSizeUnits)
+    if (bytes % unit.bytes == 0 && bytes >= unit.bytes)
+      return fmt::format("{}{}", bytes / unit.bytes, unit.name);
+  return "0";
+}
+
 std::string to_text(double value) { return fmt::format("{}", value); }
 
 bool is_utf8(std::string_view text) {

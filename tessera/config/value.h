@@ -42,6 +42,11 @@ std::int64_t parse_window(std::string_view text);
 /// A square grid of ranks "q,q" or "(q,q)": returns q, which is at least 2.
 int parse_grid(std::string_view text);
 
+/// A size such as 500MB or 5GB (powers of ten), or 4GiB (powers of two), or plain bytes.
+std::int64_t parse_size(std::string_view text, const IntegerRange& range);
+/// The shortest text that reads back as the same size.
+std::string size_text(std::int64_t bytes);
+
 /// The shortest text that reads back as the same number.
 std::string to_text(double value);
 

@@ -251,4 +251,13 @@ Environment recognise_environment(const Variables& variables) {
   return {};
 }
 
+std::optional<std::chrono::system_clock::time_point> job_end(const Variables& variables) {
+  const std::string text = variables("SLURM_JOB_END_TIME").value_or("");
+  std::int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || seconds <= 0)
+    return std::nullopt;
+  return std::chrono::system_clock::time_point(std::chrono::seconds(seconds));
+}
+
 }  // namespace tessera

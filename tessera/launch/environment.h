@@ -1,6 +1,7 @@
 // Who started this process, read from the variables that launchers set.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -34,5 +35,8 @@ struct Environment {
 /// without srun is no launch, whatever its variables say, and neither is a launch of one rank by
 /// srun or torchrun. Throws InputError for variables that are missing or contradict each other.
 Environment recognise_environment(const Variables& variables);
+
+/// When SLURM will end the job that this process belongs to, where it says so.
+std::optional<std::chrono::system_clock::time_point> job_end(const Variables& variables);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "tessera/base/check.h"
 #include "tessera/base/log.h"
@@ -60,12 +61,21 @@ LaunchWay choose_way(const LaunchOptions& options, const Environment& environmen
 int launch(const LaunchOptions& options, const std::vector<std::string>& arguments,
            const std::function<void(Rank&)>& body) {
   const Environment environment = recognise_environment(process_variable);
-  switch (choose_way(options, environment)) {
-    case LaunchWay::alone: return launch_alone(options, body);
-    case LaunchWay::threads: return launch_threads(options, body);
-    case LaunchWay::mpirun: return run_with_mpirun(options.nproc, arguments);
-    case LaunchWay::mpi: return run_mpi_rank(options, environment, body);
-    case LaunchWay::rendezvous: return run_torchrun_rank(options, environment, body);
+  const LaunchWay way = choose_way(options, environment);
+  if (way == LaunchWay::mpirun)
+    return run_with_mpirun(options.nproc, arguments, options.watch_signals);
+  std::optional<SignalWatch> signals;  // before there is a second thread
+  if (options.watch_signals) signals.emplace();
+  const auto watched_body = [&](Rank& rank) {
+    if (signals) rank.signals = &*signals;
+    body(rank);
+  };
+  switch (way) {
+    case LaunchWay::alone: return launch_alone(options, watched_body);
+    case LaunchWay::threads: return launch_threads(options, watched_body);
+    case LaunchWay::mpi: return run_mpi_rank(options, environment, watched_body);
+    case LaunchWay::rendezvous: return run_torchrun_rank(options, environment, watched_body);
+    case LaunchWay::mpirun: break;
   }
   return 1;
 }

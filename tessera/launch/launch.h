@@ -21,6 +21,8 @@ struct LaunchOptions {
   std::chrono::seconds timeout{600};  ///< how long ranks wait for each other
   /// What all ranks must have been given alike; processes compare it, line by line.
   std::string configuration;
+  /// Whether the body looks at Rank::signals; otherwise signals end the process.
+  bool watch_signals = false;
 };
 
 /// How ranks come to be.

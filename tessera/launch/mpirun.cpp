@@ -20,6 +20,7 @@
 #include "tessera/base/check.h"
 #include "tessera/launch/environment.h"
 #include "tessera/launch/mpirun_output.h"
+#include "tessera/launch/signal_watch.h"
 
 namespace tessera {
 namespace {
@@ -63,8 +64,13 @@ class AwaitedSignals {
   sigset_t awaited_, before_;
 };
 
+// What the ranks know as a wish to stop, of the signals that mpirun passes on: at others it ends
+// them before they can save.
+constexpr int kPassedOn = SIGUSR2;
+
 // Its standard error goes to `error`.
-pid_t start(const std::vector<std::string>& command, const AwaitedSignals& signals, int error) {
+pid_t start(const std::vector<std::string>& command, const AwaitedSignals& signals, int error,
+            bool gentle) {
   std::vector<char*> argv;
   for (const std::string& part : command) argv.push_back(const_cast<char*>(part.c_str()));
   argv.push_back(nullptr);
@@ -75,18 +81,39 @@ pid_t start(const std::vector<std::string>& command, const AwaitedSignals& signa
   if (child > 0) return child;
   signals.restore_in_child();
   ::dup2(error, STDERR_FILENO);
+  if (gentle) {
+    // A terminal's signals go to its processes in front, of which mpirun must not be one: it would
+    // end the ranks. Behind them nobody can read what is typed.
+    ::setpgid(0, 0);
+    ::signal(kPassedOn, SIG_IGN);  // until mpirun and the ranks watch for it
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  }
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // the ranks must not outlive this process
   if (::getppid() == parent) ::execv(argv[0], argv.data());
   ::_exit(kSignalBase - 1);
 }
 
-int wait_for(pid_t child, const AwaitedSignals& signals) {
+// With `gentle`, the first signal is passed on as a wish, and `wished` is set to it; a second one,
+// `last`, ends the ranks.
+int wait_for(pid_t child, const AwaitedSignals& signals, bool gentle, int& wished, int& last) {
   int status = 0;
   while (::waitpid(child, &status, WNOHANG) == 0) {
     siginfo_t info{};
     const int signal = signals.wait(info);
-    // What a terminal sends has reached mpirun already: it goes to all processes in front.
-    if (signal != 0 && signal != SIGCHLD && info.si_code <= 0) ::kill(child, signal);
+    if (signal == 0 && wished != 0) ::kill(child, kPassedOn);  // ranks that just start may miss one
+    if (signal == 0 || signal == SIGCHLD) continue;
+    if (gentle && wished == 0) {
+      wished = signal;
+      ::kill(child, kPassedOn);
+    } else if (gentle) {
+      last = signal;
+      ::kill(child, SIGTERM);
+    } else if (info.si_code <= 0) {
+      // What a terminal sends has otherwise reached mpirun already: it goes to all processes in
+      // front.
+      ::kill(child, signal);
+    }
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status);
 }
@@ -133,7 +160,7 @@ std::vector<std::string> mpirun_command(const std::string& mpirun, int ranks, bo
   return command;
 }
 
-int run_with_mpirun(int ranks, const std::vector<std::string>& arguments) {
+int run_with_mpirun(int ranks, const std::vector<std::string>& arguments, bool gentle) {
   const std::string mpirun = find_program("mpirun");
   check_input(!mpirun.empty(),
               "starting ranks as processes needs mpirun, which is not in PATH: install Open MPI "
@@ -143,15 +170,19 @@ int run_with_mpirun(int ranks, const std::vector<std::string>& arguments) {
   int ends[2];
   const bool piped = ::pipe2(ends, O_CLOEXEC) == 0;
   check(piped, "cannot make a pipe: {}", std::strerror(errno));
-  const pid_t child =
-      start(mpirun_command(mpirun, ranks, ::geteuid() == 0, program, arguments), signals, ends[1]);
+  const pid_t child = start(mpirun_command(mpirun, ranks, ::geteuid() == 0, program, arguments),
+                            signals, ends[1], gentle);
   ::close(ends[1]);
   MpirunOutput output;
   std::atomic<bool> ended = false;
   std::thread reader([&] { show(ends[0], output, ended); });
-  const int code = wait_for(child, signals);
+  int wished = 0, last = 0;
+  const int code = wait_for(child, signals, gentle, wished, last);
   ended = true;
   reader.join();
+  if (last != 0) return SignalWatch::exit_code_at_once(last);
+  if (wished != 0 && code == SignalWatch::exit_code_saved(kPassedOn))
+    return SignalWatch::exit_code_saved(wished);
   if (code > kSignalBase)
     fmt::print(stderr, "tessera: {} was ended by signal {} ({})\n",
                output.killed() ? fmt::format("rank {}", *output.killed()) : "a rank",

@@ -12,8 +12,9 @@ std::vector<std::string> mpirun_command(const std::string& mpirun, int ranks, bo
                                         const std::vector<std::string>& arguments);
 
 /// Starts this very program again, with `arguments`, as `ranks` ranks, and waits for them. Signals
-/// that ask this process to end are passed on. Returns the exit code of the first rank that failed,
-/// or 0. Throws InputError when there is no mpirun.
-int run_with_mpirun(int ranks, const std::vector<std::string>& arguments);
+/// that ask this process to end are passed on; with `gentle` the first one as a wish to stop, which
+/// the ranks watch for (signal_watch.h). Returns the exit code of the first rank that failed, or 0.
+/// Throws InputError when there is no mpirun.
+int run_with_mpirun(int ranks, const std::vector<std::string>& arguments, bool gentle);
 
 }  // namespace tessera

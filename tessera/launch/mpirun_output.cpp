@@ -21,9 +21,10 @@ bool begins_words(const std::string& line) {
   return false;
 }
 
-// What mpirun says of itself while it ends a job.
+// What mpirun says of itself while it ends a job, or tells it something.
 bool is_own_trouble(const std::string& line) {
-  return line.starts_with('[') && line.find("] ORTE_ERROR_LOG: ") != std::string::npos;
+  return (line.starts_with('[') && line.find("] ORTE_ERROR_LOG: ") != std::string::npos) ||
+         line.starts_with("mpirun: Forwarding signal ");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/comm/communicator.h"
+#include "tessera/launch/signal_watch.h"
 
 namespace tessera {
 
@@ -17,6 +18,8 @@ struct Rank {
   int local_rank = 0;  ///< its number among the ranks of its machine
   Device device = {};  ///< where it computes, and where the world's communication finds its memory
   int process_ranks = 1;  ///< ranks that are threads of its process
+  /// Signals that its process gets; null: they are not watched.
+  const SignalWatch* signals = nullptr;
 };
 
 /// "rank 3", "ranks 0, 2 and 5-7": of numbers in rising order, for messages.

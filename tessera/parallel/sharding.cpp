@@ -17,6 +17,59 @@ View ShardPiece::in(const View& storage) const {
           storage.dtype(), extent, strides};
 }
 
+namespace {
+
+// Rows and columns of a box of two dimensions, as a box.
+ShardPiece part_of(const ShardPiece& piece, const Range& rows, const Range& columns) {
+  return {{piece.offset[0] + rows.begin, piece.offset[1] + columns.begin},
+          {rows.length(), columns.length()},
+          piece.storage_offset + rows.begin * piece.strides[0] + columns.begin,
+          piece.strides};
+}
+
+Range clamped(std::int64_t begin, std::int64_t end, std::int64_t limit) {
+  begin = std::clamp<std::int64_t>(begin, 0, limit);
+  return {begin, std::clamp(end, begin, limit)};
+}
+
+// Rounds up, for numbers of any sign.
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return a > 0 ? (a + b - 1) / b : a / b; }
+
+}  // namespace
+
+std::vector<ShardPiece> pieces_in(const ShardPiece& piece, const Range& storage) {
+  if (piece.extent.numel() == 0) return {};
+  check(piece.extent.rank() <= 2 && piece.strides[-1] == 1,
+        "expected a vector or the rows of a matrix, got a box of {} with strides {}", piece.extent,
+        piece.strides);
+  const std::int64_t columns = piece.extent[-1];
+  if (piece.extent.rank() == 1) {
+    const Range mine =
+        clamped(storage.begin - piece.storage_offset, storage.end - piece.storage_offset, columns);
+    if (mine.length() == 0) return {};
+    return {{{piece.offset[0] + mine.begin},
+             {mine.length()},
+             piece.storage_offset + mine.begin,
+             piece.strides}};
+  }
+  const std::int64_t stride = piece.strides[0];
+  const std::int64_t begin = storage.begin - piece.storage_offset;
+  const std::int64_t end = storage.end - piece.storage_offset;
+  // Rows that lie in the stretch from their first to their last element.
+  const Range whole =
+      clamped(ceil_divide(begin, stride), ceil_divide(end - columns + 1, stride), piece.extent[0]);
+  std::vector<ShardPiece> pieces;
+  const auto add_row = [&](std::int64_t row) {
+    if (row < 0 || row >= piece.extent[0]) return;
+    const Range some = clamped(begin - row * stride, end - row * stride, columns);
+    if (some.length() > 0) pieces.push_back(part_of(piece, {row, row + 1}, some));
+  };
+  add_row(whole.begin - 1);
+  if (whole.length() > 0) pieces.push_back(part_of(piece, whole, {0, columns}));
+  add_row(whole.end);
+  return pieces;
+}
+
 Range share_of(std::int64_t size, int parts, int index) {
   const std::int64_t each = size / parts;
   const std::int64_t larger = size % parts;

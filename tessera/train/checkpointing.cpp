@@ -1,142 +1,211 @@
 #include "tessera/train/checkpointing.h"
 
-#include <deque>
+#include <array>
 #include <functional>
 
 #include "tessera/base/check.h"
-#include "tessera/train/whole_buckets.h"
-#include "tessera/train/whole_tensors.h"
+#include "tessera/base/json.h"
+#include "tessera/base/master_weight.h"
+#include "tessera/checkpoint/convert.h"
+#include "tessera/checkpoint/exact_weights.h"
+#include "tessera/train/host_block.h"
+#include "tessera/train/kept_slices.h"
 
 namespace tessera {
 namespace {
 
-// Every tensor of a block laid out like the parameters, with its name behind a prefix, to be
-// written.
-using TensorVisitor =
-    std::function<void(const std::string& name, const ShardedTensor&, const View& part)>;
+constexpr const char* kWordTable = "embedding.word.weight";
 
-void write_block(Session& session, const ParameterBlock& block, const std::string& prefix,
-                 const TensorVisitor& visit) {
-  const ParameterBuffers& buffers = session.parameters();
-  write_buckets(session, block, [&](const Bucket& bucket, const View& whole) {
-    HostBlock host = downloaded(session.context(), whole);  // the gaps between tensors stay
-    for (const std::size_t i : bucket.parameters)
-      for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
-        visit(prefix + tensor.name, tensor, buffers.part(host.view(), i));
-    host.upload();
-  });
+// Calls visit(slice, part) for all slices that this rank keeps of a block, to fill the parts.
+using SliceVisitor = std::function<void(const KeptSlice& slice, const View& part)>;
+
+void fill_slices(Session& session, const ParameterBlock& block, const SliceVisitor& visit) {
+  if (block.memory.numel() == 0) return;
+  session.data_parallel().wait_for_values();
+  HostBlock host = downloaded(session.context(), block.memory);  // the gaps between tensors stay
+  ParameterBlock filled = block;
+  filled.memory = host.view();
+  for (const KeptSlice& slice : kept_slices(session, block)) visit(slice, slice.in(filled));
+  host.upload();
 }
 
-void add_block(std::vector<NamedView>& to, const WholeTensors& tensors, const std::string& prefix) {
-  for (const auto& [name, view] : tensors.by_name()) to.push_back({prefix + name, view});
+Tensor scratch(DType dtype, const Shape& shape) {
+  return Memory(Device{}).allocate(MemoryUse::data, dtype, shape);
 }
 
-// Reads a block's tensors. A run that goes on must go on in the
-// same type, or it would not repeat itself; `convert` is for models that are only used.
-void read_block(const SafetensorsFile& file, Session& session, const ParameterBlock& block,
-                const std::string& prefix, bool convert) {
-  write_block(session, block, prefix,
-              [&](const std::string& name, const ShardedTensor& tensor, const View& part) {
-                check_input(file.contains(name), "'{}' has no tensor '{}', which this model needs",
-                            file.what(), name);
-                check_input(file.shape(name) == tensor.global,
-                            "'{}', tensor '{}': this model needs the shape {}, the file has {}",
-                            file.what(), name, tensor.global.to_string(),
-                            file.shape(name).to_string());
-                check_input(convert || file.dtype(name) == part.dtype(),
-                            "'{}', tensor '{}': this run computes in {}, the file has {}",
-                            file.what(), name, name_of(part.dtype()), name_of(file.dtype(name)));
-                for (const ShardPiece& piece : tensor.pieces)
-                  file.read_box(name, piece.offset, piece.extent, piece.in(part));
-              });
+void check_shape(const Checkpoint& checkpoint, const std::string& name, const Shape& expected) {
+  check_input(checkpoint.contains(name), "'{}' has no tensor '{}', which this model needs",
+              checkpoint.path().string(), name);
+  check_input(checkpoint.tensor(name).shape == expected,
+              "{}: this model needs the shape {}, the file has {}", checkpoint.where(name),
+              expected, checkpoint.tensor(name).shape);
+}
+
+// A slice's weights in f32, as exactly as the checkpoint knows them.
+Tensor exact_weights(Checkpoint& checkpoint, const KeptSlice& slice) {
+  Tensor exact = scratch(DType::f32, slice.piece.extent);
+  read_exact(checkpoint, slice.tensor, slice.piece.offset, exact.view());
+  return exact;
+}
+
+bool keeps_rests(Session& session) {
+  if (!session.options().training) return false;
+  for (const Optimizer::State& state : session.optimizer().states())
+    if (state.name + "." == kRestPrefix) return true;
+  return false;
+}
+
+// Halves of f32 weights: the values that are computed with, or what is left of them.
+Tensor halves(const Tensor& exact, bool rests) {
+  Tensor half = scratch(rests ? DType::i16 : DType::bf16, exact.view().shape());
+  for (std::int64_t i = 0; i < exact.view().numel(); ++i) {
+    const SplitWeight split = split_weight(exact.data<float>()[i]);
+    if (rests)
+      half.data<std::int16_t>()[i] = split.rest;
+    else
+      half.data<BFloat16>()[i] = split.value;
+  }
+  return half;
+}
+
+void read_weight(Session& session, Checkpoint& checkpoint, const KeptSlice& slice,
+                 const View& part) {
+  const std::string& name = slice.tensor;
+  check_shape(checkpoint, name, slice.global);
+  const DType saved = checkpoint.tensor(name).dtype;
+  // Value and rest together are the weight: they must be rounded alike.
+  const bool splits = part.dtype() == DType::bf16 && keeps_rests(session) &&
+                      !(saved == DType::bf16 && checkpoint.contains(kRestPrefix + name));
+  if (!splits && (saved == part.dtype() || !has_exact(checkpoint, name)))
+    return checkpoint.read_box(name, slice.piece.offset, slice.piece.extent, part);
+  const Tensor exact = exact_weights(checkpoint, slice);
+  if (splits)
+    convert_into(part, halves(exact, false).view());
+  else
+    convert_into(part, exact.view());
+}
+
+void read_state(Checkpoint& checkpoint, const std::string& state, bool same_type,
+                const KeptSlice& slice, const View& part) {
+  const std::string prefix = state + ".";
+  const std::string name = prefix + slice.tensor;
+  const bool weights = prefix == kMasterPrefix || prefix == kRestPrefix;
+  if (weights && !(same_type && checkpoint.contains(name))) {
+    const Tensor exact = exact_weights(checkpoint, slice);
+    return convert_into(part, prefix == kRestPrefix ? halves(exact, true).view() : exact.view());
+  }
+  check_shape(checkpoint, name, slice.global);
+  checkpoint.read_box(name, slice.piece.offset, slice.piece.extent, part);
 }
 
 // Of the whole model, of which this rank may have a part.
-std::size_t tensor_count(const Session& session, bool trained_only) {
-  std::size_t count = 0;
+std::vector<std::string> weight_names(const Session& session) {
+  std::vector<std::string> names;
   DescribedModel model(session.options());
   for (const Parameter* parameter : model.parameters())
-    if (parameter->trained() || !trained_only) count += parameter->tensors().size();
-  return count;
+    for (const ShardedTensor& tensor : parameter->tensors()) names.push_back(tensor.name);
+  return names;
 }
 
-void check_count(const SafetensorsFile& file, std::size_t expected) {
-  check_input(file.names().size() == expected, "'{}' holds {} tensors, this model has {}",
-              file.what(), file.names().size(), expected);
+bool is_state(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kStates{"exp_avg.", "exp_avg_sq.", "momentum.",
+                                                    kMasterPrefix, kRestPrefix};
+  for (const std::string_view state : kStates)
+    if (name.starts_with(state)) return true;
+  return false;
+}
+
+void check_names(const Session& session, const Checkpoint& checkpoint) {
+  std::size_t weights = 0;
+  for (const auto& [name, tensor] : checkpoint.manifest().tensors)
+    if (!is_state(name)) ++weights;
+  const std::size_t expected = weight_names(session).size();
+  check_input(weights == expected, "'{}' holds {} tensors of weights, this model has {}",
+              checkpoint.path().string(), weights, expected);
 }
 
 // Where the optimizer and the loss scale were.
 void load_step_state(Session& session, const Checkpoint& checkpoint) {
-  const std::string file = (checkpoint.path() / "state.json").string();
+  const std::string where = checkpoint.path().string();
   StepState state = session.optimizer().step_state(session.context());
   state.iteration = checkpoint.iteration();
   state.step = checkpoint.counter("optimizer_steps");
   check_input(state.step >= 0 && state.step <= checkpoint.iteration(),
-              "'{}': {} optimizer steps at iteration {} cannot be", file, state.step,
+              "'{}': {} optimizer steps at iteration {} cannot be", where, state.step,
               checkpoint.iteration());
-  if (session.options().model.dtype == DType::f16 && session.options().optimizer.loss_scale == 0) {
+  const SessionOptions& options = session.options();
+  // A run that comes from another type finds its own scale.
+  if (options.model.dtype == DType::f16 && options.optimizer.loss_scale == 0 &&
+      weight_type(checkpoint) == DType::f16) {
     state.loss_scale = checkpoint.number("loss_scale");
     state.good_steps = checkpoint.counter("good_steps");
     state.overflows_left = checkpoint.counter("overflows_left");
     check_input(state.loss_scale > 0 && state.good_steps >= 0,
-                "'{}': a loss scale of {} after {} good steps cannot be", file, state.loss_scale,
+                "'{}': a loss scale of {} after {} good steps cannot be", where, state.loss_scale,
                 state.good_steps);
   }
   session.optimizer().set_step_state(session.context(), state);
 }
 
+std::optional<std::uint64_t> order_seed_of(const Checkpoint& checkpoint, const Json& state) {
+  if (!state.contains("order_seed")) return std::nullopt;
+  return static_cast<std::uint64_t>(checkpoint.counter("order_seed"));
+}
+
 }  // namespace
 
-void save_session(const fs::path& folder, Session& session, const Progress& progress,
-                  const std::string& config, bool with_optimizer) {
-  Context& context = session.context();
-  const StepState state = session.optimizer().step_state(context);
-  CheckpointContents contents;
-  contents.iteration = progress.iteration;
-  contents.state = {{"iteration", progress.iteration},
-                    {"consumed_samples", progress.consumed_samples},
-                    {"schedule_samples", progress.schedule_samples},
-                    {"optimizer_steps", state.step},
-                    {"loss_scale", state.loss_scale},
-                    {"good_steps", state.good_steps},
-                    {"overflows_left", state.overflows_left}};
-  contents.config = config;
-  std::deque<WholeTensors> blocks;  // the views point into them
-  add_block(contents.model, blocks.emplace_back(session, session.parameters().values()), "");
-  if (with_optimizer)
-    for (const Optimizer::State& each : session.optimizer().states())
-      add_block(contents.optimizer, blocks.emplace_back(session, each.block), each.name + ".");
-  if (context.mesh.world().rank() == 0) save_checkpoint(folder, contents);
-  context.mesh.world().patient_barrier();  // nobody goes on with what is not saved
-}
-
-void load_weights(Session& session, const Checkpoint& checkpoint) {
-  const bool convert = !session.options().training;
-  read_block(checkpoint.model(), session, session.parameters().values(), "", convert);
-  check_count(checkpoint.model(), tensor_count(session, false));
-  session.adopt_values();
-}
-
-void load_optimizer(Session& session, const Checkpoint& checkpoint) {
-  check_input(checkpoint.optimizer().has_value(),
-              "'{}' was saved without optimizer state: continue with --no-load-optim or --finetune",
-              checkpoint.path().string());
-  for (const Optimizer::State& state : session.optimizer().states())
-    read_block(*checkpoint.optimizer(), session, state.block, state.name + ".", false);
-  check_count(*checkpoint.optimizer(),
-              session.optimizer().states().size() * tensor_count(session, true));
-  load_step_state(session, checkpoint);
+std::string state_of(Session& session, const Progress& progress) {
+  const StepState state = session.optimizer().step_state(session.context());
+  const Json json{{"iteration", progress.iteration},
+                  {"consumed_samples", progress.consumed_samples},
+                  {"schedule_samples", progress.schedule_samples},
+                  {"evaluation_due", progress.evaluation_due},
+                  {"optimizer_steps", state.step},
+                  {"loss_scale", state.loss_scale},
+                  {"good_steps", state.good_steps},
+                  {"overflows_left", state.overflows_left},
+                  {"rng", {{"kind", "philox4x32-10"}, {"seed", session.options().seed}}},
+                  {"order_seed", progress.order_seed.value_or(session.options().seed)}};
+  return json.dump();
 }
 
 Progress progress_of(const Checkpoint& checkpoint) {
+  const Json state = parse_json(checkpoint.manifest().state, checkpoint.path().string());
   const Progress progress{checkpoint.counter("iteration"), checkpoint.counter("consumed_samples"),
-                          checkpoint.counter("schedule_samples")};
+                          checkpoint.counter("schedule_samples"),
+                          state.value("evaluation_due", Json(false)) == Json(true),
+                          order_seed_of(checkpoint, state)};
   check_input(progress.iteration == checkpoint.iteration() && progress.consumed_samples >= 0 &&
                   progress.schedule_samples >= 0,
-              "'{}' says iteration {} in a folder of iteration {}",
-              (checkpoint.path() / "state.json").string(), progress.iteration,
-              checkpoint.iteration());
+              "'{}' says iteration {} in a folder of iteration {}", checkpoint.path().string(),
+              progress.iteration, checkpoint.iteration());
   return progress;
+}
+
+DType weight_type(const Checkpoint& checkpoint) { return checkpoint.tensor(kWordTable).dtype; }
+
+void load_weights(Session& session, Checkpoint& checkpoint) {
+  check_names(session, checkpoint);
+  fill_slices(session, session.parameters().values(),
+              [&](const KeptSlice& slice, const View& part) {
+                read_weight(session, checkpoint, slice, part);
+              });
+  session.context().mesh.world().patient_barrier();  // each has read its files, which may take long
+  session.adopt_values();
+}
+
+void load_optimizer(Session& session, Checkpoint& checkpoint) {
+  bool any = false;
+  for (const auto& [name, tensor] : checkpoint.manifest().tensors) any = any || is_state(name);
+  check_input(any || session.parameters().state_elements() == 0,
+              "'{}' was saved without optimizer state: continue with --no-load-optim or --finetune",
+              checkpoint.path().string());
+  const bool same_type = weight_type(checkpoint) == session.options().model.dtype;
+  for (const Optimizer::State& state : session.optimizer().states())
+    fill_slices(session, state.block, [&](const KeptSlice& slice, const View& part) {
+      read_state(checkpoint, state.name, same_type, slice, part);
+    });
+  load_step_state(session, checkpoint);
 }
 
 }  // namespace tessera

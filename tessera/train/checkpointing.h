@@ -1,6 +1,8 @@
-// A session's whole state to and from a checkpoint.
+// A session's state to and from a checkpoint: what goes into one besides tensors, and how each rank
+// reads what it keeps, from a checkpoint of any layout.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "tessera/checkpoint/checkpoint.h"
@@ -12,17 +14,23 @@ namespace tessera {
 struct Progress {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
-  std::int64_t schedule_samples = 0;  ///< of the steps that were not skipped
+  std::int64_t schedule_samples = 0;        ///< of the steps that were not skipped
+  bool evaluation_due = false;              ///< the run was stopped before it evaluated
+  std::optional<std::uint64_t> order_seed;  ///< of the samples' order, where it is known
 };
 
-/// All ranks call it together, and rank 0 writes. `config` is the run's configuration as YAML.
-void save_session(const fs::path& folder, Session& session, const Progress& progress,
-                  const std::string& config, bool with_optimizer);
-
-/// The weights, checked for names and shapes.
-void load_weights(Session& session, const Checkpoint& checkpoint);
-/// The optimizer's state and count; InputError when the checkpoint was saved without it.
-void load_optimizer(Session& session, const Checkpoint& checkpoint);
+/// The counters that a checkpoint keeps. All ranks may call it.
+std::string state_of(Session& session, const Progress& progress);
 Progress progress_of(const Checkpoint& checkpoint);
+
+/// What the weights of a checkpoint were computed with.
+DType weight_type(const Checkpoint& checkpoint);
+
+/// The weights, checked for names and shapes. Of another type than the session's they are
+/// converted, from the master weights where there are any.
+void load_weights(Session& session, Checkpoint& checkpoint);
+/// The optimizer's state and count; InputError when the checkpoint was saved without it. Follows
+/// load_weights.
+void load_optimizer(Session& session, Checkpoint& checkpoint);
 
 }  // namespace tessera

@@ -40,10 +40,17 @@ struct TrainOptions {
   std::string save;  ///< checkpoint folder
   std::string load;
   std::int64_t save_interval = 0;
+  bool async_save = false;             ///< write checkpoints beside training
+  std::int64_t async_staging_mib = 0;  ///< memory for that, per rank; 0: as much as it takes
+  std::int64_t keep_last = 0;          ///< remove older checkpoints; 0: none
+  std::int64_t keep_every = 0;         ///< but not those whose iteration is a multiple of this
+  std::int64_t ckpt_step = -1;         ///< load the checkpoint of this iteration; -1: the newest
   std::int64_t exit_interval = 0;
-  std::string load_hf;    ///< Hugging Face folder: initial weights
+  std::int64_t exit_duration_minutes = 0;  ///< of the whole run; 0: no end
+  std::string load_hf;                     ///< Hugging Face folder: initial weights
   bool finetune = false;  ///< load weights only: optimizer, schedule and data start anew
   bool no_load_optim = false;
+  bool no_load_rng = false;  ///< dropout follows another seed than that of the run so far
   bool no_save_optim = false;
   bool exit_on_missing_checkpoint = false;
   std::string dump_step;  ///< folder for the first step's batch, loss, gradients and weights

@@ -2,19 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <sstream>
 #include <utility>
 
 #include "tessera/base/check.h"
 #include "tessera/base/log.h"
-#include "tessera/config/parse.h"
-#include "tessera/config/print.h"
+#include "tessera/checkpoint/carried_files.h"
 #include "tessera/launch/compare.h"
 #include "tessera/model/flops.h"
 #include "tessera/optim/schedule.h"
 #include "tessera/train/hf_weights.h"
-#include "tessera/train/trace_file.h"
+#include "tessera/train/places.h"
+#include "tessera/train/resume.h"
 
 namespace tessera {
 namespace {
@@ -29,47 +27,6 @@ LossAverage average_of(const TrainOptions& options) {
 std::string metrics_file(const TrainOptions& options) {
   if (options.metrics_file.empty() && !options.save.empty()) return options.save + "/metrics.jsonl";
   return options.metrics_file;
-}
-
-// A new run must not grow into an old one.
-void check_own_folder(const TrainOptions& options) {
-  check_folder_can_be(options.save);
-  std::error_code error;
-  if (!options.load.empty() && fs::equivalent(options.save, options.load, error)) return;
-  check_input(
-      !holds_checkpoints(options.save),
-      "the folder holds the checkpoints of another run: give --load {} to go on with it, or "
-      "another folder",
-      options.save);
-}
-
-// Places that cannot be written are found now, before anything is, and not at the first save. Each
-// rank checks what it writes itself: it may be on a machine of its own.
-void check_places(const TrainOptions& options, int rank) {
-  const auto check_place = [](const char* flag, const std::string& value, const auto& check) {
-    if (value.empty()) return;
-    try {
-      check();
-    } catch (const InputError& error) {
-      fail_input("--{} {}: {}", flag, value, error.what());
-    }
-  };
-  if (is_profiled(options, rank)) {
-    const std::string file = profile_file(options, rank);
-    check_place("profile-file", file, [&] { check_trace_place(file); });
-  }
-  if (rank > 0) return;
-  check_place("dump-step", options.dump_step, [&] { StepDump::check_place(options.dump_step); });
-  check_place("save", options.save, [&] { check_own_folder(options); });
-  check_place("metrics-file", options.metrics_file,
-              [&] { MetricsFile::check_place(options.metrics_file); });
-}
-
-const Options& places_checked(const Options& options, const Rank& rank) {
-  check_profiled_ranks(options.train, rank);
-  check_places(options.train, rank.rank);
-  rank.world->patient_barrier();  // nobody begins to work where another has no place
-  return options;
 }
 
 // Rank 0 comes first: it makes the index files that the others then find. That may take long, and
@@ -97,74 +54,6 @@ std::uint64_t fingerprint_of(const HostBatch& batch) {
 SessionOptions on_device_of(const Rank& rank, SessionOptions session) {
   session.device.index = rank.device.index;
   return session;
-}
-
-// A configuration's lines, by their names.
-std::map<std::string, std::string> lines_of(const Options& options) {
-  std::map<std::string, std::string> values;
-  std::istringstream text(print_config(options));
-  for (std::string line; std::getline(text, line);) {
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) values[line.substr(0, colon)] = line.substr(colon + 2);
-  }
-  return values;
-}
-
-// The names with which two configurations differ: "num-layers: 2 there, 3 now".
-std::string differences(const Options& saved, const Options& now) {
-  std::map<std::string, std::string> before = lines_of(saved);
-  std::map<std::string, std::string> after = lines_of(now);
-  std::map<std::string, std::string> all = before;
-  all.insert(after.begin(), after.end());
-  const auto shown = [](std::map<std::string, std::string>& values, const std::string& name) {
-    return values.contains(name) ? values[name] : "nothing";
-  };
-  std::string text;
-  for (const auto& [name, value] : all)
-    if (shown(before, name) != shown(after, name))
-      text += fmt::format("{}{}: {} there, {} now", text.empty() ? "" : "; ", name,
-                          shown(before, name), shown(after, name));
-  return text;
-}
-
-// What the optimizer's state is made of.
-void copy_state_kinds(Options& to, const Options& from) {
-  to.optimizer.kind = from.optimizer.kind;
-  to.optimizer.exp_avg = from.optimizer.exp_avg;
-  to.optimizer.exp_avg_sq = from.optimizer.exp_avg_sq;
-  to.optimizer.store_param_remainders = from.optimizer.store_param_remainders;
-  to.optimizer.frozen = from.optimizer.frozen;
-}
-
-// A run goes on as what it was: the same model on the same data. Dropout and label smoothing may
-// change, and so may the batch size, the schedule and the length, which Megatron's users do change.
-void check_same_run(const Checkpoint& checkpoint, const Options& now) {
-  const std::string file = (checkpoint.path() / "config.yaml").string();
-  const Options saved = options_from_yaml(checkpoint.config(), file);
-  Options before;
-  Options after;
-  before.model = saved.model;
-  after.model = now.model;
-  before.model.attention_dropout = after.model.attention_dropout;
-  before.model.hidden_dropout = after.model.hidden_dropout;
-  before.model.label_smoothing = after.model.label_smoothing;
-  before.data = saved.data;
-  after.data = now.data;
-  before.data.data_cache_path = after.data.data_cache_path;
-  before.train.seed = saved.train.seed;
-  after.train.seed = now.train.seed;
-  const bool state_only = differences(before, after).empty();
-  if (!now.train.no_load_optim) {
-    copy_state_kinds(before, saved);
-    copy_state_kinds(after, now);
-  }
-  const std::string differing = differences(before, after);
-  check_input(differing.empty(),
-              "--load {}: this run differs from the one that was saved there ({}): give the flags "
-              "of '{}', or "
-              "--finetune to start a new run from its weights{}",
-              checkpoint.path().string(), differing, file,
-              state_only ? ", or --no-load-optim to go on with new optimizer state" : "");
 }
 
 }  // namespace
@@ -197,13 +86,14 @@ SessionOptions inference_options(const Options& options, const BatchShape& shape
 }
 
 Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
-    : options_(places_checked(options, rank)),
+    : options_(with_saved_order(places_checked(options, rank))),
       config_(std::move(config)),
       writes_(rank.rank == 0),
-      datasets_(datasets_of(options, rank)),
+      datasets_(datasets_of(options_, rank)),
       session_(on_device_of(rank, session_options(options, true)), rank),
       display_(options.train.log_interval, options.train.log_throughput, writes_) {
   const TrainOptions& o = options.train;
+  if (writes_ && !o.save.empty()) lock_folder();
   start();
   if (is_profiled(o, rank.rank)) {
     profile_.emplace(*session_.context().trace, o, rank.rank);
@@ -216,9 +106,10 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
                 "another start");
     dump_.emplace(o.dump_step, options.model);
   }
-  if (writes_ && !o.save.empty()) {
-    make_folders(o.save);
-    lock_.emplace(o.save);
+  if (!o.save.empty()) prepare_saving();
+  if (saver_ || o.exit_duration_minutes > 0) {
+    agreement_.emplace(session_);
+    stop_reasons_.emplace(rank, o, begun_);
   }
   loader_.emplace(datasets_.get(Split::train), loader_shape(), progress_.consumed_samples);
   check_same_start();
@@ -253,56 +144,134 @@ void Trainer::check_same_start() {
 void Trainer::start() {
   const TrainOptions& o = options_.train;
   if (!o.load.empty()) {
-    check_input(!fs::exists(o.load) || fs::is_directory(o.load),
-                "--load {}: this is not a folder of checkpoints", o.load);
-    const std::optional<Checkpoint> checkpoint = Checkpoint::latest(o.load);
+    std::optional<Checkpoint> checkpoint = checkpoint_of(o);
+    Communicator& world = session_.context().mesh.world();
+    world.patient_barrier();  // a large manifest takes its time
+    const std::string found = checkpoint ? std::to_string(checkpoint->iteration()) : "none";
+    compare_across(world, "start (checkpoint)", "iteration: " + found + "\n",
+                   session_.options().device);
     if (checkpoint) return load_checkpoint(*checkpoint);
     check_input(!o.exit_on_missing_checkpoint,
                 "--load {}: there is no checkpoint (--exit-on-missing-checkpoint)", o.load);
     display_.message(fmt::format("no checkpoint in '{}' yet: starting from the beginning", o.load));
   }
-  if (!o.load_hf.empty()) load_hf_weights(session_, HfFolder(o.load_hf));
+  if (o.load_hf.empty()) return;
+  load_hf_weights(session_, HfFolder(o.load_hf));
+  carried_ = carried_files(o.load_hf);
 }
 
-void Trainer::load_checkpoint(const Checkpoint& checkpoint) {
-  if (!options_.train.finetune) check_same_run(checkpoint, options_);
-  load_weights(session_, checkpoint);
-  if (!options_.train.finetune) {
-    if (!options_.train.no_load_optim) load_optimizer(session_, checkpoint);
-    progress_ = progress_of(checkpoint);
-  }
-  display_.message(options_.train.finetune
-                       ? fmt::format("took the weights of '{}': starting at iteration 0",
-                                     checkpoint.path().string())
-                       : fmt::format("loaded '{}': continuing at iteration {}",
-                                     checkpoint.path().string(), progress_.iteration));
-}
-
-void Trainer::run() {
+void Trainer::load_checkpoint(Checkpoint& checkpoint) {
   const TrainOptions& o = options_.train;
-  if (progress_.iteration >= o.train_iters)
-    return display_.message(
-        fmt::format("iteration {} of {} was reached before: there is nothing to do",
-                    progress_.iteration, o.train_iters));
+  if (!o.finetune) check_same_run(checkpoint, options_);
+  load_weights(session_, checkpoint);
+  if (!o.finetune) {
+    if (!o.no_load_optim) load_optimizer(session_, checkpoint);
+    progress_ = progress_of(checkpoint);
+    std::error_code error;
+    if (!o.save.empty() && fs::equivalent(o.save, o.load, error))
+      loaded_iteration_ = progress_.iteration;
+  }
+  carried_ = carried_files(checkpoint);
+  const DType saved = weight_type(checkpoint);
+  const std::string types = saved == options_.model.dtype
+                                ? ""
+                                : fmt::format(" (saved in {}, going on in {})", name_of(saved),
+                                              name_of(options_.model.dtype));
+  display_.message(o.finetune
+                       ? fmt::format("took the weights of '{}'{}: starting at iteration 0",
+                                     checkpoint.path().string(), types)
+                       : fmt::format("loaded '{}'{}: continuing at iteration {}",
+                                     checkpoint.path().string(), types, progress_.iteration));
+}
+
+// Before the newest checkpoint is looked for: a run that still writes there may commit one.
+void Trainer::lock_folder() {
+  make_folders(options_.train.save);
+  lock_.emplace(options_.train.save);
+  if (lock_->held()) remove_all_drafts(options_.train.save);
+}
+
+void Trainer::prepare_saving() {
+  const TrainOptions& o = options_.train;
+  SaveOptions save;
+  save.folder = o.save;
+  save.with_optimizer = !o.no_save_optim;
+  save.background = o.async_save;
+  save.staging_bytes = o.async_staging_mib << 20;
+  save.retention = {o.keep_last, o.keep_every};
+  saver_.emplace(session_, save, [this](const std::string& text) { display_.message(text); });
+}
+
+int Trainer::run() {
+  const TrainOptions& o = options_.train;
+  if (progress_.iteration >= o.train_iters) {
+    if (progress_.evaluation_due) return evaluate_at_end();
+    display_.message(fmt::format("iteration {} of {} was reached before: there is nothing to do",
+                                 progress_.iteration, o.train_iters));
+    return 0;
+  }
   send_rates();
+  agree();  // something may have come while the run was starting
+  if (progress_.evaluation_due && stop_ == 0) progress_.evaluation_due = !evaluate(Split::valid);
+  train_steps();
+  finish_profile(true);
+  if (progress_.iteration == o.train_iters && stop_ == 0) evaluate_last();
+  save_last();
+  return StopReasons::signal(stop_);
+}
+
+void Trainer::evaluate_last() {
+  const TrainOptions& o = options_.train;
+  if (o.eval_iters == 0) return;
+  const bool first = progress_.evaluation_due || !due(o.eval_interval);
+  progress_.evaluation_due = (first && !evaluate(Split::valid)) || !evaluate(Split::test);
+}
+
+// The run was stopped in its last evaluation.
+int Trainer::evaluate_at_end() {
+  evaluate_last();
+  if (progress_.evaluation_due) return StopReasons::signal(stop_);
+  loaded_iteration_ = -1;  // its checkpoint says that there is something to do
+  save_last();
+  return 0;
+}
+
+void Trainer::train_steps() {
+  const TrainOptions& o = options_.train;
   reported_ = Clock::now();
-  while (progress_.iteration < o.train_iters) {
+  while (progress_.iteration < o.train_iters && stop_ == 0) {
     if (profile_ && profile_->start_if_due(progress_.iteration)) reported_ = Clock::now();
     step();
     if (!report_due()) continue;
     report();
     finish_profile(false);
-    if (o.eval_iters > 0 && due(o.eval_interval)) evaluate(Split::valid);
-    if (!o.save.empty() && due(o.save_interval)) save();
+    if (agreement_due()) agree();
+    const bool evaluates = o.eval_iters > 0 && due(o.eval_interval);
+    if (evaluates) progress_.evaluation_due = stop_ != 0 || !evaluate(Split::valid);
+    if (!o.save.empty() && due(o.save_interval) && stop_ == 0) save();
     if (due(o.exit_interval)) break;
     reported_ = Clock::now();  // evaluation and saving are no part of a step's time
   }
-  finish_profile(true);
-  if (progress_.iteration == o.train_iters && o.eval_iters > 0) {
-    if (!due(o.eval_interval)) evaluate(Split::valid);
-    evaluate(Split::test);
-  }
-  if (!o.save.empty() && saved_iteration_ != progress_.iteration) save();
+}
+
+bool Trainer::agreement_due() const { return agreement_ && progress_.iteration >= next_agreement_; }
+
+// About once a second: on a GPU it waits for the device.
+void Trainer::agree() {
+  if (!agreement_) return;
+  constexpr double kRhythm = 1.0;
+  constexpr double kMost = Optimizer::kRecords * 0.5;
+  const bool every = session_.options().device.kind == DeviceKind::cpu || step_seconds_ == 0;
+  const double distance = every ? 1 : std::clamp(kRhythm / step_seconds_, 1.0, kMost);
+  const auto [stop, busy, next, unused] =
+      agreement_->largest({stop_reasons_ ? stop_reasons_->now() : 0,
+                           saver_ && saver_->busy() ? 1.0 : 0.0, writes_ ? distance : 0, 0});
+  next_agreement_ = progress_.iteration + static_cast<std::int64_t>(next);
+  if (saver_ && saver_->pending() && busy == 0) saver_->advance();
+  if (stop == 0 || stop_ != 0) return;
+  stop_ = stop;
+  display_.message(fmt::format("{}: the run stops at iteration {}{}", StopReasons::text(stop),
+                               progress_.iteration, saver_ ? " and saves" : ""));
 }
 
 void Trainer::step() {
@@ -338,10 +307,10 @@ bool Trainer::report_due() const {
   const TrainOptions& o = options_.train;
   return session_.options().device.kind == DeviceKind::cpu || dump_ ||
          (profile_ && profile_->at_edge(progress_.iteration)) ||
-         steps_->pending() >= Optimizer::kRecords || progress_.iteration >= o.train_iters ||
-         due(o.log_interval) || (o.eval_iters > 0 && due(o.eval_interval)) ||
-         (!o.save.empty() && due(o.save_interval)) || due(o.exit_interval) ||
-         (display_.live() && Clock::now() - reported_ > kLive);
+         steps_->pending() >= Optimizer::kRecords || agreement_due() ||
+         progress_.iteration >= o.train_iters || due(o.log_interval) ||
+         (o.eval_iters > 0 && due(o.eval_interval)) || (!o.save.empty() && due(o.save_interval)) ||
+         due(o.exit_interval) || (display_.live() && Clock::now() - reported_ > kLive);
 }
 
 void Trainer::report() {
@@ -379,6 +348,7 @@ void Trainer::report() {
     display_.step(metrics);
     if (metrics_) metrics_->write(metrics);
   }
+  step_seconds_ = seconds;
   reported_ = Clock::now();
   if (rates_left_ < Optimizer::kRecords) send_rates();
 }
@@ -395,7 +365,8 @@ void Trainer::send_rates() {
   rates_left_ = Optimizer::kRates;
 }
 
-void Trainer::check_finite(const StepRecord& record, std::int64_t iteration) const {
+void Trainer::check_finite(const StepRecord& record, std::int64_t iteration) {
+  if (record.failed != 0 && saver_) saver_->finish();  // what was requested before is good
   check(record.failed == 0,
         "iteration {} has loss {} and gradient norm {}: stopped before the weights were touched. "
         "Lower --lr, or look at the data near sample {}{}",
@@ -406,9 +377,9 @@ void Trainer::check_finite(const StepRecord& record, std::int64_t iteration) con
 
 // The n-th evaluation reads the n-th stretch of the split, so that a resumed run reads what it
 // would have read.
-void Trainer::evaluate(Split split) {
+bool Trainer::evaluate(Split split) {
   const std::shared_ptr<const Dataset> dataset = datasets_.get(split);
-  if (!dataset) return;
+  if (!dataset) return true;
   const TraceRange range(session_.context().trace, "evaluation");
   const TrainOptions& o = options_.train;
   const std::int64_t samples = o.eval_iters * o.global_batch_size;
@@ -423,20 +394,39 @@ void Trainer::evaluate(Split split) {
     const double weight = o.calculate_per_token_loss ? step.tokens : 1.0;
     sum += step.loss * weight;
     weights += weight;
+    agree();
+    if (stop_ != 0) return false;
   }
   const double loss = sum / std::max(weights, 1.0);
   display_.message(fmt::format("{} loss at iteration {}: {:.6E} | PPL: {:.6E}",
                                split == Split::valid ? "validation" : "test", progress_.iteration,
                                loss, std::exp(loss)));
   if (metrics_) metrics_->write_evaluation(progress_.iteration, std::string(name_of(split)), loss);
+  return true;
 }
 
 void Trainer::save() {
   const TraceRange range(session_.context().trace, "checkpoint");
-  save_session(options_.train.save, session_, progress_, config_, !options_.train.no_save_optim);
-  saved_iteration_ = progress_.iteration;
-  display_.message(fmt::format("saved checkpoint of iteration {} to '{}'", progress_.iteration,
-                               options_.train.save));
+  progress_.order_seed = options_.data.seed;
+  SaveContents contents{progress_.iteration, state_of(session_, progress_), carried_};
+  contents.files.emplace_back(kConfigFile, config_);
+  saver_->request(contents);
+  if (saver_->pending())
+    display_.message(fmt::format("requested checkpoint of iteration {}", progress_.iteration));
+}
+
+// A save that has failed is tried once more.
+void Trainer::save_last() {
+  if (!saver_) return;
+  saver_->finish();
+  if (loaded_iteration_ == progress_.iteration) return;
+  for (int tries = 0; tries < 2 && saver_->committed() != progress_.iteration; ++tries) {
+    save();
+    saver_->finish();
+  }
+  check(saver_->committed() == progress_.iteration,
+        "the run ends without a checkpoint of iteration {} (the error is above)",
+        progress_.iteration);
 }
 
 void Trainer::finish_profile(bool last) {

@@ -7,11 +7,14 @@
 
 #include "tessera/base/folder_lock.h"
 #include "tessera/config/options.h"
+#include "tessera/train/agreement.h"
 #include "tessera/train/checkpointing.h"
 #include "tessera/train/datasets.h"
 #include "tessera/train/dump_step.h"
 #include "tessera/train/metrics.h"
 #include "tessera/train/profile.h"
+#include "tessera/train/saver.h"
+#include "tessera/train/stop_reasons.h"
 #include "tessera/train/train_step.h"
 
 namespace tessera {
@@ -28,13 +31,23 @@ class Trainer {
   /// All ranks do the same; rank 0 also logs and writes files.
   Trainer(const Options& options, std::string config, const Rank& rank);
 
-  void run();
+  /// Returns the signal that stopped the run before its end, after it was saved; 0: none did.
+  int run();
   const Progress& progress() const { return progress_; }
   Session& session() { return session_; }
 
  private:
   void start();
-  void load_checkpoint(const Checkpoint& checkpoint);
+  void load_checkpoint(Checkpoint& checkpoint);
+  void lock_folder();
+  void prepare_saving();
+  void evaluate_last();
+  int evaluate_at_end();
+  void train_steps();
+  /// Whether ranks look now at what they must know alike.
+  bool agreement_due() const;
+  /// Ranks agree on whether to stop, and on whether all have written their part of a checkpoint.
+  void agree();
   /// Of the batches that this rank takes.
   LoaderShape loader_shape();
   /// InputError unless all ranks start from the same place with the same data: files under one name
@@ -49,17 +62,21 @@ class Trainer {
   bool report_due() const;
   /// Collects what the steps since the last report did: log, metrics, schedule.
   void report();
-  void check_finite(const StepRecord& record, std::int64_t iteration) const;
+  void check_finite(const StepRecord& record, std::int64_t iteration);
   /// Tells the device the learning rates of the coming steps.
   void send_rates();
   bool due(std::int64_t interval) const {
     return interval > 0 && progress_.iteration % interval == 0;
   }
-  void evaluate(Split split);
+  /// False: the run is to stop, and the evaluation was broken off.
+  bool evaluate(Split split);
   void save();
+  /// Ends the run with a checkpoint of where it is; throws when there can be none.
+  void save_last();
   /// Ends the recording of --profile if it is time.
   void finish_profile(bool last);
 
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   Options options_;
   std::string config_;
   bool writes_;  ///< logs and files: rank 0
@@ -70,7 +87,14 @@ class Trainer {
   std::int64_t rates_left_ = 0;  ///< of those the device knows
   std::chrono::steady_clock::time_point reported_;
   std::optional<FolderLock> lock_;  ///< of --save
-  std::int64_t saved_iteration_ = -1;
+  std::optional<Saver> saver_;
+  std::int64_t loaded_iteration_ = -1;  ///< of the checkpoint in --save that the run goes on from
+  std::vector<std::pair<std::string, std::string>> carried_;  ///< files that checkpoints pass on
+  std::optional<Agreement> agreement_;
+  std::optional<StopReasons> stop_reasons_;
+  std::int64_t next_agreement_ = 0;  ///< iteration
+  double step_seconds_ = 0;
+  double stop_ = 0;  ///< why the run is to stop (StopReasons); all ranks know alike
   std::optional<Loader> loader_;
   std::optional<StepDump> dump_;
   std::optional<MetricsFile> metrics_;

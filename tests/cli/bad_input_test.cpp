@@ -131,11 +131,8 @@ class BadInput : public testing::Test {
   void make_bad_checkpoints() {
     fs::create_directories(temp_ / "ck_text");
     write(temp_ / "ck_text/latest_checkpointed_iteration.txt", "release the hounds");
-    fs::create_directories(temp_ / "ck_gone");
-    write(temp_ / "ck_gone/latest_checkpointed_iteration.txt", "12");
     fs::create_directories(temp_ / "ck_torn/iter_0000003");
-    write(temp_ / "ck_torn/latest_checkpointed_iteration.txt", "3");
-    write(temp_ / "ck_torn/iter_0000003/state.json", "{\"iteration\": 3");
+    write(temp_ / "ck_torn/iter_0000003/manifest.json", "{\"iteration\": 3");
     fs::create_directories(temp_ / "ck_empty");
     fs::create_directories(temp_ / "ck_lost/iter_0000012");
     fs::create_directories(temp_ / "ck_lost/iter_0000024");
@@ -168,7 +165,7 @@ class BadInput : public testing::Test {
 TEST_F(BadInput, TheGoodRunIsGood) {
   const test::ProgramResult result = run(with_data({"--save", "out", "--save-interval", "1"}));
   EXPECT_EQ(result.exit_code, 0) << result.error;
-  EXPECT_TRUE(fs::exists(temp_ / "out/iter_0000001/model.safetensors"));
+  EXPECT_TRUE(fs::exists(temp_ / "out/iter_0000001/model-00000.safetensors"));
 }
 
 TEST_F(BadInput, Flags) {
@@ -277,15 +274,15 @@ TEST_F(BadInput, WeightsAndCheckpoints) {
       {load_hf("hf_missing"), {"model.safetensors", "model."}},
       {load_hf("hf_zero"), {"hidden_size"}},
       {load_hf("hf_negative"), {"num_hidden_layers", "-3"}},
-      {with_data({"--load", "ck_text"}), {"latest_checkpointed_iteration.txt"}},
-      {with_data({"--load", "ck_gone"}), {"iter_0000012"}},
-      {with_data({"--load", "ck_torn"}), {"state.json"}},
+      {with_data({"--load", "ck_torn"}), {"manifest.json", "cut short"}},
+      {with_data({"--load", "ck_torn", "--ckpt-step", "3"}), {"manifest.json", "cut short"}},
+      {with_data({"--load", "ck_torn", "--ckpt-step", "7"}), {"iteration 7", "it has 3"}},
       {with_data({"--load", "ck_torn/iter_0000003"}), {"one checkpoint", "lies in"}},
-      {with_data({"--load", "ck_lost"}), {"2 checkpoints", "latest_checkpointed_iteration.txt"}},
+      {with_data({"--load", "ck_lost"}), {"none of its 2 checkpoints", "manifest.json"}},
       {with_data({"--save", "ck_lost", "--save-interval", "1"}), {"another run", "--load"}},
-      {load_hf("ck_gone"), {"--load"}},
+      {load_hf("ck_torn"), {"--load"}},
       {with_data({"--load", "ck_empty", "--exit-on-missing-checkpoint"}), {"ck_empty"}},
-      {{"generate", "--load", "ck_torn", "--prompt", "x"}, {"state.json"}},
+      {{"generate", "--load", "ck_torn", "--prompt", "x"}, {"manifest.json"}},
       {with_data({"--dump-step", "ck_text", "--attention-dropout", "0", "--hidden-dropout", "0"}),
        {"--dump-step", "not empty"}},
       {with_data({"--dump-step", "new"}), {"--dump-step", "dropout"}},
@@ -315,14 +312,14 @@ TEST_F(BadInput, WeightsAndCheckpoints) {
        {"--max-new-tokens 99", "8 positions"}});
 
   // Damaged weights: torn, and of another shape.
-  const fs::path weights = temp_ / "model/iter_0000001/model.safetensors";
+  const fs::path weights = temp_ / "model/iter_0000001/model-00000.safetensors";
   expect_refused({with_data({"--load", "model", "--add-qkv-bias", "--disable-bias-linear"}),
                   {"differs", "disable-bias-linear", "--finetune"}});
   expect_refused(
       {with_data({"--load", "model", "--finetune", "--add-qkv-bias", "--disable-bias-linear"}),
-       {"model.safetensors"}});
+       {"holds", "tensors of weights"}});
   fs::resize_file(weights, fs::file_size(weights) - 5);
-  expect_refused({with_data({"--load", "model"}), {"model.safetensors"}});
+  expect_refused({with_data({"--load", "model"}), {"model-00000.safetensors", "damaged"}});
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "tessera/base/json.h"
 #include "tests/support/run_program.h"
+#include "tests/support/saved_tensors.h"
 
 namespace tessera {
 namespace {
@@ -204,10 +205,8 @@ TEST_F(Ranks, ProcessesAndThreadsPassActivationsWithEqualBits) {
   ASSERT_EQ(run(threads).exit_code, 0);
   const test::ProgramResult second = test::run_program("/usr/bin/env", command, temp_.path());
   ASSERT_EQ(second.exit_code, 0) << second.error;
-  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
-    EXPECT_TRUE(read_text_file(temp_ / "threads/iter_0000010" / file) ==
-                read_text_file(temp_ / "processes/iter_0000010" / file))
-        << file;
+  EXPECT_TRUE(test::saved_tensors(temp_ / "threads", 10) ==
+              test::saved_tensors(temp_ / "processes", 10));
 }
 
 TEST_F(Ranks, VerifyNeedsNoRateLengthOrData) {
@@ -261,10 +260,8 @@ TEST_F(Ranks, ProcessesAndThreadsShareDataWithEqualBits) {
     command.insert(command.end(), processes.begin(), processes.end());
     const test::ProgramResult second = test::run_program("/usr/bin/env", command, temp_.path());
     ASSERT_EQ(second.exit_code, 0) << second.error;
-    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
-      EXPECT_TRUE(read_text_file(temp_ / "threads/iter_0000010" / file) ==
-                  read_text_file(temp_ / "processes/iter_0000010" / file))
-          << file;
+    EXPECT_TRUE(test::saved_tensors(temp_ / "threads", 10) ==
+                test::saved_tensors(temp_ / "processes", 10));
     fs::remove_all(temp_ / "threads");
     fs::remove_all(temp_ / "processes");
   }

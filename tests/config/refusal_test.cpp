@@ -261,7 +261,8 @@ TEST(Refusals, OfOtherCommands) {
   expect_refused("inspect", "--load a",
                  {"--lr 1", "a flag of tessera train, not of tessera inspect"});
   expect_refused("tran", "", {"", "unknown command 'tran' (did you mean train?)"});
-  expect_refused("", "", {"", "expected train, preprocess, generate, evaluate or inspect"});
+  expect_refused("", "",
+                 {"", "expected train, preprocess, generate, evaluate, inspect or convert"});
 }
 
 TEST(Refusals, ListEveryBrokenRule) {

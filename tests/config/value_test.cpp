@@ -85,5 +85,18 @@ TEST(Value, QuotesForMessagesAreShortAndHarmless) {
   EXPECT_LT(quote(std::string(1000, 'x')).size(), 70u);
 }
 
+TEST(ParseSize, ReadsWhatItWrites) {
+  const IntegerRange any{1, std::int64_t{1} << 50};
+  EXPECT_EQ(parse_size("5GB", any), 5'000'000'000);
+  EXPECT_EQ(parse_size("4GiB", any), std::int64_t{4} << 30);
+  EXPECT_EQ(parse_size("1234", any), 1234);
+  for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{1500}, std::int64_t{1} << 20,
+                                   std::int64_t{3'000'000}, std::int64_t{1} << 50})
+    EXPECT_EQ(parse_size(size_text(bytes), any), bytes) << size_text(bytes);
+  EXPECT_EQ(size_text(5'000'000'000), "5GB");
+  for (const char* text : {"", "GB", "0", "-1GB", "1.5GB", "5gb", "5 GB", "9999999TB", "1025TiB"})
+    EXPECT_THROW(parse_size(text, any), InputError) << text;
+}
+
 }  // namespace
 }  // namespace tessera::config

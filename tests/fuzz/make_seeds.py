@@ -74,6 +74,38 @@ def indexed_dataset():
         yield bytes([width * sum(lengths)]) + header + tables
 
 
+def index():
+    """model.safetensors.index.json."""
+    for file in sorted(GOLDEN.glob("*/model.safetensors.index.json")):
+        yield file.read_bytes()
+    yield b'{"metadata":{},"weight_map":{"a":"x.safetensors","b":"y.safetensors"}}'
+
+
+# The checksum of a file whose blocks have the checksum 0: by the number of blocks.
+DIGESTS = ["99aa06d3014798d86001c324468d497f", "10dc5f6521479318b457ce9221e6cef4",
+           "804be8967cec181db6c607d050f335c2"]
+
+
+def manifest():
+    """A checkpoint's manifest without the brace and the checksum that it begins with."""
+    for blocks, slices in ((1, 1), (1, 2), (2, 2)):
+        size = (blocks - 1) * 4194304 + 4096
+        width = 6 // slices
+        tensors = {
+            name: {"dtype": dtype, "shape": [4, 6], "slices": [
+                {"file": 0, "at": 64 + 96 * i, "offset": [0, width * i], "extent": [4, width]}
+                for i in range(slices)]}
+            for name, dtype in (("x.weight", "F32"), ("exp_avg.x.weight", "BF16"))}
+        files = [
+            {"name": "model-00000.safetensors", "bytes": size, "digest": DIGESTS[blocks],
+             "blocks": "0" * 32 * blocks},
+            {"name": "config.yaml", "bytes": 0, "digest": DIGESTS[0], "blocks": ""}]
+        body = {"format": "tessera-checkpoint", "version": 1, "block_bytes": 4194304,
+                "iteration": 7, "state": {"consumed_samples": 3}, "layout": {"ranks": 2},
+                "files": files, "tensors": tensors}
+        yield json.dumps(body).encode()[1:]
+
+
 def safetensors():
     sizes = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2, "I64": 8, "U8": 1, "BOOL": 1}
     for dtype, size in sizes.items():
@@ -90,7 +122,7 @@ def safetensors():
 
 def main():
     out = Path(sys.argv[1])
-    for seeds in (config, hf_config, indexed_dataset, safetensors):
+    for seeds in (config, hf_config, index, indexed_dataset, manifest, safetensors):
         folder = out / f"fuzz_{seeds.__name__}"
         folder.mkdir(parents=True, exist_ok=True)
         for number, seed in enumerate(seeds()):

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "tessera/kernels/master_weight.h"
+#include "tessera/base/master_weight.h"
 #include "tests/support/kernel_test.h"
 #include "tests/support/reference_training.h"
 

@@ -2,6 +2,7 @@
 // evaluated right after a step is of the new weights, and checkpoints go on in any layout.
 #include <gtest/gtest.h>
 
+#include "tests/support/saved_tensors.h"
 #include "tests/train/trainer_run.h"
 
 namespace tessera {
@@ -42,9 +43,7 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& want
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], error * want[i]) << i;
 }
 
-std::string weights_after(const fs::path& run, std::int64_t iteration) {
-  return read_text_file(run / fmt::format("iter_{:07}", iteration) / "model.safetensors");
-}
+using test::saved_tensors;
 
 TEST(DataRanks, TrainAndEvaluateAsOneDoes) {
   const test::TempFolder temp;
@@ -76,9 +75,9 @@ TEST(DataRanks, SeeNewWeightsRightAfterAStep) {
     run("overlapped", true);
     EXPECT_EQ(losses_of(temp / "plain"), losses_of(temp / "overlapped"));
     for (std::int64_t i = 1; i <= 5; ++i) {
-      EXPECT_TRUE(weights_after(temp / "plain", i) == weights_after(temp / "overlapped", i)) << i;
+      EXPECT_TRUE(saved_tensors(temp / "plain", i) == saved_tensors(temp / "overlapped", i)) << i;
       if (i == 1) continue;
-      EXPECT_FALSE(weights_after(temp / "plain", i) == weights_after(temp / "plain", i - 1)) << i;
+      EXPECT_FALSE(saved_tensors(temp / "plain", i) == saved_tensors(temp / "plain", i - 1)) << i;
     }
     fs::remove_all(temp / "plain");
     fs::remove_all(temp / "overlapped");
@@ -111,13 +110,11 @@ TEST(DataRanks, ResumeWithEqualBits) {
     Options options = options_for(temp / "run", {2, 1, sharding, true});
     options.train.save_interval = kSteps / 2;
     test::run(options);
-    const std::string weights = weights_after(temp / "run", kSteps);
+    const auto weights = saved_tensors(temp / "run", kSteps);
     fs::remove_all(temp / "run" / fmt::format("iter_{:07}", kSteps));
-    write_file_atomically(temp / "run" / "latest_checkpointed_iteration.txt",
-                          std::to_string(kSteps / 2));
     options.train.load = options.train.save;
     test::run(options);
-    EXPECT_TRUE(weights_after(temp / "run", kSteps) == weights);
+    EXPECT_TRUE(saved_tensors(temp / "run", kSteps) == weights);
   }
 }
 
@@ -128,13 +125,11 @@ TEST(DataRanks, ResumeWithFrozenParameters) {
   options.optimizer.frozen = {"embedding.*", "layers.0.*"};
   options.train.save_interval = kSteps / 2;
   test::run(options);
-  const std::string weights = weights_after(temp / "run", kSteps);
+  const auto weights = saved_tensors(temp / "run", kSteps);
   fs::remove_all(temp / "run" / fmt::format("iter_{:07}", kSteps));
-  write_file_atomically(temp / "run" / "latest_checkpointed_iteration.txt",
-                        std::to_string(kSteps / 2));
   options.train.load = options.train.save;
   test::run(options);
-  EXPECT_TRUE(weights_after(temp / "run", kSteps) == weights);
+  EXPECT_TRUE(saved_tensors(temp / "run", kSteps) == weights);
 }
 
 }  // namespace

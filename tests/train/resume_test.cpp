@@ -4,7 +4,9 @@
 
 #include <cstring>
 
+#include "tessera/checkpoint/safetensors_reader.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/saved_tensors.h"
 #include "tests/train/trainer_run.h"
 
 namespace tessera {
@@ -19,17 +21,18 @@ TEST(Resume, ACutOffSaveLeavesTheOldCheckpoint) {
   options.train.train_iters = 2;
   run(options);
   // What a crash in the middle of a save leaves behind: a temporary folder with half a file.
-  fs::create_directories(temp / "run" / "iter_0000003.tmp");
-  std::ofstream(temp / "run" / "iter_0000003.tmp" / "model.safetensors") << "half";
+  const fs::path half = temp / "run" / "iter_0000003.tmp-12ab34cd";
+  fs::create_directories(half);
+  std::ofstream(half / "model-00000.safetensors") << "half";
   options.train.load = options.train.save;
   options.train.train_iters = 4;
   run(options);
-  EXPECT_EQ(Checkpoint::latest(temp / "run")->iteration(), 4);
-  EXPECT_FALSE(fs::exists(temp / "run" / "iter_0000003.tmp"));
+  EXPECT_EQ(Checkpoint::find(temp / "run")->iteration(), 4);
+  EXPECT_FALSE(fs::exists(half));
 }
 
-// Killed between the rename of the very first checkpoint and the file that names it.
-TEST(Resume, TheOnlyCheckpointNeedsNoName) {
+// Killed between the rename of a checkpoint and the file that names it.
+TEST(Resume, ACheckpointNeedsNoName) {
   const test::TempFolder temp;
   Options options = run_options(temp / "run");
   options.train.train_iters = 2;
@@ -39,8 +42,10 @@ TEST(Resume, TheOnlyCheckpointNeedsNoName) {
   test::expect_input_error([&] { run(options); }, {"--save", "another run", "--load"});
   options.train.load = options.train.save;
   EXPECT_EQ(test::trainer_of(options).progress().iteration, 2);
-  fs::create_directories(temp / "run" / "iter_0000007");
-  test::expect_input_error([&] { test::trainer_of(options); }, {"2 checkpoints"});
+  fs::create_directories(temp / "run" / "iter_0000007");  // no manifest: not taken
+  EXPECT_EQ(test::trainer_of(options).progress().iteration, 2);
+  fs::remove(temp / "run" / "iter_0000002" / kManifestFile);
+  test::expect_input_error([&] { test::trainer_of(options); }, {"none of its 2", "iter_0000007"});
 }
 
 TEST(Resume, ANewRunDoesNotGrowIntoAnOldOne) {
@@ -49,22 +54,7 @@ TEST(Resume, ANewRunDoesNotGrowIntoAnOldOne) {
   options.train.train_iters = 2;
   run(options);
   test::expect_input_error([&] { run(options); }, {"--save", "another run", "--load"});
-  EXPECT_EQ(Checkpoint::latest(temp / "run")->iteration(), 2);
-}
-
-TEST(Resume, SavingAnIterationAgainReplacesIt) {
-  const test::TempFolder temp;
-  Options options = run_options(temp / "run");
-  options.train.train_iters = 2;
-  run(options);
-  const fs::path file = temp / "run/iter_0000002/model.safetensors";
-  const std::string before = read_text_file(file);
-  options.train.load = options.train.save;
-  options.train.finetune = true;
-  run(options);
-  EXPECT_EQ(Checkpoint::latest(temp / "run")->iteration(), 2);
-  EXPECT_NE(read_text_file(file), before);
-  EXPECT_FALSE(fs::exists(temp / "run" / "iter_0000002.tmp"));
+  EXPECT_EQ(Checkpoint::find(temp / "run")->iteration(), 2);
 }
 
 TEST(Resume, FinetuneStartsCountersAnew) {
@@ -80,7 +70,7 @@ TEST(Resume, FinetuneStartsCountersAnew) {
   Session& session = trainer.session();
   EXPECT_EQ(session.optimizer().step_state(session.context()).step, 0);
   // The weights are the checkpoint's, not the seed's.
-  const SafetensorsFile saved(temp / "run/iter_0000003/model.safetensors");
+  const SafetensorsFile saved(temp / "run/iter_0000003/model-00000.safetensors");
   const ConstView norm = saved.view("final_norm.weight");
   int found = 0;
   for (const Parameter* parameter : session.parameters().parameters())
@@ -89,6 +79,23 @@ TEST(Resume, FinetuneStartsCountersAnew) {
       EXPECT_EQ(std::memcmp(parameter->value().raw(), norm.raw(), norm.bytes()), 0);
     }
   EXPECT_EQ(found, 1);
+}
+
+TEST(Resume, GoingBackLeavesNoNewerCheckpointBehind) {
+  const test::TempFolder temp;
+  Options options = run_options(temp / "run");
+  options.train.train_iters = 3;
+  run(options);
+  options.train.load = options.train.save;
+  options.train.ckpt_step = 2;
+  test::expect_input_error([&] { run(options); }, {"--ckpt-step 2", "iteration 3", "move it away"});
+  Options tuned = options;
+  tuned.train.ckpt_step = -1;
+  tuned.train.finetune = true;
+  test::expect_input_error([&] { run(tuned); }, {"--finetune", "another folder"});
+  options.train.save = (temp / "other").string();
+  run(options);
+  EXPECT_TRUE(test::saved_tensors(temp / "other", 3) == test::saved_tensors(temp / "run", 3));
 }
 
 TEST(Resume, AFinishedRunIsLeftAlone) {
@@ -101,7 +108,7 @@ TEST(Resume, AFinishedRunIsLeftAlone) {
   options.train.no_save_optim = true;
   run(options);
   EXPECT_EQ(fs::last_write_time(temp / "run/iter_0000003"), written);
-  EXPECT_TRUE(fs::exists(temp / "run/iter_0000003/optimizer.safetensors"));
+  EXPECT_TRUE(fs::exists(temp / "run/iter_0000003/optimizer-00000.safetensors"));
 }
 
 TEST(Resume, AnotherModelOrOtherDataIsRefused) {

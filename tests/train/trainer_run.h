@@ -8,36 +8,15 @@
 #include "tessera/base/json.h"
 #include "tessera/config/print.h"
 #include "tessera/config/resolve.h"
-#include "tessera/data/indexed_dataset_writer.h"
 #include "tessera/train/trainer.h"
 #include "tests/support/devices.h"
+#include "tests/support/small_data.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
 
 namespace tessera::test {
 
 constexpr std::int64_t kSteps = 20;
-
-constexpr std::int32_t kVocabulary = 60;
-
-/// Where a program's runs find their tokens: few, since the order of Megatron's made-up data, which
-/// are many, takes longer to shuffle than a short run takes.
-inline std::string small_data() {
-  static const TempFolder folder;
-  static const std::string prefix = [] {
-    std::string path = (folder / "tokens").string();
-    IndexedDatasetWriter writer(path, TokenType::u16);
-    for (std::int32_t document = 0; document < 200; ++document) {
-      std::vector<std::int32_t> tokens;
-      for (std::int32_t i = 0; i < 20 + document * 7 % 50; ++i)
-        tokens.push_back((document * 11 + i * i) % kVocabulary);
-      writer.add_document(tokens);
-    }
-    writer.finish();
-    return path;
-  }();
-  return prefix;
-}
 
 /// A run that evaluates, and saves after every step. A GPU takes it in its deterministic mode.
 inline Options run_options(const fs::path& folder, Device device = {}) {
@@ -77,7 +56,10 @@ inline Trainer trainer_of(const Options& options) {
 inline void run(const Options& options) {
   const ParallelOptions& p = options.parallel;
   const int ranks = p.tensor * p.pipeline * p.data;
-  if (ranks == 1) return trainer_of(options).run();
+  if (ranks == 1) {
+    trainer_of(options).run();
+    return;
+  }
   run_ranks(ranks, 1, [&](Rank& rank) {
     Trainer trainer(options, print_config(options), rank);
     trainer.run();

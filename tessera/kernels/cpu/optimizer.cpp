@@ -4,10 +4,10 @@
 #include <cmath>
 #include <type_traits>
 
+#include "tessera/base/master_weight.h"
 #include "tessera/kernels/cpu/cpu_kernels.h"
 #include "tessera/kernels/cpu/math.h"
 #include "tessera/kernels/cpu/parallel.h"
-#include "tessera/kernels/master_weight.h"
 #include "tessera/kernels/step_state.h"
 
 namespace tessera::cpu {

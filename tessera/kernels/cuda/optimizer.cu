@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "tessera/base/master_weight.h"
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/launch.cuh"
 #include "tessera/kernels/cuda/math.cuh"
 #include "tessera/kernels/cuda/vector.cuh"
-#include "tessera/kernels/master_weight.h"
 #include "tessera/kernels/step_state.h"
 
 namespace tessera::cuda {

@@ -1,0 +1,59 @@
+#include "tessera/checkpoint/weight_reader.h"
+
+#include <utility>
+
+#include "tessera/base/check.h"
+#include "tessera/checkpoint/convert.h"
+#include "tessera/checkpoint/exact_weights.h"
+
+namespace tessera {
+namespace {
+
+// The narrowest type that holds all weights exactly.
+DType checked_type(const Checkpoint& checkpoint, const ModelOptions& model) {
+  std::optional<DType> type;
+  for (const HfTensor& tensor : hf_tensors(model, ""))
+    for (const HfPart& part : tensor.parts) {
+      const TensorRecord& record = checkpoint.tensor(part.name);
+      check_input(record.shape == part.shape && is_float(record.dtype),
+                  "{}: config.yaml asks for weights of shape {}, got {} {}",
+                  checkpoint.where(part.name), part.shape, name_of(record.dtype), record.shape);
+      type = type ? common_type(*type, record.dtype) : record.dtype;
+    }
+  return *type;
+}
+
+}  // namespace
+
+Checkpoint open_checkpoint(const fs::path& path, std::optional<std::int64_t> iteration) {
+  check_input(fs::is_directory(path), "'{}': there is no such folder", path.string());
+  if (fs::exists(path / kManifestFile)) {
+    check_input(!iteration, "'{}' is one checkpoint: drop --ckpt-step", path.string());
+    return Checkpoint(path);
+  }
+  std::optional<Checkpoint> found = Checkpoint::find(path, iteration);
+  check_input(found.has_value(), "'{}': there is no checkpoint in this folder", path.string());
+  return std::move(*found);
+}
+
+WeightReader::WeightReader(Checkpoint& checkpoint, const ModelOptions& model,
+                           std::optional<DType> dtype)
+    : checkpoint_(checkpoint) {
+  const DType stored = checked_type(checkpoint, model);
+  dtype_ = dtype.value_or(stored);
+}
+
+void WeightReader::read(const std::string& name, const View& destination) {
+  Shape origin = destination.shape();
+  for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
+  read_box(name, origin, destination);
+}
+
+void WeightReader::read_box(const std::string& name, const Shape& offset, const View& destination) {
+  if (checkpoint_.tensor(name).dtype == dtype_)
+    checkpoint_.read_box(name, offset, destination.shape(), destination);
+  else
+    read_exact(checkpoint_, name, offset, destination);
+}
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+#include "tessera/launch/signal_watch.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <chrono>
+
+namespace tessera {
+namespace {
+
+// SLURM and Kubernetes send SIGTERM, a terminal SIGINT; SIGUSR1 is what users ask schedulers for.
+// Whoever sends one often sends it twice at once, to a process and to its group. SIGUSR2 is how
+// this program tells ranks that it started with mpirun, and it repeats it.
+constexpr int kStopping[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
+
+}  // namespace
+
+SignalWatch::SignalWatch() {
+  sigemptyset(&watched_);
+  for (const int signal : kStopping) sigaddset(&watched_, signal);
+  pthread_sigmask(SIG_BLOCK, &watched_, &before_);
+  thread_ = std::thread([this] { watch(); });
+}
+
+SignalWatch::~SignalWatch() {
+  over_ = true;
+  thread_.join();
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+void SignalWatch::watch() {
+  constexpr timespec kPatience{0, 100'000'000};
+  std::chrono::steady_clock::time_point first;
+  while (!over_) {
+    const int signal = sigtimedwait(&watched_, nullptr, &kPatience);
+    if (signal <= 0) continue;
+    int none = 0;
+    if (received_.compare_exchange_strong(none, signal)) {
+      first = std::chrono::steady_clock::now();
+      continue;
+    }
+    const bool echo =
+        signal == received_ && std::chrono::steady_clock::now() - first < std::chrono::seconds(2);
+    if (echo || signal == SIGUSR2) continue;
+    fmt::print(stderr, "tessera: a second signal ({}): stopped at once\n", name_of(signal));
+    ::_exit(exit_code_at_once(signal));
+  }
+}
+
+std::string SignalWatch::name_of(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+}
+
+}  // namespace tessera

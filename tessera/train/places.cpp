@@ -1,0 +1,71 @@
+#include "tessera/train/places.h"
+
+#include "tessera/base/check.h"
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/train/dump_step.h"
+#include "tessera/train/metrics.h"
+#include "tessera/train/profile.h"
+#include "tessera/train/trace_file.h"
+
+namespace tessera {
+namespace {
+
+// What would be newer than the run's own: the next start takes the newest checkpoint.
+void check_none_is_newer(const TrainOptions& options) {
+  const std::vector<std::int64_t> all = iterations_in(options.save);
+  if (all.empty()) return;
+  check_input(
+      !options.finetune,
+      "--finetune starts a new run, and the folder has the checkpoints of the old one: save "
+      "to another folder");
+  check_input(options.ckpt_step < 0 || all.back() <= options.ckpt_step,
+              "--ckpt-step {}: the folder has a newer checkpoint, of iteration {}, which the next "
+              "start would take: move it away, drop --ckpt-step, or save to another folder",
+              options.ckpt_step, all.back());
+}
+
+// A new run must not grow into an old one.
+void check_own_folder(const TrainOptions& options) {
+  check_folder_can_be(options.save);
+  std::error_code error;
+  if (!options.load.empty() && fs::equivalent(options.save, options.load, error))
+    return check_none_is_newer(options);
+  check_input(
+      !holds_checkpoints(options.save),
+      "the folder holds the checkpoints of another run: give --load {} to go on with it, or "
+      "another folder",
+      options.save);
+}
+
+// Places that cannot be written are found now, before anything is, and not at the first save. Each
+// rank checks what it writes itself: it may be on a machine of its own.
+void check_places(const TrainOptions& options, int rank) {
+  const auto check_place = [](const char* flag, const std::string& value, const auto& check) {
+    if (value.empty()) return;
+    try {
+      check();
+    } catch (const InputError& error) {
+      fail_input("--{} {}: {}", flag, value, error.what());
+    }
+  };
+  if (is_profiled(options, rank)) {
+    const std::string file = profile_file(options, rank);
+    check_place("profile-file", file, [&] { check_trace_place(file); });
+  }
+  if (rank > 0) return;
+  check_place("dump-step", options.dump_step, [&] { StepDump::check_place(options.dump_step); });
+  check_place("save", options.save, [&] { check_own_folder(options); });
+  check_place("metrics-file", options.metrics_file,
+              [&] { MetricsFile::check_place(options.metrics_file); });
+}
+
+}  // namespace
+
+const Options& places_checked(const Options& options, const Rank& rank) {
+  check_profiled_ranks(options.train, rank);
+  check_places(options.train, rank.rank);
+  rank.world->patient_barrier();  // nobody begins to work where another has no place
+  return options;
+}
+
+}  // namespace tessera

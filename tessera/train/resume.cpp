@@ -1,0 +1,98 @@
+#include "tessera/train/resume.h"
+
+#include <map>
+#include <sstream>
+
+#include "tessera/base/check.h"
+#include "tessera/config/parse.h"
+#include "tessera/config/print.h"
+#include "tessera/train/checkpointing.h"
+
+namespace tessera {
+namespace {
+
+// A configuration's lines, by their names.
+std::map<std::string, std::string> lines_of(const Options& options) {
+  std::map<std::string, std::string> values;
+  std::istringstream text(print_config(options));
+  for (std::string line; std::getline(text, line);) {
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) values[line.substr(0, colon)] = line.substr(colon + 2);
+  }
+  return values;
+}
+
+// The names with which two configurations differ: "num-layers: 2 there, 3 now".
+std::string differences(const Options& saved, const Options& now) {
+  std::map<std::string, std::string> before = lines_of(saved);
+  std::map<std::string, std::string> after = lines_of(now);
+  std::map<std::string, std::string> all = before;
+  all.insert(after.begin(), after.end());
+  const auto shown = [](std::map<std::string, std::string>& values, const std::string& name) {
+    return values.contains(name) ? values[name] : "nothing";
+  };
+  std::string text;
+  for (const auto& [name, value] : all)
+    if (shown(before, name) != shown(after, name))
+      text += fmt::format("{}{}: {} there, {} now", text.empty() ? "" : "; ", name,
+                          shown(before, name), shown(after, name));
+  return text;
+}
+
+// What the optimizer's state is made of. Its types may change: state is converted.
+void copy_state_kinds(Options& to, const Options& from) {
+  to.optimizer.kind = from.optimizer.kind;
+  to.optimizer.frozen = from.optimizer.frozen;
+}
+
+}  // namespace
+
+std::optional<Checkpoint> checkpoint_of(const TrainOptions& options) {
+  if (options.load.empty()) return std::nullopt;
+  check_input(!fs::exists(options.load) || fs::is_directory(options.load),
+              "--load {}: this is not a folder of checkpoints", options.load);
+  return Checkpoint::find(options.load,
+                          options.ckpt_step < 0 ? std::nullopt : std::optional(options.ckpt_step));
+}
+
+Options with_saved_order(const Options& options) {
+  Options same = options;
+  if (options.train.finetune) return same;
+  if (const std::optional<Checkpoint> checkpoint = checkpoint_of(options.train))
+    same.data.seed = progress_of(*checkpoint).order_seed.value_or(options.data.seed);
+  return same;
+}
+
+void check_same_run(const Checkpoint& checkpoint, const Options& now) {
+  const std::string file = (checkpoint.path() / "config.yaml").string();
+  const Options saved = options_from_yaml(checkpoint.config(), file);
+  Options before;
+  Options after;
+  before.model = saved.model;
+  after.model = now.model;
+  before.model.attention_dropout = after.model.attention_dropout;
+  before.model.hidden_dropout = after.model.hidden_dropout;
+  before.model.label_smoothing = after.model.label_smoothing;
+  before.model.dtype = after.model.dtype;
+  before.data = saved.data;
+  after.data = now.data;
+  before.data.data_cache_path = after.data.data_cache_path;
+  if (!now.train.no_load_rng) {
+    before.train.seed = saved.train.seed;
+    after.train.seed = now.train.seed;
+  }
+  const bool state_only = differences(before, after).empty();
+  if (!now.train.no_load_optim) {
+    copy_state_kinds(before, saved);
+    copy_state_kinds(after, now);
+  }
+  const std::string differing = differences(before, after);
+  check_input(differing.empty(),
+              "--load {}: this run differs from the one that was saved there ({}): give the flags "
+              "of '{}', or "
+              "--finetune to start a new run from its weights{}",
+              checkpoint.path().string(), differing, file,
+              state_only ? ", or --no-load-optim to go on with new optimizer state" : "");
+}
+
+}  // namespace tessera

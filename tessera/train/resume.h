@@ -1,0 +1,23 @@
+// Going on with a run: which checkpoint, and whether the flags are those of the run.
+#pragma once
+
+#include <optional>
+
+#include "tessera/checkpoint/checkpoint.h"
+#include "tessera/config/options.h"
+
+namespace tessera {
+
+/// What --load and --ckpt-step name; nothing when there is none yet.
+std::optional<Checkpoint> checkpoint_of(const TrainOptions& options);
+
+/// A run that goes on meets its samples in the order it began with, also when it goes on with
+/// another seed (--no-load-rng), and then other dropout masks: none twice, and none not at all.
+Options with_saved_order(const Options& options);
+
+/// InputError unless a run goes on as what it was: the same model on the same data. Dropout and
+/// label smoothing may change, and so may the layout, the precision, the batch size, the schedule
+/// and the length, which Megatron's users do change.
+void check_same_run(const Checkpoint& checkpoint, const Options& now);
+
+}  // namespace tessera

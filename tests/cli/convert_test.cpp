@@ -1,0 +1,105 @@
+// Models that come from Hugging Face and leave for it, and checkpoints that are looked at, as a
+// user does it.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "tessera/base/files.h"
+#include "tests/support/run_program.h"
+
+namespace tessera {
+namespace {
+
+class Convert : public testing::Test {
+ protected:
+  test::ProgramResult run(const std::string& line) {
+    std::istringstream words(line);
+    std::vector<std::string> args;
+    for (std::string word; words >> word;) args.push_back(word);
+    return test::run_program(TESSERA_PROGRAM, args, temp_.path());
+  }
+  // What a command prints that must succeed.
+  std::string said(const std::string& line) {
+    const test::ProgramResult result = run(line);
+    EXPECT_EQ(result.exit_code, 0) << line << "\n" << result.error;
+    return result.out;
+  }
+  void expect(const std::string& line, int code, const std::string& part) {
+    const test::ProgramResult result = run(line);
+    EXPECT_EQ(result.exit_code, code) << line << "\n" << result.out << result.error;
+    EXPECT_NE((result.out + result.error).find(part), std::string::npos)
+        << "no '" << part << "' in\n"
+        << result.out << result.error;
+  }
+  static std::string golden(const std::string& name) {
+    return (fs::path(TESSERA_SOURCE_DIR) / "tests/golden/data" / name).string();
+  }
+  void train(const std::string& more) {
+    said(
+        "train --num-layers 2 --num-attention-heads 2 --seq-length 16 --lr 1e-2 "
+        "--micro-batch-size 2 --train-iters 2 --save-interval 1 --mock-data --eval-iters 0 " +
+        more);
+  }
+
+  test::TempFolder temp_;
+};
+
+// The same bits before and after, by way of a checkpoint, in files of the default size and in many.
+TEST_F(Convert, ModelsComeAndLeave) {
+  std::ofstream(temp_ / "tokens.jsonl") << R"({"tokens": [5, 17, 3, 42, 8, 0, 96, 11, 4, 60]})";
+  const auto evaluated = [&](const std::string& source) {
+    return said("evaluate --tokens tokens.jsonl " + source);
+  };
+  for (const std::string name : {"gpt2", "llama3", "mistral", "qwen2", "qwen3"}) {
+    SCOPED_TRACE(name);
+    const std::string expected = evaluated("--load-hf " + golden(name));
+    said("convert --from-hf " + golden(name) + " --save " + name);
+    EXPECT_EQ(evaluated("--load " + name), expected);
+    said("convert --load " + name + " --to-hf " + name + ".hf --max-shard-size 20KB");
+    EXPECT_EQ(evaluated("--load-hf " + name + ".hf"), expected);
+    EXPECT_TRUE(fs::exists(temp_ / (name + ".hf/model.safetensors.index.json")));
+  }
+  said("convert --load llama3 --to-trtllm trt --tp 2");
+  EXPECT_TRUE(fs::exists(temp_ / "trt/rank1.safetensors"));
+}
+
+TEST_F(Convert, AnImportedModelIsTrainedOn) {
+  said("convert --from-hf " + golden("gpt2") + " --save gpt2 --bf16");
+  const std::string out = said("generate --load gpt2 --prompt 5 --max-new-tokens 3");
+  EXPECT_EQ(out.substr(0, 2), "5 ");  // its texts are token numbers
+  train(
+      "--hidden-size 28 --padded-vocab-size 101 --max-position-embeddings 32 "
+      "--tokenizer-type NullTokenizer --vocab-size 100 --bf16 --load gpt2 --finetune --save more");
+  said("convert --load more --ckpt-step 1 --to-hf out");
+  EXPECT_EQ(read_text_file(temp_ / "out/generation_config.json"),
+            "{\n  \"bos_token_id\": 0,\n  \"eos_token_id\": 0\n}\n");
+  expect("convert --load more --to-hf out", 2, "is not empty, and nothing is overwritten");
+  expect("convert --from-hf " + golden("gpt2") + " --save more", 2, "nothing is overwritten");
+}
+
+TEST_F(Convert, CheckpointsAreLookedAt) {
+  train("--hidden-size 16 --save run");
+  train("--hidden-size 16 --save twin");
+  expect("inspect run", 0, "consumed     4 samples of 16 tokens, 64 tokens");
+  expect("inspect run", 0, "memory of one rank");
+  expect("inspect run/iter_0000001 --tensors", 0, "'exp_avg_sq.final_norm.bias' f32 [16]");
+  expect("inspect run --verify --diff twin", 0, "tensors are equal to the bit");
+  expect("inspect run --diff twin/iter_0000001", 1, "iteration: 2 against 1");
+  expect("inspect nowhere --verify", 2, "there is no such folder");
+  expect("inspect run --ckpt-step 7", 2, "has no checkpoint of iteration 7");
+  {
+    std::fstream file(temp_ / "run/iter_0000002/model-00000.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('\x7f');
+  }
+  expect("inspect run --verify", 1, "DAMAGED: 'model-00000.safetensors', bytes 0 to ");
+  expect("inspect run --verify --ckpt-step 1", 0, "all is well");
+  std::ofstream(temp_ / "run/iter_0000002/manifest.json") << "{}";
+  expect("inspect run --verify", 1, "DAMAGED: ");
+  expect("inspect run", 2, "manifest");
+}
+
+}  // namespace
+}  // namespace tessera

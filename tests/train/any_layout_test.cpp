@@ -1,0 +1,126 @@
+// A checkpoint of any layout goes on in any other: each of 12 layouts over 8 ranks saves, and each
+// other one loads that. What it then holds is what was saved, bit for bit, and it trains on as one
+// rank does.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/support/saved_tensors.h"
+#include "tests/train/trainer_run.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kSaved = 3, kEnd = 13;
+
+struct Layout {
+  const char* name;
+  int tensor = 1;
+  int pipeline = 1;
+  Sharding sharding = Sharding::none;
+  int virtual_stages = 0;
+  int grid = 0;
+  int instances = 1;
+  ScheduleKind schedule = ScheduleKind::automatic;
+};
+
+const std::vector<Layout> kLayouts{
+    {"data"},
+    {"zero1", 1, 1, Sharding::optimizer},
+    {"zero2", 1, 1, Sharding::gradients},
+    {"zero3", 1, 1, Sharding::parameters},
+    {"hybrid", 1, 1, Sharding::optimizer, 0, 0, 2},
+    {"tensor2_zero1", 2, 1, Sharding::optimizer},
+    {"tensor4_pipeline2", 4, 2},
+    {"grid2_zero1", 1, 1, Sharding::optimizer, 0, 2},
+    {"pipeline8", 1, 8, Sharding::none, 0, 0, 1, ScheduleKind::zb_h1},
+    {"pipeline4_zero1", 1, 4, Sharding::optimizer},
+    {"tensor2_pipeline2_virtual2_zero1", 2, 2, Sharding::optimizer, 2},
+    {"tensor2_pipeline2_zero3", 2, 2, Sharding::parameters, 0, 0, 1, ScheduleKind::zb_v},
+};
+
+// On one rank without a layout.
+Options options_for(const fs::path& folder, const Layout* layout, DType dtype) {
+  Options options = test::run_options(folder);
+  options.model.dtype = dtype;
+  options.model.num_layers = 8;
+  options.model.num_attention_heads = options.model.num_query_groups = 4;
+  options.model.kv_channels = options.model.hidden_size / 4;
+  options.train.global_batch_size = 16;
+  options.train.train_iters = kEnd;
+  options.train.eval_iters = 0;
+  options.train.save_interval = kSaved;
+  options.train.exit_interval = kSaved;
+  ParallelOptions& p = options.parallel;
+  if (layout != nullptr) {
+    p.grid = layout->grid;
+    p.tensor = layout->tensor;
+    p.sequence_parallel = layout->tensor > 1;
+    p.pipeline = layout->pipeline;
+    p.fsdp = true;
+    p.fsdp_strategy = layout->sharding;
+    p.sharding_instances = layout->instances;
+    p.nproc = 8;
+    p.bucket_elements = 2'000;
+    options.pipeline.virtual_stages = layout->virtual_stages;
+    options.pipeline.schedule = layout->schedule;
+  }
+  resolve(options);
+  return options;
+}
+
+// Loads what is in the folder, saves it at once elsewhere, and trains to the end.
+void go_on(const Options& options, const fs::path& again) {
+  run_ranks(8, 1, [&](Rank& rank) {
+    Trainer trainer(options, print_config(options), rank);
+    Saver saver(trainer.session(), {again}, [](const std::string&) {});
+    saver.request({kSaved,
+                   state_of(trainer.session(), trainer.progress()),
+                   {{kConfigFile, print_config(options)}}});
+    trainer.run();
+  });
+}
+
+void expect_pairs(DType dtype, double tolerance, std::size_t stride) {
+  const test::TempFolder temp;
+  Options one = options_for(temp / "one", nullptr, dtype);
+  one.train.exit_interval = 0;
+  test::run(one);
+  const std::vector<double> want = test::losses_of(temp / "one");
+  std::size_t pair = 0;
+  for (const Layout& from : kLayouts) {
+    const fs::path saved = temp / from.name;
+    bool made = false;
+    for (const Layout& to : kLayouts) {
+      if (&from == &to || pair++ % stride != 0) continue;
+      SCOPED_TRACE(fmt::format("{} -> {}", from.name, to.name));
+      if (!std::exchange(made, true)) test::run(options_for(saved, &from, dtype));
+      Options options = options_for(temp / "next", &to, dtype);
+      options.train.load = saved.string();
+      options.train.exit_interval = 0;
+      options.train.save_interval = kEnd;
+      go_on(options, temp / "again");
+      EXPECT_TRUE(test::saved_tensors(temp / "again", kSaved) ==
+                  test::saved_tensors(saved, kSaved));
+      const std::vector<double> got = test::losses_of(temp / "next");
+      ASSERT_EQ(got.size(), static_cast<std::size_t>(kEnd - kSaved));
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_NEAR(got[i], want[i + kSaved], tolerance * want[i + kSaved]) << i;
+      fs::remove_all(temp / "next");
+      fs::remove_all(temp / "again");
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+bool all() { return std::getenv("TESSERA_FULL") != nullptr; }
+
+TEST(AnyLayout, GoesOnInAnyOtherInF64) { expect_pairs(DType::f64, 1e-9, all() ? 1 : 29); }
+
+TEST(AnyLayout, GoesOnInAnyOtherInF32) { expect_pairs(DType::f32, 1e-5, all() ? 5 : 71); }
+
+// bf16 keeps master weights, whole or as what rounding took away.
+TEST(AnyLayout, GoesOnInAnyOtherInBf16) { expect_pairs(DType::bf16, 3e-2, all() ? 11 : 61); }
+
+}  // namespace
+}  // namespace tessera
