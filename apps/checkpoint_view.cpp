@@ -6,6 +6,7 @@
 #include "tessera/checkpoint/diff_checkpoints.h"
 #include "tessera/checkpoint/inspect_checkpoint.h"
 #include "tessera/checkpoint/verify_checkpoint.h"
+#include "tessera/train/resume.h"
 
 namespace tessera {
 namespace {
@@ -17,7 +18,7 @@ bool verified(const Checkpoint& checkpoint) {
 }
 
 bool compared(Checkpoint& checkpoint, const fs::path& other_path) {
-  Checkpoint other(checkpoint_path(other_path, std::nullopt));
+  Checkpoint other = Checkpoint::open(other_path, std::nullopt);
   fmt::print("compared with '{}'\n", other.path().string());
   const CheckpointDiff diff = diff_checkpoints(checkpoint, other);
   fmt::print("{}", diff.text);
@@ -26,24 +27,32 @@ bool compared(Checkpoint& checkpoint, const fs::path& other_path) {
 
 }  // namespace
 
+void show_checkpoint(const Checkpoint& checkpoint, bool tensors) {
+  const std::string file = (checkpoint.path() / kConfigFile).string();
+  const Options saved = options_from_yaml(checkpoint.config(), file);
+  fmt::print("{}", checkpoint_text(checkpoint, {saved.data.seq_length, tensors}));
+}
+
 int view_checkpoint(const ParsedCommand& parsed) {
   const TrainOptions& train = parsed.options.train;
-  const fs::path path = checkpoint_path(
-      train.load, train.ckpt_step < 0 ? std::nullopt : std::optional(train.ckpt_step));
   std::optional<Checkpoint> checkpoint;
-  try {
-    checkpoint.emplace(path);
-  } catch (const InputError& error) {  // the manifest or the configuration
-    if (!parsed.inspect.verify) throw;
-    fmt::print("DAMAGED: {}\n", error.what());
-    return 1;
+  if (!parsed.inspect.verify) {
+    checkpoint = Checkpoint::open(train.load, wanted_iteration(train));
+  } else {
+    const fs::path path = checkpoint_path(train.load, wanted_iteration(train));
+    try {
+      checkpoint.emplace(path);
+    } catch (const InputError& error) {  // the manifest or the configuration
+      fmt::print("DAMAGED: {}\n", error.what());
+      return 1;
+    }
   }
-  const Options saved = options_from_yaml(checkpoint->config(), (path / kConfigFile).string());
-  fmt::print("{}", checkpoint_text(*checkpoint, {saved.data.seq_length, parsed.inspect.tensors}));
-  bool good = true;
-  if (parsed.inspect.verify) good = verified(*checkpoint);
-  if (good && !parsed.inspect.diff.empty()) good = compared(*checkpoint, parsed.inspect.diff);
-  return good ? 0 : 1;
+  show_checkpoint(*checkpoint, parsed.inspect.tensors);
+  const bool good = !parsed.inspect.verify || verified(*checkpoint);
+  if (parsed.inspect.diff.empty()) return good ? 0 : 1;
+  if (good) return compared(*checkpoint, parsed.inspect.diff) ? 0 : 1;
+  fmt::print("not compared with '{}': a damaged checkpoint is not read\n", parsed.inspect.diff);
+  return 1;
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include "tessera/config/resolve.h"
 #include "tessera/config/validate.h"
 #include "tessera/data/tokenizer.h"
+#include "tessera/train/resume.h"
 
 namespace tessera {
 namespace {
@@ -45,8 +46,7 @@ void import_model(const ParsedCommand& parsed) {
 
 void export_model(const ParsedCommand& parsed) {
   const TrainOptions& train = parsed.options.train;
-  Checkpoint checkpoint = open_checkpoint(
-      train.load, train.ckpt_step < 0 ? std::nullopt : std::optional(train.ckpt_step));
+  Checkpoint checkpoint = Checkpoint::open(train.load, wanted_iteration(train));
   Options saved =
       options_from_yaml(checkpoint.config(), (checkpoint.path() / kConfigFile).string());
   resolve_model(saved.model);

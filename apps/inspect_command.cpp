@@ -61,15 +61,12 @@ void fill_pipeline(ParsedCommand& parsed) {
   options.train.global_batch_size *= filling_microbatches(options.pipeline, ranks);
 }
 
-// Of one checkpoint, given by its own folder, we do not show the model: commands take it from the
-// folder of all.
-bool checkpoint_alone(const ParsedCommand& parsed) {
-  const InspectOptions& inspect = parsed.inspect;
-  const bool asked = inspect.tensors || inspect.verify || !inspect.diff.empty();
-  return asked || fs::exists(fs::path(parsed.options.train.load) / kManifestFile);
+// Who asks about a checkpoint's files does not ask about its model.
+bool checkpoint_alone(const InspectOptions& inspect) {
+  return inspect.tensors || inspect.verify || !inspect.diff.empty();
 }
 
-int show_checkpoint(ParsedCommand& parsed) {
+int inspect_checkpoint(ParsedCommand& parsed) {
   resolve(parsed.options);
   validate(parsed);
   if (!parsed.print_config) return view_checkpoint(parsed);
@@ -79,13 +76,13 @@ int show_checkpoint(ParsedCommand& parsed) {
 
 // What a model needs to be trained, and of one that comes from a checkpoint where that stands.
 void show_model(ParsedCommand& parsed) {
-  if (!parsed.options.train.load.empty() && !parsed.print_config) {
-    view_checkpoint(parsed);
-    fmt::print("\n");
-  }
   const ModelSource source(parsed);
   fill_pipeline(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
+  if (source.checkpoint()) {
+    show_checkpoint(*source.checkpoint(), false);
+    fmt::print("\n");
+  }
   const SessionOptions options = session_options(parsed.options, true);
   check_parameters(options);
   fmt::print("{}", inspect_text(options, only_rank(parsed.options.train).threads));
@@ -98,8 +95,8 @@ int inspect_command(ParsedCommand& parsed) {
     draw_mesh(parsed);
   else if (parsed.schedule)
     draw_schedule(parsed);
-  else if (checkpoint_alone(parsed))
-    return show_checkpoint(parsed);
+  else if (checkpoint_alone(parsed.inspect))
+    return inspect_checkpoint(parsed);
   else
     show_model(parsed);
   return 0;

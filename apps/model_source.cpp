@@ -5,6 +5,7 @@
 #include "tessera/config/validate.h"
 #include "tessera/train/checkpointing.h"
 #include "tessera/train/hf_weights.h"
+#include "tessera/train/resume.h"
 
 namespace tessera {
 
@@ -13,13 +14,7 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
   // train --load resumes a run that its own flags describe; the other commands take the run from
   // the checkpoint.
   if (!options.train.load.empty() && parsed.command != Command::train) {
-    const std::string folder = options.train.load;
-    check_input(fs::is_directory(folder), "--load {}: there is no such folder", folder);
-    checkpoint_ = Checkpoint::find(folder, options.train.ckpt_step < 0
-                                               ? std::nullopt
-                                               : std::optional(options.train.ckpt_step));
-    check_input(checkpoint_.has_value(), "--load {}: there is no checkpoint in this folder",
-                folder);
+    checkpoint_ = Checkpoint::open(options.train.load, wanted_iteration(options.train));
     const std::string file = (checkpoint_->path() / kConfigFile).string();
     const Options saved = options_from_yaml(checkpoint_->config(), file);
     check_model_matches(parsed, saved.model, file);

@@ -17,6 +17,8 @@ class ModelSource {
   /// `ranks` is how many ranks a launcher started, if one did.
   explicit ModelSource(ParsedCommand& parsed, std::optional<int> ranks = std::nullopt);
 
+  /// The one of --load.
+  const std::optional<Checkpoint>& checkpoint() const { return checkpoint_; }
   /// Fills a session with the weights; leaves the initial ones when there is no source.
   void load(Session& session) const;
 

@@ -38,6 +38,12 @@ bool Shape::operator==(const Shape& other) const {
   return std::ranges::equal(dims(), other.dims());
 }
 
+Shape origin_of(const Shape& shape) {
+  Shape origin = shape;
+  for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
+  return origin;
+}
+
 std::size_t Shape::index(int i) const {
   const int j = i < 0 ? i + rank_ : i;
   check(j >= 0 && j < rank_, "dimension {} of a shape with {} dimensions", i, rank_);

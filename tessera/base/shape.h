@@ -37,4 +37,7 @@ class Shape {
   int rank_ = 0;
 };
 
+/// Where a box begins that is the whole: zeros, of the same rank.
+Shape origin_of(const Shape& shape);
+
 }  // namespace tessera

@@ -21,19 +21,12 @@ bool has_manifest(const fs::path& path) {
   return fs::is_regular_file(path / kManifestFile, error);
 }
 
-Manifest read_manifest(const fs::path& path) {
-  const fs::path file = path / kManifestFile;
-  return parse_manifest(read_text_file(file, kMaxManifest), fmt::format("'{}'", file.string()));
+std::string manifest_text_of(const fs::path& path) {
+  return read_text_file(path / kManifestFile, kMaxManifest);
 }
 
-// What a crash or a bad disk may have left; a file that cannot be read is another matter.
-std::string why_not_whole(const fs::path& path) {
-  const fs::path file = path / kManifestFile;
-  if (!has_manifest(path))
-    return fmt::format("'{}' has no {}: it is no whole checkpoint", path.string(), kManifestFile);
-  if (!is_whole_manifest(read_text_file(file, kMaxManifest)))
-    return fmt::format("'{}' is damaged or was cut short", file.string());
-  return "";
+Manifest manifest_of(const fs::path& path, std::string_view text) {
+  return parse_manifest(text, fmt::format("'{}'", (path / kManifestFile).string()));
 }
 
 std::string listed(const std::vector<std::int64_t>& iterations) {
@@ -51,18 +44,12 @@ std::int64_t row_stride(const Shape& shape, int dimension) {
   return stride;
 }
 
-Shape zeros_like(const Shape& shape) {
-  Shape zeros = shape;
-  for (int i = 0; i < zeros.rank(); ++i) zeros[i] = 0;
-  return zeros;
-}
-
 }  // namespace
 
 bool holds_checkpoints(const fs::path& folder) { return !iterations_in(folder).empty(); }
 
 std::optional<Checkpoint> Checkpoint::find(const fs::path& folder,
-                                           std::optional<std::int64_t> wanted) {
+                                           std::optional<std::int64_t> wanted, bool warns) {
   check_input(!has_manifest(folder), "'{}' is one checkpoint: give the folder that it lies in",
               folder.string());
   const std::vector<std::int64_t> iterations = iterations_in(folder);
@@ -75,18 +62,38 @@ std::optional<Checkpoint> Checkpoint::find(const fs::path& folder,
   std::string why;
   for (std::size_t i = iterations.size(); i-- > 0;) {
     const fs::path path = iteration_folder(folder, iterations[i]);
-    const std::string problem = why_not_whole(path);
-    if (problem.empty()) return Checkpoint(path);
+    // What a crash or a bad disk may have left; a file that cannot be read is another matter.
+    std::string problem =
+        fmt::format("'{}' has no {}: it is no whole checkpoint", path.string(), kManifestFile);
+    if (has_manifest(path)) {
+      const std::string text = manifest_text_of(path);
+      if (is_whole_manifest(text)) return Checkpoint(path, manifest_of(path, text));
+      problem = fmt::format("'{}' is damaged or was cut short", (path / kManifestFile).string());
+    }
     if (why.empty()) why = problem;
-    log_warning("{}; looking for an older checkpoint", problem);
+    if (warns) log_warning("{}; looking for an older checkpoint", problem);
   }
   check_input(iterations.empty(), "'{}': none of its {} checkpoints can be used. The newest: {}",
               folder.string(), iterations.size(), why);
   return std::nullopt;
 }
 
+Checkpoint Checkpoint::open(const fs::path& path, std::optional<std::int64_t> iteration) {
+  check_input(fs::is_directory(path), "'{}': there is no such folder", path.string());
+  if (has_manifest(path)) {
+    check_input(!iteration, "'{}' is one checkpoint: drop --ckpt-step", path.string());
+    return Checkpoint(path);
+  }
+  std::optional<Checkpoint> found = find(path, iteration);
+  check_input(found.has_value(), "'{}': there is no checkpoint in this folder", path.string());
+  return std::move(*found);
+}
+
 Checkpoint::Checkpoint(const fs::path& path)
-    : path_(path), manifest_(std::make_unique<Manifest>(read_manifest(path))) {
+    : Checkpoint(path, manifest_of(path, manifest_text_of(path))) {}
+
+Checkpoint::Checkpoint(const fs::path& path, Manifest manifest)
+    : path_(path), manifest_(std::make_unique<Manifest>(std::move(manifest))) {
   const std::string name = path.filename().string();
   check_input(iteration_folder("", iteration()).filename() == name || !name.starts_with("iter_"),
               "'{}' holds the checkpoint of iteration {}", path.string(), iteration());
@@ -137,7 +144,7 @@ VerifiedFile& Checkpoint::file(std::size_t number, const std::string& whose) {
 
 void Checkpoint::read(std::string_view name, const View& destination) {
   const Shape& shape = tensor(name).shape;
-  read_box(name, zeros_like(shape), shape, destination);
+  read_box(name, origin_of(shape), shape, destination);
 }
 
 void Checkpoint::read_box(std::string_view name, const Shape& offset, const Shape& extent,

@@ -21,8 +21,12 @@ class Checkpoint {
  public:
   /// The newest one of a folder whose manifest verifies, or the one of an iteration. Nothing when
   /// the folder has none yet; InputError when it has some and none can be used, or not that one.
+  /// Warns of those that it passes over.
   static std::optional<Checkpoint> find(const fs::path& folder,
-                                        std::optional<std::int64_t> iteration = std::nullopt);
+                                        std::optional<std::int64_t> iteration = std::nullopt,
+                                        bool warns = true);
+  /// As `find`, or the one that `path` itself is. InputError when there is none.
+  static Checkpoint open(const fs::path& path, std::optional<std::int64_t> iteration);
   /// Opens one, given its own folder.
   explicit Checkpoint(const fs::path& path);
 
@@ -52,6 +56,7 @@ class Checkpoint {
   void verify();
 
  private:
+  Checkpoint(const fs::path& path, Manifest manifest);
   VerifiedFile& file(std::size_t number, const std::string& whose);
   void read_part(const TensorRecord& tensor, const TensorSlice& slice, const Shape& begin,
                  const View& destination, const std::string& whose);

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "tessera/base/check.h"
-#include "tessera/base/log.h"
 
 namespace tessera {
 namespace {
@@ -47,12 +46,15 @@ void remove_checkpoint(const fs::path& path) {
 
 // One that is there already is exchanged in one step where the file system can do that (NFS
 // cannot); otherwise it steps aside, and comes back when the new one cannot be put in its place, or
-// when the next run finds the place empty.
-void move_into_place(const fs::path& draft, const fs::path& place) {
+// when the next run finds the place empty. Returns where it is now; empty: there was none.
+fs::path move_into_place(const fs::path& draft, const fs::path& place) {
   std::error_code error;
-  if (!fs::exists(place, error)) return rename_folder(draft, place);
-  if (rename_as(draft, place, RENAME_EXCHANGE)) return remove_draft(draft);
-  const fs::path old = with_ending(place, kOld);
+  if (!fs::exists(place, error)) {
+    rename_folder(draft, place);
+    return {};
+  }
+  if (rename_as(draft, place, RENAME_EXCHANGE)) return draft;
+  fs::path old = with_ending(place, kOld);
   rename_folder(place, old);
   try {
     rename_folder(draft, place);
@@ -60,7 +62,7 @@ void move_into_place(const fs::path& draft, const fs::path& place) {
     fs::rename(old, place, error);
     throw;
   }
-  remove_draft(old);
+  return old;
 }
 
 }  // namespace
@@ -96,14 +98,16 @@ fs::path begin_draft(const fs::path& folder, std::int64_t iteration) {
   return draft;
 }
 
-void commit_draft(const fs::path& draft, const fs::path& folder, const Manifest& manifest) {
+std::string commit_draft(const fs::path& draft, const fs::path& folder, const Manifest& manifest) {
   write_file_atomically(draft / kManifestFile, manifest_text(manifest));  // syncs the draft, too
-  move_into_place(draft, iteration_folder(folder, manifest.iteration));
+  const fs::path replaced = move_into_place(draft, iteration_folder(folder, manifest.iteration));
   try {
     sync_path(folder);
+    if (!replaced.empty()) remove_draft(replaced);  // not before its place is safe
     write_file_atomically(folder / kLatest, std::to_string(manifest.iteration) + "\n");
+    return "";
   } catch (const Error& error) {
-    log_warning("checkpoint {} is in its place, but: {}", manifest.iteration, error.what());
+    return fmt::format("checkpoint {} is in its place, but: {}", manifest.iteration, error.what());
   }
 }
 

@@ -3,6 +3,7 @@
 #include "tessera/base/check.h"
 #include "tessera/base/folder_lock.h"
 #include "tessera/base/json.h"
+#include "tessera/base/log.h"
 #include "tessera/checkpoint/carried_files.h"
 #include "tessera/checkpoint/convert.h"
 #include "tessera/checkpoint/safetensors_writer.h"
@@ -36,8 +37,7 @@ void write_weights(const HfFolder& folder, DType dtype, const fs::path& draft, M
     buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * size_of(dtype));
     const View whole(buffer.data(), dtype, tensor.shape);
     folder.read(tensor.name, whole);
-    Shape origin = tensor.shape;
-    for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
+    const Shape origin = origin_of(tensor.shape);
     manifest.tensors[tensor.name] = {
         dtype, tensor.shape, {{manifest.files.size(), writer.position(), origin, tensor.shape}}};
     writer.append(whole);
@@ -81,7 +81,8 @@ fs::path import_hf(const HfFolder& folder, const HfImport& import) {
   check_nothing_there(import.save);
   const fs::path draft = begin_draft(import.save, 0);
   try {
-    commit_draft(draft, import.save, written(folder, import, draft));
+    const std::string problem = commit_draft(draft, import.save, written(folder, import, draft));
+    if (!problem.empty()) log_warning("{}", problem);
   } catch (...) {
     remove_draft(draft);
     throw;

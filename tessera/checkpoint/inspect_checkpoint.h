@@ -13,8 +13,8 @@ struct CheckpointView {
   bool tensors = false;         ///< list each one
 };
 
-/// Which checkpoint is meant: `path` itself, or that of an iteration, or the newest of a folder,
-/// whether or not it is good. InputError when there is none.
+/// Which checkpoint is to be verified: `path` itself, or that of an iteration, or the newest of a
+/// folder, whether or not it is good. InputError when there is none.
 fs::path checkpoint_path(const fs::path& path, std::optional<std::int64_t> iteration);
 
 /// Where the run stood, the layout that saved it, tensors by kind, and files.

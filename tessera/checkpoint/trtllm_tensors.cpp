@@ -21,9 +21,7 @@ class RankTensors {
   std::vector<TrtTensor> take() { return std::move(tensors_); }
 
   void add_whole(const std::string& name, const std::string& ours, const Shape& shape) {
-    Shape origin = shape;
-    for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
-    tensors_.push_back({name, shape, {{ours, origin, shape}}});
+    tensors_.push_back({name, shape, {{ours, origin_of(shape), shape}}});
   }
 
   void add_norm(const std::string& name, const std::string& ours) {

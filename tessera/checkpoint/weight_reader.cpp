@@ -1,7 +1,5 @@
 #include "tessera/checkpoint/weight_reader.h"
 
-#include <utility>
-
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/convert.h"
 #include "tessera/checkpoint/exact_weights.h"
@@ -25,17 +23,6 @@ DType checked_type(const Checkpoint& checkpoint, const ModelOptions& model) {
 
 }  // namespace
 
-Checkpoint open_checkpoint(const fs::path& path, std::optional<std::int64_t> iteration) {
-  check_input(fs::is_directory(path), "'{}': there is no such folder", path.string());
-  if (fs::exists(path / kManifestFile)) {
-    check_input(!iteration, "'{}' is one checkpoint: drop --ckpt-step", path.string());
-    return Checkpoint(path);
-  }
-  std::optional<Checkpoint> found = Checkpoint::find(path, iteration);
-  check_input(found.has_value(), "'{}': there is no checkpoint in this folder", path.string());
-  return std::move(*found);
-}
-
 WeightReader::WeightReader(Checkpoint& checkpoint, const ModelOptions& model,
                            std::optional<DType> dtype)
     : checkpoint_(checkpoint) {
@@ -44,9 +31,7 @@ WeightReader::WeightReader(Checkpoint& checkpoint, const ModelOptions& model,
 }
 
 void WeightReader::read(const std::string& name, const View& destination) {
-  Shape origin = destination.shape();
-  for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
-  read_box(name, origin, destination);
+  read_box(name, origin_of(destination.shape()), destination);
 }
 
 void WeightReader::read_box(const std::string& name, const Shape& offset, const View& destination) {

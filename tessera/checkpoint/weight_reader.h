@@ -8,10 +8,6 @@
 
 namespace tessera {
 
-/// The newest checkpoint of a folder, or that of an iteration, or the one that `path` itself is.
-/// InputError when there is none.
-Checkpoint open_checkpoint(const fs::path& path, std::optional<std::int64_t> iteration);
-
 /// Reads weights in one type. Where that is not the checkpoint's, they come from the optimizer's
 /// master weights, if it was saved with any: these are more exact.
 class WeightReader {

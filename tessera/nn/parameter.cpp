@@ -32,10 +32,8 @@ void Parameter::bind(const View& value, const View& grad) {
 
 Parameter replicated_parameter(DType dtype, const std::string& name, const Shape& shape,
                                InitSpec init, int group_rank, GradientSum gradient_sum) {
-  Shape origin = shape;
-  for (int i = 0; i < shape.rank(); ++i) origin[i] = 0;
   const bool first = group_rank == 0;
-  const ShardPiece whole{origin, shape, 0, contiguous_strides(shape)};
+  const ShardPiece whole{origin_of(shape), shape, 0, contiguous_strides(shape)};
   return {dtype, shape, {{name, shape, {whole}, first, first, gradient_sum}}, init};
 }
 
@@ -47,8 +45,7 @@ ShardedTensor column_copy(const std::string& name, const Shape& global, const Sh
 
 Parameter column_parameter(DType dtype, const std::string& name, const Shape& global,
                            const Range& channels, InitSpec init, int grid_row) {
-  Shape origin = global;
-  for (int i = 0; i < global.rank(); ++i) origin[i] = 0;
+  Shape origin = origin_of(global);
   origin[-1] = channels.begin;
   Shape local = global;
   local[-1] = channels.length();

@@ -10,7 +10,7 @@ namespace tessera {
 
 class Agreement {
  public:
-  static constexpr std::size_t kWords = 4;
+  static constexpr std::size_t kWords = 3;
   using Words = std::array<double, kWords>;
 
   explicit Agreement(Session& session);

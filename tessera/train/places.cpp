@@ -59,13 +59,23 @@ void check_places(const TrainOptions& options, int rank) {
               [&] { MetricsFile::check_place(options.metrics_file); });
 }
 
+std::unique_ptr<FolderLock> lock_folder(const fs::path& folder) {
+  make_folders(folder);
+  auto lock = std::make_unique<FolderLock>(folder);
+  if (lock->held()) remove_all_drafts(folder);
+  return lock;
+}
+
 }  // namespace
 
-const Options& places_checked(const Options& options, const Rank& rank) {
-  check_profiled_ranks(options.train, rank);
-  check_places(options.train, rank.rank);
+std::unique_ptr<FolderLock> take_places(const TrainOptions& options, const Rank& rank) {
+  check_profiled_ranks(options, rank);
+  check_places(options, rank.rank);
   rank.world->patient_barrier();  // nobody begins to work where another has no place
-  return options;
+  std::unique_ptr<FolderLock> lock;
+  if (rank.rank == 0 && !options.save.empty()) lock = lock_folder(options.save);
+  rank.world->patient_barrier();
+  return lock;
 }
 
 }  // namespace tessera

@@ -1,13 +1,18 @@
 // Where a run writes.
 #pragma once
 
-#include "tessera/config/options.h"
+#include <memory>
+
+#include "tessera/base/folder_lock.h"
 #include "tessera/launch/rank.h"
+#include "tessera/train/train_options.h"
 
 namespace tessera {
 
-/// The options, if every place can be written that they name, on all ranks: found before anything
-/// is written. All ranks call it together.
-const Options& places_checked(const Options& options, const Rank& rank);
+/// InputError unless every place can be written that the options name, on all ranks: found before
+/// anything is written. Rank 0 then holds the folder of --save, without what saves that were cut
+/// off have left there, before anybody looks for a checkpoint: a run that still writes may commit
+/// one. All ranks call it together.
+std::unique_ptr<FolderLock> take_places(const TrainOptions& options, const Rank& rank);
 
 }  // namespace tessera

@@ -47,24 +47,26 @@ void copy_state_kinds(Options& to, const Options& from) {
 
 }  // namespace
 
-std::optional<Checkpoint> checkpoint_of(const TrainOptions& options) {
+std::optional<std::int64_t> wanted_iteration(const TrainOptions& options) {
+  return options.ckpt_step < 0 ? std::nullopt : std::optional(options.ckpt_step);
+}
+
+std::optional<Checkpoint> checkpoint_of(const TrainOptions& options, bool warns) {
   if (options.load.empty()) return std::nullopt;
   check_input(!fs::exists(options.load) || fs::is_directory(options.load),
               "--load {}: this is not a folder of checkpoints", options.load);
-  return Checkpoint::find(options.load,
-                          options.ckpt_step < 0 ? std::nullopt : std::optional(options.ckpt_step));
+  return Checkpoint::find(options.load, wanted_iteration(options), warns);
 }
 
-Options with_saved_order(const Options& options) {
+Options with_saved_order(const Options& options, const std::optional<Checkpoint>& checkpoint) {
   Options same = options;
-  if (options.train.finetune) return same;
-  if (const std::optional<Checkpoint> checkpoint = checkpoint_of(options.train))
+  if (checkpoint && !options.train.finetune)
     same.data.seed = progress_of(*checkpoint).order_seed.value_or(options.data.seed);
   return same;
 }
 
 void check_same_run(const Checkpoint& checkpoint, const Options& now) {
-  const std::string file = (checkpoint.path() / "config.yaml").string();
+  const std::string file = (checkpoint.path() / kConfigFile).string();
   const Options saved = options_from_yaml(checkpoint.config(), file);
   Options before;
   Options after;

@@ -8,12 +8,15 @@
 
 namespace tessera {
 
-/// What --load and --ckpt-step name; nothing when there is none yet.
-std::optional<Checkpoint> checkpoint_of(const TrainOptions& options);
+/// Of --ckpt-step; nothing: the newest.
+std::optional<std::int64_t> wanted_iteration(const TrainOptions& options);
+
+/// What --load and --ckpt-step name; nothing when there is none yet. Warns of damaged ones.
+std::optional<Checkpoint> checkpoint_of(const TrainOptions& options, bool warns);
 
 /// A run that goes on meets its samples in the order it began with, also when it goes on with
 /// another seed (--no-load-rng), and then other dropout masks: none twice, and none not at all.
-Options with_saved_order(const Options& options);
+Options with_saved_order(const Options& options, const std::optional<Checkpoint>& checkpoint);
 
 /// InputError unless a run goes on as what it was: the same model on the same data. Dropout and
 /// label smoothing may change, and so may the layout, the precision, the batch size, the schedule

@@ -147,19 +147,18 @@ bool Saver::busy() const {
   return work_.valid() && work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
-std::optional<std::vector<std::string>> Saver::share(const Outcome& own) {
+std::optional<std::string> Saver::share(const Outcome& own) {
   Communicator& world = session_.context().mesh.world();
   const std::string text = (own.good ? "+" : "-") + own.text;
-  std::vector<std::string> all = gather_texts(world, text, session_.options().device);
+  const std::vector<std::string> all = gather_texts(world, text, session_.options().device);
   std::string why;
   int failed = 0;
   for (std::size_t r = 0; r < all.size(); ++r) {
-    const bool good = all[r].front() == '+';
-    all[r].erase(0, 1);
-    if (good) continue;
-    if (failed++ == 0) why = world.size() == 1 ? all[r] : fmt::format("rank {}: {}", r, all[r]);
+    if (all[r].front() == '+' || failed++ > 0) continue;
+    why = world.size() == 1 ? "" : fmt::format("rank {}: ", r);
+    why += all[r].substr(1);
   }
-  if (failed == 0) return all;
+  if (failed == 0) return all.front().substr(1);
   if (failed > 1) why += fmt::format(" (and {} ranks more)", failed - 1);
   if (world.rank() == 0) {
     remove_draft(draft_);
@@ -177,13 +176,13 @@ void Saver::request(const SaveContents& contents) {
   contents_ = contents;
   Communicator& world = session_.context().mesh.world();
   stage_ = Stage::writing;
-  const auto drafts = share(guarded([&] {
+  const std::optional<std::string> draft = share(guarded([&] {
     if (world.rank() > 0) return std::string();
     draft_ = begin_draft(options_.folder, contents.iteration);
     return draft_.string();
   }));
-  if (!drafts) return;
-  draft_ = drafts->front();
+  if (!draft) return;
+  draft_ = *draft;
   staging_.reset();
   start([this] { return write_slices(draft_); });
   staging_.fill();
@@ -228,7 +227,8 @@ std::string Saver::commit() {
   manifest.layout = layout_of(session_.options(), ranks).dump();
   for (int rank = 0; rank < ranks; ++rank) take_part(manifest, draft_ / part_name(rank));
   for (const FileRecord& file : manifest.files) check_is_here(draft_ / file.name, file.bytes);
-  commit_draft(draft_, options_.folder, manifest);
+  const std::string problem = commit_draft(draft_, options_.folder, manifest);
+  if (!problem.empty()) return "warning: " + problem;  // and no older one goes
   try {
     remove_surplus(options_.folder, options_.retention, manifest.iteration);
     return "";
@@ -238,12 +238,12 @@ std::string Saver::commit() {
 }
 
 void Saver::end_commit() {
-  const auto warnings = share(work_.valid() ? work_.get() : Outcome{});
-  if (!warnings) return;
+  const std::optional<std::string> warning = share(work_.valid() ? work_.get() : Outcome{});
+  if (!warning) return;
   stage_ = Stage::idle;
   committed_ = contents_.iteration;
   if (session_.context().mesh.world().rank() > 0) return;
-  if (!warnings->front().empty()) say_(warnings->front());
+  if (!warning->empty()) say_(*warning);
   say_(fmt::format("saved checkpoint of iteration {} to '{}'", committed_,
                    options_.folder.string()));
 }

@@ -3,7 +3,7 @@
 // training:
 //
 //   request    all ranks: slices are copied to staging memory, a thread writes them to the draft
-//   attend     all ranks, now and then: when all have written, rank 0 commits, on a thread, too
+//   advance    all ranks, when all have written: rank 0 commits, on a thread, too
 //
 // A failure, such as a full disk, is told and leaves the checkpoints that are there: training can
 // go on, and the next save starts anew. Staging memory that holds less than all slices is filled
@@ -40,7 +40,7 @@ struct SaveContents {
 
 class Saver {
  public:
-  /// Gets every message on rank 0, on the thread that calls `request` or `attend`.
+  /// Gets every message on rank 0, on the thread that calls `request` or `advance`.
   using Say = std::function<void(const std::string& message)>;
 
   /// InputError when a slice is larger than the staging memory may be.
@@ -76,8 +76,8 @@ class Saver {
   std::string commit();
   void begin_commit();
   void end_commit();
-  /// All ranks' outcomes; nothing when one has failed, which is told.
-  std::optional<std::vector<std::string>> share(const Outcome& own);
+  /// The text of rank 0's outcome; nothing when a rank has failed, which is told.
+  std::optional<std::string> share(const Outcome& own);
   void start(std::function<std::string()> work);
 
   Session& session_;

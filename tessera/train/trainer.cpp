@@ -86,14 +86,15 @@ SessionOptions inference_options(const Options& options, const BatchShape& shape
 }
 
 Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
-    : options_(with_saved_order(places_checked(options, rank))),
+    : lock_(take_places(options.train, rank)),
+      checkpoint_(checkpoint_of(options.train, rank.rank == 0)),
+      options_(with_saved_order(options, checkpoint_)),
       config_(std::move(config)),
       writes_(rank.rank == 0),
       datasets_(datasets_of(options_, rank)),
       session_(on_device_of(rank, session_options(options, true)), rank),
       display_(options.train.log_interval, options.train.log_throughput, writes_) {
   const TrainOptions& o = options.train;
-  if (writes_ && !o.save.empty()) lock_folder();
   start();
   if (is_profiled(o, rank.rank)) {
     profile_.emplace(*session_.context().trace, o, rank.rank);
@@ -144,13 +145,15 @@ void Trainer::check_same_start() {
 void Trainer::start() {
   const TrainOptions& o = options_.train;
   if (!o.load.empty()) {
-    std::optional<Checkpoint> checkpoint = checkpoint_of(o);
     Communicator& world = session_.context().mesh.world();
-    world.patient_barrier();  // a large manifest takes its time
-    const std::string found = checkpoint ? std::to_string(checkpoint->iteration()) : "none";
+    const std::string found = checkpoint_ ? std::to_string(checkpoint_->iteration()) : "none";
     compare_across(world, "start (checkpoint)", "iteration: " + found + "\n",
                    session_.options().device);
-    if (checkpoint) return load_checkpoint(*checkpoint);
+    if (checkpoint_) {
+      load_checkpoint(*checkpoint_);
+      checkpoint_.reset();  // with its files and its manifest
+      return;
+    }
     check_input(!o.exit_on_missing_checkpoint,
                 "--load {}: there is no checkpoint (--exit-on-missing-checkpoint)", o.load);
     display_.message(fmt::format("no checkpoint in '{}' yet: starting from the beginning", o.load));
@@ -182,13 +185,6 @@ void Trainer::load_checkpoint(Checkpoint& checkpoint) {
                                      checkpoint.path().string(), types)
                        : fmt::format("loaded '{}'{}: continuing at iteration {}",
                                      checkpoint.path().string(), types, progress_.iteration));
-}
-
-// Before the newest checkpoint is looked for: a run that still writes there may commit one.
-void Trainer::lock_folder() {
-  make_folders(options_.train.save);
-  lock_.emplace(options_.train.save);
-  if (lock_->held()) remove_all_drafts(options_.train.save);
 }
 
 void Trainer::prepare_saving() {
@@ -263,9 +259,9 @@ void Trainer::agree() {
   constexpr double kMost = Optimizer::kRecords * 0.5;
   const bool every = session_.options().device.kind == DeviceKind::cpu || step_seconds_ == 0;
   const double distance = every ? 1 : std::clamp(kRhythm / step_seconds_, 1.0, kMost);
-  const auto [stop, busy, next, unused] =
+  const auto [stop, busy, next] =
       agreement_->largest({stop_reasons_ ? stop_reasons_->now() : 0,
-                           saver_ && saver_->busy() ? 1.0 : 0.0, writes_ ? distance : 0, 0});
+                           saver_ && saver_->busy() ? 1.0 : 0.0, writes_ ? distance : 0});
   next_agreement_ = progress_.iteration + static_cast<std::int64_t>(next);
   if (saver_ && saver_->pending() && busy == 0) saver_->advance();
   if (stop == 0 || stop_ != 0) return;

@@ -39,7 +39,6 @@ class Trainer {
  private:
   void start();
   void load_checkpoint(Checkpoint& checkpoint);
-  void lock_folder();
   void prepare_saving();
   void evaluate_last();
   int evaluate_at_end();
@@ -77,6 +76,8 @@ class Trainer {
   void finish_profile(bool last);
 
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  std::unique_ptr<FolderLock> lock_;      ///< of --save
+  std::optional<Checkpoint> checkpoint_;  ///< that the run starts from, until it is read
   Options options_;
   std::string config_;
   bool writes_;  ///< logs and files: rank 0
@@ -86,7 +87,6 @@ class Trainer {
   std::optional<Steps> steps_;
   std::int64_t rates_left_ = 0;  ///< of those the device knows
   std::chrono::steady_clock::time_point reported_;
-  std::optional<FolderLock> lock_;  ///< of --save
   std::optional<Saver> saver_;
   std::int64_t loaded_iteration_ = -1;  ///< of the checkpoint in --save that the run goes on from
   std::vector<std::pair<std::string, std::string>> carried_;  ///< files that checkpoints pass on

@@ -12,10 +12,7 @@ namespace {
 class Layouts : public testing::Test {
  protected:
   test::ProgramResult run(const std::string& line) {
-    std::istringstream words(line);
-    std::vector<std::string> args;
-    for (std::string word; words >> word;) args.push_back(word);
-    return test::run_program(TESSERA_PROGRAM, args, temp_.path());
+    return test::run_line(TESSERA_PROGRAM, line, temp_.path());
   }
 
   // A small training that saves, with `line` instead of flags of the same name.

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,15 @@ inline ProgramResult run_program(const std::string& program, const std::vector<s
   ::waitpid(child, &status, 0);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_text_file(out),
           read_text_file(error)};
+}
+
+/// With the words of a line as its arguments.
+inline ProgramResult run_line(const std::string& program, const std::string& line,
+                              const fs::path& folder) {
+  std::istringstream words(line);
+  std::vector<std::string> args;
+  for (std::string word; words >> word;) args.push_back(word);
+  return run_program(program, args, folder);
 }
 
 }  // namespace tessera::test

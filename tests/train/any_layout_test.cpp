@@ -41,13 +41,9 @@ const std::vector<Layout> kLayouts{
 
 // On one rank without a layout.
 Options options_for(const fs::path& folder, const Layout* layout, DType dtype) {
-  Options options = test::run_options(folder);
+  Options options = test::ranks_options(folder, kEnd);
   options.model.dtype = dtype;
   options.model.num_layers = 8;
-  options.model.num_attention_heads = options.model.num_query_groups = 4;
-  options.model.kv_channels = options.model.hidden_size / 4;
-  options.train.global_batch_size = 16;
-  options.train.train_iters = kEnd;
   options.train.eval_iters = 0;
   options.train.save_interval = kSaved;
   options.train.exit_interval = kSaved;

@@ -22,11 +22,7 @@ struct Layout {
 };
 
 Options options_for(const fs::path& folder, const Layout& layout) {
-  Options options = test::run_options(folder);
-  options.model.num_attention_heads = options.model.num_query_groups = 4;
-  options.model.kv_channels = options.model.hidden_size / 4;
-  options.train.global_batch_size = 16;
-  options.train.save_interval = options.train.train_iters = kIterations;
+  Options options = test::ranks_options(folder, kIterations);
   ParallelOptions& p = options.parallel;
   p.pipeline = layout.pipeline;
   p.tensor = layout.tensor;

@@ -48,6 +48,16 @@ inline Options run_options(const fs::path& folder, Device device = {}) {
   return options;
 }
 
+/// A run that layouts of ranks can share: heads and samples for up to eight, saved at the end.
+inline Options ranks_options(const fs::path& folder, std::int64_t iterations) {
+  Options options = run_options(folder);
+  options.model.num_attention_heads = options.model.num_query_groups = 4;
+  options.model.kv_channels = options.model.hidden_size / 4;
+  options.train.global_batch_size = 16;
+  options.train.save_interval = options.train.train_iters = iterations;
+  return options;
+}
+
 inline Trainer trainer_of(const Options& options) {
   return {options, print_config(options), {0, 1, 2, make_self_communicator()}};
 }
