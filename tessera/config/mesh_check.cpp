@@ -6,6 +6,7 @@
 #include "tessera/config/limits.h"
 #include "tessera/config/resolve.h"
 #include "tessera/config/rules.h"
+#include "tessera/pipeline/schedules.h"
 
 namespace tessera {
 namespace {
@@ -52,6 +53,14 @@ MeshCheck check_mesh(ParsedCommand& parsed) {
 MeshCheck check_schedule(ParsedCommand& parsed) {
   std::int64_t& samples = parsed.options.train.micro_batch_size;
   if (samples == 0) samples = 1;
+  if (!parsed.was_given("global-batch-size") && parsed.options.parallel.pipeline > 1) {
+    ParsedCommand draft = parsed;
+    check_mesh(draft);
+    const Options& resolved = draft.options;
+    parsed.options.train.global_batch_size =
+        resolved.train.global_batch_size *
+        filling_microbatches(resolved.pipeline, resolved.parallel.pipeline);
+  }
   MeshCheck mesh = check_mesh(parsed);
   config::Problems problems;
   config::training_pipeline_rules(parsed.options, problems);

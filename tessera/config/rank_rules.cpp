@@ -27,6 +27,11 @@ std::string sizes_of_model(const ParallelOptions& p) {
   return fmt::format("{}", fmt::join(sizes, " x "));
 }
 
+// The largest one that is not above, or the smallest.
+std::int64_t nearest_multiple(std::int64_t count, std::int64_t of) {
+  return std::max(count / of, std::int64_t{1}) * of;
+}
+
 void multiple_rule(const Ranks& ranks, std::int64_t needed, std::string_view who,
                    std::string_view sizes, Problems& problems) {
   if (ranks.count % needed == 0) return;
@@ -34,7 +39,7 @@ void multiple_rule(const Ranks& ranks, std::int64_t needed, std::string_view who
     problems.add(
         "{} started {}, which is not a multiple of {}, the ranks that {} ({}): start {}, or change "
         "the sizes",
-        kLauncher, counted(ranks.count), needed, who, sizes, needed);
+        kLauncher, counted(ranks.count), needed, who, sizes, nearest_multiple(ranks.count, needed));
   else if (ranks.count == 1)
     problems.add(
         "{0} takes {1} ranks, but this process runs alone: add --nproc {1}, or start {1} processes "
@@ -44,7 +49,7 @@ void multiple_rule(const Ranks& ranks, std::int64_t needed, std::string_view who
     problems.add(
         "--nproc {} is not a multiple of {}, the ranks that {} ({}): set --nproc {}, or change the "
         "sizes",
-        ranks.count, needed, who, sizes, needed);
+        ranks.count, needed, who, sizes, nearest_multiple(ranks.count, needed));
 }
 
 }  // namespace

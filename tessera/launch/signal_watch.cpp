@@ -8,16 +8,23 @@
 namespace tessera {
 namespace {
 
-// SLURM and Kubernetes send SIGTERM, a terminal SIGINT; SIGUSR1 is what users ask schedulers for.
+// SLURM and Kubernetes send SIGTERM, a terminal SIGINT, and SIGHUP when its connection is lost
+// (unless nohup has switched that off); SIGUSR1 is what users ask schedulers for.
 // Whoever sends one often sends it twice at once, to a process and to its group. SIGUSR2 is how
 // this program tells ranks that it started with mpirun, and it repeats it.
-constexpr int kStopping[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
+constexpr int kStopping[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
 
 }  // namespace
 
 SignalWatch::SignalWatch() {
   sigemptyset(&watched_);
-  for (const int signal : kStopping) sigaddset(&watched_, signal);
+  for (const int signal : kStopping)
+    if (signal != SIGHUP || !is_ignored(signal)) sigaddset(&watched_, signal);
   pthread_sigmask(SIG_BLOCK, &watched_, &before_);
   thread_ = std::thread([this] { watch(); });
 }

@@ -18,6 +18,13 @@ std::string counted(const ModelOutline& model, const PipelineOptions& options) {
   return text;
 }
 
+std::string ends_text(const PipelineOptions& options) {
+  if (options.last_layers == 0) return fmt::format("the first takes {}", options.first_layers);
+  if (options.first_layers == 0) return fmt::format("the last takes {}", options.last_layers);
+  return fmt::format("the first takes {} and the last {}", options.first_layers,
+                     options.last_layers);
+}
+
 // How many layers each rank has; the embedding and the loss count among them, if they are to.
 std::vector<int64_t> counts_by_rank(const ModelOutline& model, const PipelineOptions& options,
                                     int ranks) {
@@ -30,12 +37,17 @@ std::vector<int64_t> counts_by_rank(const ModelOutline& model, const PipelineOpt
               "1: raise it, or drop them");
   const int64_t middle = all - first - last;
   const int others = ranks - (first > 0) - (last > 0);
-  check_input(middle >= others,
-              "{} over {} pipeline ranks leave {} for {} of them: use fewer ranks, or lower the "
-              "counts of the first and last one",
-              counted(model, options), ranks, middle, others);
+  check_input(ends || middle >= others,
+              "{} are fewer than the {} pipeline ranks (--pipeline-model-parallel-size): use fewer "
+              "ranks, or give --pipeline-model-parallel-layout",
+              counted(model, options), ranks);
+  check_input(middle >= others && (others > 0 || middle == 0),
+              "{} over {} pipeline ranks: {}, which leaves {} for {} others; change the counts "
+              "(--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers), the "
+              "layers or the ranks",
+              counted(model, options), ranks, ends_text(options), middle, others);
   check_input(
-      others == 0 ? middle == 0 : middle % others == 0,
+      others == 0 || middle % others == 0,
       "{} over {} {}pipeline ranks: {} is not a multiple of {}; change one of them, count "
       "the embedding or the loss as a layer (--account-for-embedding-in-pipeline-split, "
       "--account-for-loss-in-pipeline-split), set the first or last rank's layers "
@@ -52,14 +64,18 @@ std::vector<int64_t> counts_by_rank(const ModelOutline& model, const PipelineOpt
 std::vector<int64_t> layers_by_stage(const ModelOutline& model, const PipelineOptions& options,
                                      const PipelineShape& shape) {
   const std::vector<int64_t> by_rank = counts_by_rank(model, options, shape.ranks);
+  const bool vee = shape.placement == Placement::vee;
   std::vector<int64_t> by_stage;
   for (int stage = 0; stage < shape.stages(); ++stage) {
     const int rank = place_of(shape, stage).rank;
     const int64_t count = by_rank[static_cast<std::size_t>(rank)];
-    check_input(count % shape.chunks == 0,
-                "pipeline rank {} has {} layers, which {} virtual stages cannot share evenly: "
-                "change the number of layers, ranks or virtual stages",
-                rank, count, shape.chunks);
+    check_input(
+        count % shape.chunks == 0,
+        "pipeline rank {} has {}, which its {} virtual stages{} cannot share evenly: change "
+        "the number of layers, of ranks{}",
+        rank, count == 1 ? "1 layer" : fmt::format("{} layers", count), shape.chunks,
+        vee ? " (--pipeline-schedule zb-v has two)" : "",
+        vee ? ", or the schedule" : " or of virtual stages");
     by_stage.push_back(count / shape.chunks);
   }
   by_stage.front() -= options.count_embedding;

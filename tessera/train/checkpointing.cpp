@@ -152,6 +152,17 @@ std::optional<std::uint64_t> order_seed_of(const Checkpoint& checkpoint, const J
   return static_cast<std::uint64_t>(checkpoint.counter("order_seed"));
 }
 
+std::vector<std::int64_t> order_samples_of(const Checkpoint& checkpoint, const Json& state) {
+  std::vector<std::int64_t> samples;
+  for (const Json& each : state.value("order_samples", Json::array())) {
+    const bool good = each.is_number_integer() && each.get<std::int64_t>() > 0;
+    check_input(good, "'{}': order_samples of its state holds {}, not a number of samples",
+                checkpoint.path().string(), each.dump());
+    samples.push_back(each.get<std::int64_t>());
+  }
+  return samples;
+}
+
 }  // namespace
 
 std::string state_of(Session& session, const Progress& progress) {
@@ -165,16 +176,19 @@ std::string state_of(Session& session, const Progress& progress) {
                   {"good_steps", state.good_steps},
                   {"overflows_left", state.overflows_left},
                   {"rng", {{"kind", "philox4x32-10"}, {"seed", session.options().seed}}},
-                  {"order_seed", progress.order_seed.value_or(session.options().seed)}};
+                  {"order_seed", progress.order_seed.value_or(session.options().seed)},
+                  {"order_samples", progress.order_samples}};
   return json.dump();
 }
 
 Progress progress_of(const Checkpoint& checkpoint) {
   const Json state = parse_json(checkpoint.manifest().state, checkpoint.path().string());
-  const Progress progress{checkpoint.counter("iteration"), checkpoint.counter("consumed_samples"),
-                          checkpoint.counter("schedule_samples"),
-                          state.value("evaluation_due", Json(false)) == Json(true),
-                          order_seed_of(checkpoint, state)};
+  Progress progress{checkpoint.counter("iteration"),
+                    checkpoint.counter("consumed_samples"),
+                    checkpoint.counter("schedule_samples"),
+                    state.value("evaluation_due", Json(false)) == Json(true),
+                    order_seed_of(checkpoint, state),
+                    order_samples_of(checkpoint, state)};
   check_input(progress.iteration == checkpoint.iteration() && progress.consumed_samples >= 0 &&
                   progress.schedule_samples >= 0,
               "'{}' says iteration {} in a folder of iteration {}", checkpoint.path().string(),

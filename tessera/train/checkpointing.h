@@ -17,6 +17,9 @@ struct Progress {
   std::int64_t schedule_samples = 0;        ///< of the steps that were not skipped
   bool evaluation_due = false;              ///< the run was stopped before it evaluated
   std::optional<std::uint64_t> order_seed;  ///< of the samples' order, where it is known
+  /// How many samples the order was made for when the run began, and each time that it went on for
+  /// more than there were.
+  std::vector<std::int64_t> order_samples;
 };
 
 /// The counters that a checkpoint keeps. All ranks may call it.

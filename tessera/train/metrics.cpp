@@ -1,10 +1,14 @@
 #include "tessera/train/metrics.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <sstream>
 
 #include "tessera/base/check.h"
@@ -34,20 +38,24 @@ std::string clock_time(double seconds) {
 // NaN and infinity have no form in JSON.
 Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
-// The lines of the iterations that a resumed run does not repeat. A file that holds anything but
-// metrics is not touched: its name was given by mistake.
-std::string kept_lines(const fs::path& path, std::int64_t resumed) {
-  std::istringstream before(read_text_file(path));
+// The lines up to an iteration: a resumed run repeats the others. A file that holds anything but
+// metrics is not touched: its name was given by mistake. But the last line may be one of ours that
+// was cut off, by a crash or a full disk.
+std::string kept_lines(const fs::path& path, std::int64_t last) {
+  const std::string text = read_text_file(path);
+  const bool torn = !text.empty() && text.back() != '\n';
+  std::istringstream before(text);
   std::string kept;
   std::int64_t number = 0;
   for (std::string line; std::getline(before, line);) {
     ++number;
     const Json entry = Json::parse(line, nullptr, false);
+    if (entry.is_discarded() && torn && before.eof() && line.starts_with("{\"")) break;
     check_input(
         entry.is_object() && entry.contains("iteration") && entry["iteration"].is_number_integer(),
         "the metrics file '{}' has something else than metrics in line {}: choose another file",
         path.string(), number);
-    if (entry["iteration"].get<std::int64_t>() <= resumed) kept += line + "\n";
+    if (entry["iteration"].get<std::int64_t>() <= last) kept += line + "\n";
   }
   return kept;
 }
@@ -89,18 +97,33 @@ void MetricsFile::check_place(const fs::path& path) {
 
 MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed) : path_(path) {
   make_folders(fs::absolute(path).parent_path());
-  if (fs::exists(path)) {
-    const std::string kept = kept_lines(path, resumed);
+  if (fs::is_regular_file(path)) {
     // A new run adds to what is there.
-    if (resumed > 0) write_file_atomically(path, kept);
+    const std::int64_t last = resumed > 0 ? resumed : std::numeric_limits<std::int64_t>::max();
+    const std::string kept = kept_lines(path, last);
+    if (kept.size() != fs::file_size(path)) write_file_atomically(path, kept);
   }
-  file_.open(path, std::ios::app);
-  check_input(file_.good(), "cannot write the metrics file '{}'", path.string());
+  constexpr int kMode = 0666;
+  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, kMode);
+  check_input(file_ >= 0, "cannot write the metrics file '{}': {}", path.string(),
+              std::strerror(errno));
 }
 
+MetricsFile::~MetricsFile() { ::close(file_); }
+
 void MetricsFile::write_line(const std::string& line) {
-  file_ << line << '\n' << std::flush;
-  check(file_.good(), "cannot write the metrics file '{}': is the disk full?", path_.string());
+  const std::string text = line + "\n";
+  const off_t before = ::lseek(file_, 0, SEEK_END);
+  const ssize_t written = ::write(file_, text.data(), text.size());
+  const int why = written < 0 ? errno : ENOSPC;
+  const bool whole = written == static_cast<ssize_t>(text.size());
+  // No half line: the next one begins where it did.
+  if (!whole && written > 0) [[maybe_unused]]
+    const int cut = ::ftruncate(file_, before);
+  if (!whole && !failing_)
+    log_warning("cannot write the metrics file '{}': {}; the run goes on, and lines are missing",
+                path_.string(), std::strerror(why));
+  failing_ = !whole;
 }
 
 void MetricsFile::write(const StepMetrics& m) {

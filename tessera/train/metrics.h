@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 
@@ -34,12 +33,16 @@ std::string log_line_of(const StepMetrics& metrics, std::int64_t skipped, bool t
 std::string progress_line_of(const StepMetrics& metrics, int width);
 
 /// Appends one JSON object per line. Lines of iterations after `resumed` are dropped first: the run
-/// repeats them.
+/// repeats them. A line that cannot be written, such as on a full disk, is missing; that is told
+/// once, until one is written again.
 class MetricsFile {
  public:
   /// InputError unless the file holds metrics, or could be made.
   static void check_place(const fs::path& path);
   MetricsFile(const fs::path& path, std::int64_t resumed);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
   void write(const StepMetrics& metrics);
   void write_evaluation(std::int64_t iteration, const std::string& split, double loss);
 
@@ -47,7 +50,8 @@ class MetricsFile {
   void write_line(const std::string& line);
 
   fs::path path_;
-  std::ofstream file_;
+  int file_ = -1;
+  bool failing_ = false;
 };
 
 /// Shows progress as it fits, or not at all: a line that is rewritten when standard error is a

@@ -1,12 +1,12 @@
 #include "tessera/train/resume.h"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
 #include "tessera/base/check.h"
 #include "tessera/config/parse.h"
 #include "tessera/config/print.h"
-#include "tessera/train/checkpointing.h"
 
 namespace tessera {
 namespace {
@@ -58,11 +58,39 @@ std::optional<Checkpoint> checkpoint_of(const TrainOptions& options, bool warns)
   return Checkpoint::find(options.load, wanted_iteration(options), warns);
 }
 
-Options with_saved_order(const Options& options, const std::optional<Checkpoint>& checkpoint) {
+Progress resumed_progress(const Options& options, const std::optional<Checkpoint>& checkpoint) {
+  if (!checkpoint || options.train.finetune) return {};
+  Progress progress = progress_of(*checkpoint);
+  const Options saved =
+      options_from_yaml(checkpoint->config(), (checkpoint->path() / kConfigFile).string());
+  const std::int64_t before = saved.train.global_batch_size;
+  if (before <= 0) return progress;
+  if (options.train.train_samples == 0)
+    progress.schedule_samples =
+        progress.schedule_samples / before * options.train.global_batch_size;
+  if (progress.order_samples.empty()) {  // not kept by older versions
+    const std::int64_t iterations = saved.train.train_samples > 0
+                                        ? saved.train.train_samples / before
+                                        : saved.train.train_iters;
+    if (iterations > 0) progress.order_samples = {iterations * before};
+  }
+  return progress;
+}
+
+Options resumed_options(const Options& options, const Progress& progress) {
   Options same = options;
-  if (checkpoint && !options.train.finetune)
-    same.data.seed = progress_of(*checkpoint).order_seed.value_or(options.data.seed);
+  same.data.seed = progress.order_seed.value_or(options.data.seed);
+  TrainOptions& train = same.train;
+  if (train.train_samples > 0)
+    train.train_iters = progress.iteration +
+                        std::max<std::int64_t>(0, train.train_samples - progress.consumed_samples) /
+                            train.global_batch_size;
   return same;
+}
+
+std::int64_t samples_of_run(const TrainOptions& options, const Progress& progress) {
+  const std::int64_t left = std::max<std::int64_t>(0, options.train_iters - progress.iteration);
+  return progress.consumed_samples + left * options.global_batch_size;
 }
 
 void check_same_run(const Checkpoint& checkpoint, const Options& now) {

@@ -5,6 +5,7 @@
 
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/config/options.h"
+#include "tessera/train/checkpointing.h"
 
 namespace tessera {
 
@@ -14,9 +15,17 @@ std::optional<std::int64_t> wanted_iteration(const TrainOptions& options);
 /// What --load and --ckpt-step name; nothing when there is none yet. Warns of damaged ones.
 std::optional<Checkpoint> checkpoint_of(const TrainOptions& options, bool warns);
 
+/// Where a run goes on: at the beginning without a checkpoint, or with --finetune. A schedule in
+/// iterations keeps its place in them when the batch size has changed.
+Progress resumed_progress(const Options& options, const std::optional<Checkpoint>& checkpoint);
+
 /// A run that goes on meets its samples in the order it began with, also when it goes on with
 /// another seed (--no-load-rng), and then other dropout masks: none twice, and none not at all.
-Options with_saved_order(const Options& options, const std::optional<Checkpoint>& checkpoint);
+/// With
+/// --train-samples it ends with these, whatever the batches were before.
+Options resumed_options(const Options& options, const Progress& progress);
+/// What training takes from the beginning to the end of the run.
+std::int64_t samples_of_run(const TrainOptions& options, const Progress& progress);
 
 /// InputError unless a run goes on as what it was: the same model on the same data. Dropout and
 /// label smoothing may change, and so may the layout, the precision, the batch size, the schedule

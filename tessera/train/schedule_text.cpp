@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "tessera/base/check.h"
 #include "tessera/pipeline/borders.h"
@@ -69,6 +71,24 @@ double bubble_of(const Timeline& timeline) {
   return timeline.length / most - 1;
 }
 
+using ActionKey = std::tuple<ActionKind, int, int>;
+std::multiset<ActionKey> actions_of(const std::vector<TimedAction>& row) {
+  std::multiset<ActionKey> actions;
+  for (const auto& [action, begin, end] : row)
+    actions.insert({action.kind, action.chunk, action.microbatch});
+  return actions;
+}
+
+// A trace of another run, or other flags than its own, would be drawn under a wrong title.
+void check_same_actions(const Plan& plan, const Timeline& recorded,
+                        const std::vector<fs::path>& files) {
+  for (std::size_t rank = 0; rank < files.size(); ++rank)
+    check_input(actions_of(recorded.ranks[rank]) == actions_of(plan.report.timeline.ranks[rank]),
+                "the trace '{}' has not the actions of this plan ({}): give the flags of the run "
+                "that was recorded",
+                files[rank].string(), plan.picture.title);
+}
+
 }  // namespace
 
 ScheduleText planned_schedule(const SessionOptions& options) {
@@ -108,6 +128,7 @@ ScheduleText recorded_schedule(const SessionOptions& options, const std::string&
                 files.back().string(), first_ranks);
   }
   const Timeline timeline = timeline_of_traces(files);
+  check_same_actions(plan, timeline, files);
   plan.picture.title += ", recorded";
   plan.picture.unit = " ms";
   ScheduleText result;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tessera/base/log.h"
 #include "tessera/launch/environment.h"
 
 namespace tessera {
@@ -24,7 +25,12 @@ StopReasons::StopReasons(const Rank& rank, const TrainOptions& options,
   if (rank.rank > 0) return;
   if (options.exit_duration_minutes > 0)
     end_ = begun + std::chrono::minutes(options.exit_duration_minutes);
-  if (const auto end = job_end(process_variable)) job_end_ = last_moment(*end);
+  const auto end = job_end(process_variable);
+  if (!end) return;
+  if (*end > std::chrono::system_clock::now())
+    job_end_ = last_moment(*end);
+  else
+    log_warning("SLURM_JOB_END_TIME is over already, and is not heeded");
 }
 
 double StopReasons::now() const {

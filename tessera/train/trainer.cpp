@@ -31,9 +31,9 @@ std::string metrics_file(const TrainOptions& options) {
 
 // Rank 0 comes first: it makes the index files that the others then find. That may take long, and
 // where they cannot be kept it takes the others as long again.
-Datasets datasets_of(const Options& options, const Rank& rank) {
+Datasets datasets_of(const Options& options, const Progress& progress, const Rank& rank) {
   if (rank.rank > 0) rank.world->patient_barrier();
-  Datasets datasets(options);
+  Datasets datasets(options, progress.order_samples, samples_of_run(options.train, progress));
   if (rank.rank == 0) rank.world->patient_barrier();
   rank.world->patient_barrier();
   return datasets;
@@ -88,10 +88,11 @@ SessionOptions inference_options(const Options& options, const BatchShape& shape
 Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
     : lock_(take_places(options.train, rank)),
       checkpoint_(checkpoint_of(options.train, rank.rank == 0)),
-      options_(with_saved_order(options, checkpoint_)),
+      progress_(resumed_progress(options, checkpoint_)),
+      options_(resumed_options(options, progress_)),
       config_(std::move(config)),
       writes_(rank.rank == 0),
-      datasets_(datasets_of(options_, rank)),
+      datasets_(datasets_of(options_, progress_, rank)),
       session_(on_device_of(rank, session_options(options, true)), rank),
       display_(options.train.log_interval, options.train.log_throughput, writes_) {
   const TrainOptions& o = options.train;
@@ -156,6 +157,7 @@ void Trainer::start() {
     }
     check_input(!o.exit_on_missing_checkpoint,
                 "--load {}: there is no checkpoint (--exit-on-missing-checkpoint)", o.load);
+    check_input(!o.finetune, "--load {}: there is no checkpoint to --finetune", o.load);
     display_.message(fmt::format("no checkpoint in '{}' yet: starting from the beginning", o.load));
   }
   if (o.load_hf.empty()) return;
@@ -169,7 +171,6 @@ void Trainer::load_checkpoint(Checkpoint& checkpoint) {
   load_weights(session_, checkpoint);
   if (!o.finetune) {
     if (!o.no_load_optim) load_optimizer(session_, checkpoint);
-    progress_ = progress_of(checkpoint);
     std::error_code error;
     if (!o.save.empty() && fs::equivalent(o.save, o.load, error))
       loaded_iteration_ = progress_.iteration;
@@ -404,6 +405,7 @@ bool Trainer::evaluate(Split split) {
 void Trainer::save() {
   const TraceRange range(session_.context().trace, "checkpoint");
   progress_.order_seed = options_.data.seed;
+  progress_.order_samples = datasets_.order_samples();
   SaveContents contents{progress_.iteration, state_of(session_, progress_), carried_};
   contents.files.emplace_back(kConfigFile, config_);
   saver_->request(contents);

@@ -78,12 +78,12 @@ class Trainer {
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::unique_ptr<FolderLock> lock_;      ///< of --save
   std::optional<Checkpoint> checkpoint_;  ///< that the run starts from, until it is read
+  Progress progress_;
   Options options_;
   std::string config_;
   bool writes_;  ///< logs and files: rank 0
   Datasets datasets_;
   Session session_;
-  Progress progress_;
   std::optional<Steps> steps_;
   std::int64_t rates_left_ = 0;  ///< of those the device knows
   std::chrono::steady_clock::time_point reported_;

@@ -282,6 +282,7 @@ TEST_F(BadInput, WeightsAndCheckpoints) {
       {with_data({"--save", "ck_lost", "--save-interval", "1"}), {"another run", "--load"}},
       {load_hf("ck_torn"), {"--load"}},
       {with_data({"--load", "ck_empty", "--exit-on-missing-checkpoint"}), {"ck_empty"}},
+      {with_data({"--load", "ck_empty", "--finetune"}), {"ck_empty", "--finetune"}},
       {{"generate", "--load", "ck_torn", "--prompt", "x"}, {"manifest.json"}},
       {with_data({"--dump-step", "ck_text", "--attention-dropout", "0", "--hidden-dropout", "0"}),
        {"--dump-step", "not empty"}},

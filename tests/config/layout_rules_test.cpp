@@ -127,12 +127,20 @@ constexpr WrongLayout kPipeline[] = {
      "(--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers), or "
      "give --pipeline-model-parallel-layout"},
     {"--pipeline-model-parallel-size 8 --nproc 8",
-     "4 layers over 8 pipeline ranks leave 4 for 8 of them: use fewer ranks, or lower "
-     "the counts of the first and last one"},
+     "4 layers are fewer than the 8 pipeline ranks (--pipeline-model-parallel-size): use fewer "
+     "ranks, or give --pipeline-model-parallel-layout"},
+    {"--pipeline-model-parallel-size 2 --nproc 2 --decoder-first-pipeline-num-layers 1 "
+     "--decoder-last-pipeline-num-layers 1",
+     "4 layers over 2 pipeline ranks: the first takes 1 and the last 1, which leaves 2 for 0 "
+     "others; change the counts (--decoder-first-pipeline-num-layers, "
+     "--decoder-last-pipeline-num-layers), the layers or the ranks"},
+    {"--pipeline-model-parallel-size 4 --nproc 4 --pipeline-schedule zb-v",
+     "pipeline rank 0 has 1 layer, which its 2 virtual stages (--pipeline-schedule zb-v has two) "
+     "cannot share evenly: change the number of layers, of ranks, or the schedule"},
     {"--pipeline-model-parallel-size 2 --nproc 2 "
      "--num-virtual-stages-per-pipeline-rank 3",
-     "pipeline rank 0 has 2 layers, which 3 virtual stages cannot share evenly: change "
-     "the number of layers, ranks or virtual stages"},
+     "pipeline rank 0 has 2 layers, which its 3 virtual stages cannot share evenly: change "
+     "the number of layers, of ranks or of virtual stages"},
     {"--pipeline-model-parallel-size 2 --nproc 2 "
      "--num-layers-per-virtual-pipeline-stage 3",
      "4 layers over 2 pipeline ranks cannot be cut into virtual stages of 3 layers "
@@ -168,11 +176,13 @@ constexpr WrongLayout kPipeline[] = {
      "Ett|(ttL",
      "--pipeline-model-parallel-layout 'Ett|(ttL': a ( that is not closed"},
     {"--pipeline-model-parallel-size 4 --nproc 4 --decoder-first-pipeline-num-layers 2",
-     "4 layers over 4 pipeline ranks leave 2 for 3 of them: use fewer ranks, or lower "
-     "the counts of the first and last one"},
+     "4 layers over 4 pipeline ranks: the first takes 2, which leaves 2 for 3 others; change the "
+     "counts (--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers), the "
+     "layers or the ranks"},
     {"--pipeline-model-parallel-size 4 --nproc 4 --decoder-first-pipeline-num-layers 4",
-     "4 layers over 4 pipeline ranks leave 0 for 3 of them: use fewer ranks, or lower "
-     "the counts of the first and last one"},
+     "4 layers over 4 pipeline ranks: the first takes 4, which leaves 0 for 3 others; change the "
+     "counts (--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers), the "
+     "layers or the ranks"},
     {"--pipeline-model-parallel-size 2 --nproc 2 --decoder-last-pipeline-num-layers 1 "
      "--account-for-embedding-in-pipeline-split",
      "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers set "

@@ -136,15 +136,15 @@ INSTANTIATE_TEST_SUITE_P(Ways, Crash, testing::Range<std::size_t>(0, kWays.size(
 TEST(Signal, EndsWithACheckpoint) {
   const std::vector<std::vector<std::string>> ways{
       {}, {"--async-save"}, {"--nproc", "2", "--tensor-model-parallel-size", "2"}};
-  const int kSignals[] = {SIGTERM, SIGINT, SIGUSR1};
+  const int kSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
   std::mt19937_64 random(5);
-  for (int i = 0; i < (test::full() ? 200 : 6); ++i) {
+  for (int i = 0; i < (test::full() ? 200 : 8); ++i) {
     const test::TempFolder temp;
     const std::string folder = (temp / "run").string();
     std::vector<std::string> args = test::tiny_training(folder, 1'000'000, 4);
     const auto& flags = ways[static_cast<std::size_t>(i) % ways.size()];
     args.insert(args.end(), flags.begin(), flags.end());
-    const int signal = kSignals[i / 2 % 3];
+    const int signal = kSignals[i / 2 % 4];
     SCOPED_TRACE(fmt::format("signal {} of run {}", signal, i));
     Process process(TESSERA_PROGRAM, args);
     ASSERT_TRUE(process.wait_for_text("parameters in")) << process.output();

@@ -38,7 +38,8 @@ std::atomic<Use> ours[kFiles];  // by descriptor
 
 // Never destroyed: threads may still write when the program ends.
 tessera::test::UnsyncedChanges& changes() {
-  static auto* all = new tessera::test::UnsyncedChanges;
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+  static auto* const all = new tessera::test::UnsyncedChanges;
   return *all;
 }
 

@@ -62,7 +62,7 @@ TEST(StageSplit, FirstAndLast) {
       [] {
         split_stages({6, false}, with([](PipelineOptions& p) { p.last_layers = 6; }), 3);
       },
-      {"6 layers over 3 pipeline ranks leave 0 for 2 of them"});
+      {"6 layers over 3 pipeline ranks: the last takes 6, which leaves 0 for 2 others"});
 }
 
 // On the way back, the first rank has the last stage.

@@ -79,8 +79,9 @@ inline void add_all(Gatherer& to, Session& session, const ParameterBlock& block)
 using WorldWrapper =
     std::function<std::shared_ptr<Communicator>(std::shared_ptr<Communicator> world)>;
 
+/// The rate is one at which twenty steps do not multiply rounding errors, as they do at 1e-2.
 inline LayoutResult run_layout(const SessionOptions& options, int steps,
-                               double learning_rate = 1e-2, int threads = 1,
+                               double learning_rate = 2e-3, int threads = 1,
                                const WorldWrapper& wrap = nullptr,
                                LossAverage average = LossAverage::per_microbatch) {
   const ParallelOptions& p = options.parallel;

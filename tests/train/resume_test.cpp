@@ -1,8 +1,11 @@
 // Checkpoints of a run: a cut-off save, folders of other runs, finetuning, finished runs, and
 // refusals.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <cstring>
+#include <map>
 
 #include "tessera/checkpoint/safetensors_reader.h"
 #include "tests/support/expect_error.h"
@@ -12,6 +15,7 @@
 namespace tessera {
 namespace {
 
+using test::kSteps;
 using test::run;
 using test::run_options;
 
@@ -46,6 +50,105 @@ TEST(Resume, ACheckpointNeedsNoName) {
   EXPECT_EQ(test::trainer_of(options).progress().iteration, 2);
   fs::remove(temp / "run" / "iter_0000002" / kManifestFile);
   test::expect_input_error([&] { test::trainer_of(options); }, {"none of its 2", "iter_0000007"});
+}
+
+// Other batches, or a longer run: the samples come in the order that the run began with.
+TEST(Resume, TheOrderOfSamplesOutlivesBatchesAndLengths) {
+  Options options = run_options("unused");
+  const std::int64_t began = options.train.train_iters * options.train.global_batch_size;
+  const Datasets before(options, {}, began);
+  const std::shared_ptr<const Dataset> first = before.get(Split::train);
+  EXPECT_EQ(before.order_samples(), std::vector<std::int64_t>{began});
+  const auto tokens = [](const Dataset& data, std::int64_t i) {
+    const auto length = static_cast<std::size_t>(data.seq_length());
+    std::vector<std::int32_t> sample(length), labels(length), positions(length);
+    std::vector<float> mask(length);
+    data.get(i, {sample, labels, mask, positions});
+    return sample;
+  };
+  for (const std::int64_t needed : {began / 3, began, 20 * began}) {
+    const Datasets after(options, before.order_samples(), needed);
+    const std::shared_ptr<const Dataset> now = after.get(Split::train);
+    ASSERT_GE(now->size(), needed);
+    for (std::int64_t i = 0; i < first->size(); ++i)
+      EXPECT_EQ(tokens(*now, i), tokens(*first, i)) << i << " of " << needed;
+    // And again, by what it says now.
+    const Datasets again(options, after.order_samples(), needed / 2);
+    EXPECT_EQ(again.get(Split::train)->size(), now->size());
+    EXPECT_EQ(tokens(*again.get(Split::train), needed - 1), tokens(*now, needed - 1));
+  }
+}
+
+std::map<std::int64_t, double> rates_of(const fs::path& folder) {
+  std::map<std::int64_t, double> rates;
+  for (const Json& entry : test::metrics_of(folder))
+    if (entry.contains("learning_rate")) rates[entry["iteration"]] = entry["learning_rate"];
+  return rates;
+}
+
+TEST(Resume, AScheduleInIterationsKeepsItsPlaceWithOtherBatches) {
+  const test::TempFolder temp;
+  run(run_options(temp / "whole"));
+  for (const std::int64_t batch : {2, 8}) {
+    const fs::path folder = temp / std::to_string(batch);
+    Options options = run_options(folder);
+    options.train.exit_interval = options.train.save_interval = 8;
+    run(options);
+    options.train.exit_interval = 0;
+    options.train.load = options.train.save;
+    options.train.global_batch_size = batch;
+    run(options);
+    EXPECT_EQ(rates_of(folder), rates_of(temp / "whole"));
+    EXPECT_EQ(test::metrics_of(folder).back()["iteration"], kSteps);
+  }
+}
+
+TEST(Resume, ARunOfSamplesEndsWithThem) {
+  const test::TempFolder temp;
+  Options options = run_options(temp / "run");
+  options.train.train_samples = kSteps * options.train.global_batch_size;
+  options.train.exit_interval = options.train.save_interval = 8;
+  run(options);
+  options.train.exit_interval = 0;
+  options.train.load = options.train.save;
+  options.train.global_batch_size = 8;
+  Trainer trainer = test::trainer_of(options);
+  trainer.run();
+  EXPECT_EQ(trainer.progress().consumed_samples, options.train.train_samples);
+  EXPECT_EQ(trainer.progress().iteration, 8 + (kSteps - 8) / 2);
+}
+
+// A crash or a full disk cut off the last line of the metrics.
+TEST(Resume, ATornLineOfMetricsIsDropped) {
+  const test::TempFolder temp;
+  Options options = run_options(temp / "run");
+  options.train.train_iters = 2;
+  run(options);
+  const fs::path file = temp / "run/metrics.jsonl";
+  fs::resize_file(file, fs::file_size(file) - 20);
+  options.train.load = options.train.save;
+  options.train.train_iters = 3;
+  run(options);
+  EXPECT_EQ(test::metrics_of(temp / "run").back()["iteration"], 3);
+}
+
+// Files may not grow beyond a limit, as on a full disk.
+TEST(Resume, ADiskWithoutRoomForMetricsStopsNoRun) {
+  const test::TempFolder temp;
+  MetricsFile file(temp / "metrics.jsonl", 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit little{500, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  for (std::int64_t i = 1; i <= 5; ++i) file.write({.iteration = i});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  file.write({.iteration = 6});
+  const std::vector<Json> lines = test::metrics_of(temp.path());
+  ASSERT_EQ(lines.size(), 3u);  // two, and none in part
+  EXPECT_EQ(lines.front()["iteration"], 1);
+  EXPECT_EQ(lines.back()["iteration"], 6);
 }
 
 TEST(Resume, ANewRunDoesNotGrowIntoAnOldOne) {
