@@ -45,6 +45,8 @@ std::vector<Flag> data_flags() {
              "no loss where the input token is end-of-document"),
       toggle("reset-position-ids", at(&DataOptions::reset_position_ids),
              "positions start again after each end-of-document"),
+      toggle("reset-attention-mask", at(&DataOptions::reset_attention_mask),
+             "no token sees those before the last end-of-document"),
   };
 }
 

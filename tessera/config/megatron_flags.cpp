@@ -200,7 +200,6 @@ constexpr std::string_view kPlain[] = {
     "relative-attention-max-distance",
     "relative-attention-num-buckets",
     "rerun-mode",
-    "reset-attention-mask",
     "rotary-interleaved",
     "save-retain-interval",
     "sft",

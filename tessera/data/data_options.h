@@ -22,9 +22,10 @@ struct DataOptions {
   std::int64_t seq_length = 0;
   std::uint64_t seed = 1234;
   TokenizerKind tokenizer = TokenizerKind::bytes;
-  std::int64_t vocab_size = 0;      ///< of the null tokenizer, before its EOD
-  bool eod_mask_loss = false;       ///< no loss where the input token is end-of-document
-  bool reset_position_ids = false;  ///< positions start again after each end-of-document
+  std::int64_t vocab_size = 0;        ///< of the null tokenizer, before its EOD
+  bool eod_mask_loss = false;         ///< no loss where the input token is end-of-document
+  bool reset_position_ids = false;    ///< positions start again after each end-of-document
+  bool reset_attention_mask = false;  ///< no token sees another document's
 
   bool operator==(const DataOptions&) const = default;
 };

@@ -12,6 +12,9 @@ struct SampleView {
   std::span<std::int32_t> labels;  ///< the token that follows each one
   std::span<float> loss_mask;      ///< 1 where the loss counts, else 0
   std::span<std::int32_t> positions;
+  /// Where documents begin that do not see each other, the first at 0; then seq_length, up to the
+  /// end. Empty: not asked for.
+  std::span<std::int32_t> documents = {};
 };
 
 class Dataset {

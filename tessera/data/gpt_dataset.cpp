@@ -19,7 +19,8 @@ void GptDataset::get(std::int64_t i, const SampleView& sample) const {
   check(i >= 0 && i < size(), "there is no sample {}, only {}", i, size());
   const auto length = static_cast<std::size_t>(options_.seq_length);
   check(sample.tokens.size() == length && sample.labels.size() == length &&
-            sample.loss_mask.size() == length && sample.positions.size() == length,
+            sample.loss_mask.size() == length && sample.positions.size() == length &&
+            (sample.documents.empty() || sample.documents.size() == length),
         "a sample needs room for {} tokens", length);
   const std::int64_t k = indices_.shuffle_index[static_cast<std::size_t>(i)];
   check(k >= 0 && k < size(), "sample {} is shuffled to {}, but there are only {}", i, k, size());
@@ -28,6 +29,7 @@ void GptDataset::get(std::int64_t i, const SampleView& sample) const {
   // The last label is the first token of the next sample in the stream.
   read_stream(indices_.sample_index[static_cast<std::size_t>(k) + 1], sample.labels.last(1));
   fill_mask_and_positions(sample);
+  if (!sample.documents.empty()) fill_documents(sample);
 }
 
 void GptDataset::read_stream(SampleStart at, std::span<std::int32_t> out) const {
@@ -68,6 +70,15 @@ void GptDataset::fill_mask_and_positions(const SampleView& sample) const {
     sample.positions[t] = position;
     position = eod && options_.reset_position_ids ? 0 : position + 1;
   }
+}
+
+void GptDataset::fill_documents(const SampleView& sample) const {
+  std::size_t count = 0;
+  for (std::size_t t = 0; t < sample.tokens.size(); ++t)
+    if (t == 0 || sample.tokens[t - 1] == options_.eod)
+      sample.documents[count++] = static_cast<std::int32_t>(t);
+  std::fill(sample.documents.begin() + static_cast<std::ptrdiff_t>(count), sample.documents.end(),
+            static_cast<std::int32_t>(sample.tokens.size()));
 }
 
 }  // namespace tessera

@@ -34,6 +34,7 @@ class GptDataset : public Dataset {
   void check_vocabulary(std::int64_t sequence, std::int64_t offset,
                         std::span<const std::int32_t> tokens) const;
   void fill_mask_and_positions(const SampleView& sample) const;
+  void fill_documents(const SampleView& sample) const;
 
   std::shared_ptr<const TokenSource> source_;
   GptIndices indices_;

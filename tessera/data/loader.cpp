@@ -23,6 +23,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderShape& shape,
   batch_.labels.resize(elements);
   batch_.loss_mask.resize(elements);
   batch_.positions.resize(elements);
+  if (shape.documents) batch_.documents.resize(elements);
   batch_.sample_numbers.resize(rows);
 }
 
@@ -49,7 +50,10 @@ SampleView Loader::row(std::int64_t b) {
   const auto length = static_cast<std::size_t>(batch_.seq_length);
   const std::size_t at = static_cast<std::size_t>(b) * length;
   const auto part = [&](auto& whole) { return std::span(whole).subspan(at, length); };
-  return {part(batch_.tokens), part(batch_.labels), part(batch_.loss_mask), part(batch_.positions)};
+  SampleView sample{
+      part(batch_.tokens), part(batch_.labels), part(batch_.loss_mask), part(batch_.positions), {}};
+  if (!batch_.documents.empty()) sample.documents = part(batch_.documents);
+  return sample;
 }
 
 }  // namespace tessera

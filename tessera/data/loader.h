@@ -15,6 +15,7 @@ struct LoaderShape {
   std::int64_t micro_batch_size = 1;
   int dp_rank = 0;
   int dp_size = 1;
+  bool documents = false;  ///< batches say where documents begin
 };
 
 /// One microbatch in host memory. B = micro_batch_size, S = seq_length.
@@ -26,6 +27,7 @@ struct HostBatch {
   std::vector<float> loss_mask;              ///< [B, S]
   std::vector<std::int32_t> positions;       ///< [B, S]
   std::vector<std::int64_t> sample_numbers;  ///< [B] which sample of the run each row is
+  std::vector<std::int32_t> documents = {};  ///< [B, S] as in SampleView; empty: one to a sample
 };
 
 class Loader {

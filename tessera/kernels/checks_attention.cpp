@@ -16,11 +16,9 @@ void require_attention(const char* op, const ConstView& q, const ConstView& k, c
   require_rows_of(op, "v", v, q.dtype(), k.shape());
   require(op, "lse", lse, accumulator_of(q.dtype()), {q.dim(1), q.dim(2), q.dim(0)});
   check(spec.window >= 0, "{}: window must not be negative, got {}", op, spec.window);
-  if (spec.cu_seqlens) {
-    check(q.dim(1) == 1, "{}: packed sequences (cu_seqlens) need a batch of 1, got {}", op,
-          q.dim(1));
-    require_rows(op, "cu_seqlens", spec.cu_seqlens, 1);
-    require_dtype(op, "cu_seqlens", spec.cu_seqlens, DType::i32);
+  if (spec.documents) {
+    require_rows(op, "documents", spec.documents, 2);
+    require(op, "documents", spec.documents, DType::i32, {q.dim(1), spec.documents.dim(1)});
   }
   require_probability(op, spec.dropout);
   if (spec.dropout.p > 0)

@@ -57,14 +57,14 @@ struct NormSpec {
 
 /// Query i (global position q_start + i) sees the keys j (global position kv_start + j) that are
 /// not after it (causal), less than `window` positions before it (window > 0), and in the same
-/// document (cu_seqlens given).
+/// document (documents given).
 struct AttentionSpec {
   double scale = 1.0;
   bool causal = true;
   std::int64_t window = 0;
   std::int64_t q_start = 0;
   std::int64_t kv_start = 0;
-  ConstView cu_seqlens{};       ///< i32 [documents + 1] in positions of a packed row; B must be 1
+  ConstView documents{};        ///< i32 [B, any]: by sample the positions where one begins, rising
   DropoutSpec dropout{};        ///< of the probabilities
   std::int64_t head_start = 0;  ///< global number of the first query head, for dropout
 };

@@ -129,6 +129,7 @@ AttentionSpec Attention::core_spec(const Microbatch& batch) const {
   spec.window = spec_.window;
   spec.q_start = batch.position_start;
   spec.kv_start = batch.cache ? 0 : batch.position_start;
+  spec.documents = batch.documents;
   spec.head_start = first_head_;
   spec.dropout = {batch.training ? spec_.dropout : 0.0, dropout_key_, batch.samples};
   return spec;

@@ -30,6 +30,7 @@ struct Microbatch {
   ConstView labels;                 ///< i32 [N]
   ConstView mask;                   ///< f32 [N]: which labels count in the loss
   ConstView positions;              ///< i32 [S, B]
+  ConstView documents;              ///< i32 [B, S]: where those begin that do not see each other
   ConstView samples;                ///< i64 [B]: global sample numbers, for dropout
   ConstView grad_scale;             ///< f64 [1]: what the loss of one token weighs in the gradient
   bool training = true;             ///< dropout, and gradients of the loss in forward

@@ -41,7 +41,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
   fields_ = carve(carver);
   for (int i = 0; i < microbatches; ++i) {
     const Microfields& m = fields_.microbatches[static_cast<std::size_t>(i)];
-    microbatches_.push_back({kept_, m.tokens, m.labels, m.mask, m.positions, m.samples,
+    microbatches_.push_back({kept_, m.tokens, m.labels, m.mask, m.positions, m.documents, m.samples,
                              grad_scales_.view().slice(0, i, 1)});
   }
 }
@@ -50,11 +50,16 @@ DeviceBatches::Fields DeviceBatches::carve(Carver& carver) const {
   Fields fields;
   fields.weights = carver.take(DType::f64, {count_});
   fields.tokens = carver.take(DType::f64, {1});
-  for (int i = 0; i < count_; ++i)
-    fields.microbatches.push_back(
-        {carver.take(DType::i32, {kept_.rows()}), carver.take(DType::i32, {kept_.rows()}),
-         carver.take(DType::f32, {kept_.rows()}), carver.take(DType::i32, {kept_.seq, kept_.batch}),
-         carver.take(DType::i64, {kept_.batch})});
+  for (int i = 0; i < count_; ++i) {
+    fields.microbatches.push_back({carver.take(DType::i32, {kept_.rows()}),
+                                   carver.take(DType::i32, {kept_.rows()}),
+                                   carver.take(DType::f32, {kept_.rows()}),
+                                   carver.take(DType::i32, {kept_.seq, kept_.batch}),
+                                   carver.take(DType::i64, {kept_.batch}),
+                                   {}});
+    if (limits_.documents)
+      fields.microbatches.back().documents = carver.take(DType::i32, {kept_.batch, kept_.seq});
+  }
   return fields;
 }
 
@@ -66,10 +71,13 @@ void DeviceBatches::check_batch(const HostBatch& batch) const {
   const auto rows = static_cast<std::size_t>(shape_.rows());
   check(batch.tokens.size() == rows && batch.labels.size() == rows &&
             batch.loss_mask.size() == rows && batch.positions.size() == rows &&
+            (batch.documents.empty() || batch.documents.size() == rows) &&
             batch.sample_numbers.size() == static_cast<std::size_t>(shape_.batch),
-        "a batch of {} x {} has {} tokens, {} labels, {} mask values, {} positions, {} samples",
+        "a batch of {} x {} has {} tokens, {} labels, {} mask values, {} positions, {} places for "
+        "documents, {} samples",
         shape_.batch, shape_.seq, batch.tokens.size(), batch.labels.size(), batch.loss_mask.size(),
-        batch.positions.size(), batch.sample_numbers.size());
+        batch.positions.size(), batch.documents.size(), batch.sample_numbers.size());
+  check(batch.documents.empty() || limits_.documents, "a batch of documents was not planned for");
   const auto check_below = [&](const char* name, const std::vector<std::int32_t>& values,
                                std::int64_t end) {
     for (std::size_t at = 0; at < rows; ++at)
@@ -100,11 +108,22 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
   transpose(batch.labels, to.labels);
   transpose(batch.loss_mask, to.mask);
   transpose(batch.positions, to.positions);
+  if (limits_.documents) set_documents(batch, to.documents);
   std::copy_n(batch.sample_numbers.begin() + first_sample_, kept_.batch,
               to.samples.data<std::int64_t>());
   // Of all of the batch, since losses are averaged over it.
   tokens_[static_cast<std::size_t>(i)] =
       std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
+}
+
+void DeviceBatches::set_documents(const HostBatch& batch, const View& to) const {
+  std::int32_t* out = to.data<std::int32_t>();
+  if (!batch.documents.empty()) {
+    std::copy_n(batch.documents.begin() + first_sample_ * kept_.seq, kept_.rows(), out);
+    return;
+  }
+  std::fill_n(out, kept_.rows(), static_cast<std::int32_t>(kept_.seq));
+  for (std::int64_t b = 0; b < kept_.batch; ++b) out[b * kept_.seq] = 0;
 }
 
 // A microbatch whose every label is masked weighs nothing.

@@ -33,6 +33,7 @@ class DeviceBatches {
   struct Limits {
     std::int64_t vocab;
     std::int64_t positions;
+    bool documents = false;  ///< not a limit: samples are made of some that do not see each other
   };
   /// `shape` is that of the batches which come; microbatches hold the share of them.
   DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits,
@@ -61,7 +62,7 @@ class DeviceBatches {
 
  private:
   struct Microfields {
-    View tokens, labels, mask, positions, samples;
+    View tokens, labels, mask, positions, samples, documents;
   };
   struct Fields {
     View weights;
@@ -78,6 +79,7 @@ class DeviceBatches {
 
   Fields carve(Carver& carver) const;
   void check_batch(const HostBatch& batch) const;
+  void set_documents(const HostBatch& batch, const View& to) const;
   Staging& staging() { return *stagings_[next_]; }
   void weigh(Staging& to, LossAverage average);
 

@@ -93,7 +93,8 @@ EvaluationResult evaluate_dataset(Session& session, const Options& options,
   const Split split = Split::valid;
   const std::shared_ptr<const Dataset> dataset = build_gpt_dataset(
       open_tokens(options.data, *tokenizer), options.data, *tokenizer, split, iterations * batch);
-  Loader loader(dataset, {options.train.micro_batch_size, 0, 1}, 0);
+  Loader loader(dataset, {options.train.micro_batch_size, 0, 1, options.data.reset_attention_mask},
+                0);
   EvaluationResult result;
   for (std::int64_t i = 0; i < iterations; ++i) {
     const StepResult step = evaluate_step(

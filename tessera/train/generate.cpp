@@ -111,8 +111,9 @@ Generator::Runners Generator::runners_for(std::int64_t seq) {
   runners.memory = std::make_unique<RunnerMemory>(
       Session::memory_for(runners.stages, session_.memory(), options));
   for (StageRunner& stage : runners.stages) stage.use(*runners.memory);
-  runners.batch = std::make_unique<DeviceBatches>(session_.memory(), options.shape, 1,
-                                                  batch_limits(session_.options()));
+  DeviceBatches::Limits limits = batch_limits(session_.options());
+  limits.documents = false;  // a text is one
+  runners.batch = std::make_unique<DeviceBatches>(session_.memory(), options.shape, 1, limits);
   const ModelOptions& model = session_.options().model;
   runners.border =
       session_.memory().allocate(MemoryUse::activations, model.dtype, {seq, model.hidden_size});

@@ -160,7 +160,8 @@ ParameterBuffers::Options buffer_options(const SessionOptions& options, int shar
 DeviceBatches::Limits batch_limits(const SessionOptions& options) {
   const bool learned = options.model.position_embedding == PositionEmbedding::learned_absolute;
   return {options.model.vocab_size,
-          learned ? options.model.max_position_embeddings : positions_of(options)};
+          learned ? options.model.max_position_embeddings : positions_of(options),
+          options.documents};
 }
 
 Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>& chunks,

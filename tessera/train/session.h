@@ -24,8 +24,9 @@ struct SessionOptions {
   OptimizerOptions optimizer;
   ParallelOptions parallel;
   PipelineOptions pipeline;
-  BatchShape shape;      ///< of a microbatch, whose samples a grid's rows share
-  int microbatches = 1;  ///< per step and data-parallel rank
+  BatchShape shape;        ///< of a microbatch, whose samples a grid's rows share
+  bool documents = false;  ///< samples are made of documents that do not see each other
+  int microbatches = 1;    ///< per step and data-parallel rank
   std::uint64_t seed = 1234;
   bool training = true;
   Device device;

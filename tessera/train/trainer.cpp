@@ -66,6 +66,7 @@ SessionOptions session_options(const Options& options, bool training) {
   session.parallel = options.parallel;
   session.pipeline = options.pipeline;
   session.shape = {options.data.seq_length, options.train.micro_batch_size};
+  session.documents = options.data.reset_attention_mask;
   if (options.train.micro_batch_size > 0)
     session.microbatches = static_cast<int>(
         options.train.global_batch_size / (options.train.micro_batch_size * options.parallel.data));
@@ -122,7 +123,8 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
 
 LoaderShape Trainer::loader_shape() {
   const Communicator& data = session_.context().mesh.data();
-  return {options_.train.micro_batch_size, data.rank(), data.size()};
+  return {options_.train.micro_batch_size, data.rank(), data.size(),
+          options_.data.reset_attention_mask};
 }
 
 void Trainer::check_same_start() {

@@ -99,6 +99,19 @@ TEST(GptDataset, EodMasksTheLossAndResetsPositions) {
   EXPECT_EQ(eod_sample(true, true).labels, (Tokens{2, 9, 3, 9, 9, 4}));
 }
 
+TEST(GptDataset, SaysWhereDocumentsBegin) {
+  const auto source = std::make_shared<ListSource>(std::vector<Tokens>{{1, 2, 9, 3, 9, 9, 4}});
+  const GptDataset data(source, indices_of(*source, 1, 6), {6, 9, 10, false, false});
+  Sample sample(6);
+  SampleView view = sample.view();
+  Tokens documents(6, -1);
+  view.documents = documents;
+  data.get(0, view);
+  EXPECT_EQ(documents, (Tokens{0, 3, 5, 6, 6, 6}));
+  view.documents = view.documents.first(5);
+  EXPECT_THROW(data.get(0, view), Error);
+}
+
 TEST(GptDataset, TokensOutsideTheVocabularyAreRefused) {
   for (const std::int32_t bad : {10, -1}) {
     const auto source = std::make_shared<ListSource>(std::vector<Tokens>{{1, 2, 3, bad, 5, 6, 7}});

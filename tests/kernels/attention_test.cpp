@@ -120,11 +120,11 @@ TEST_P(AttentionTest, DocumentsDoNotSeeEachOther) {
   expect_reference({.name = "three documents",
                     .S = 75,
                     .T = 75,
-                    .B = 1,
+                    .B = 2,
                     .H = 2,
                     .K = 1,
                     .D = 4,
-                    .cu_seqlens = {0, 5, 66, 75}});
+                    .documents = {0, 5, 66, 75, 0, 31, 32, 75}});
   expect_reference({.name = "an empty document",
                     .S = 9,
                     .T = 9,
@@ -133,7 +133,7 @@ TEST_P(AttentionTest, DocumentsDoNotSeeEachOther) {
                     .K = 1,
                     .D = 4,
                     .causal = false,
-                    .cu_seqlens = {0, 4, 4, 9}});
+                    .documents = {0, 4, 4, 9}});
   expect_reference({.name = "chunks of a packed row",
                     .S = 10,
                     .T = 20,
@@ -143,7 +143,7 @@ TEST_P(AttentionTest, DocumentsDoNotSeeEachOther) {
                     .D = 4,
                     .q_start = 25,
                     .kv_start = 10,
-                    .cu_seqlens = {0, 12, 28, 40}});
+                    .documents = {0, 12, 28, 40}});
   expect_reference({.name = "documents and a window",
                     .S = 40,
                     .T = 40,
@@ -152,7 +152,7 @@ TEST_P(AttentionTest, DocumentsDoNotSeeEachOther) {
                     .K = 1,
                     .D = 4,
                     .window = 7,
-                    .cu_seqlens = {0, 10, 30, 40}});
+                    .documents = {0, 10, 30, 40}});
 }
 
 TEST_P(AttentionTest, DropoutFollowsGlobalCoordinates) {

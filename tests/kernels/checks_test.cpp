@@ -128,14 +128,14 @@ TEST_P(ChecksTest, NumbersOutOfRange) {
 TEST_P(ChecksTest, AttentionOptions) {
   const Tensor q = lab.full(DType::f32, {2, 2, 3, 4}, 0);
   const Tensor lse = lab.full(DType::f32, {2, 3, 2}, 0);
-  const Tensor cu = lab.full(DType::i32, {2}, 0);
+  const Tensor documents = lab.full(DType::i32, {1, 2}, 0);
   const Tensor workspace = lab.workspace(kAmple);
   const auto run = [&](const View& k, const AttentionSpec& spec, const View& room) {
     lab->attention_forward(lab.stream, q, lse, q, k, k, spec, room);
   };
   run(q, {}, workspace);
   expect_error([&] { run(q, {.window = -1}, workspace); }, {"attention_forward", "window"});
-  expect_error([&] { run(q, {.cu_seqlens = cu}, workspace); }, {"cu_seqlens", "batch of 1"});
+  expect_error([&] { run(q, {.documents = documents}, workspace); }, {"documents", "[2, 2]"});
   expect_error([&] { run(q, {.dropout = {.p = 1}}, workspace); }, {"probability"});
   expect_error([&] { run(q, {}, workspace.view().slice(0, 0, 8)); }, {"workspace", "u8 [8]"});
   expect_error([&] { run(lab.full(DType::f32, {2, 2, 2, 4}, 0), {}, workspace); }, {"multiple"});

@@ -39,11 +39,11 @@ TEST_P(AttentionGradients, Masks) {
   check_attention({.name = "documents",
                    .S = 8,
                    .T = 8,
-                   .B = 1,
+                   .B = 2,
                    .H = 1,
                    .K = 1,
                    .D = 3,
-                   .cu_seqlens = {0, 3, 8}});
+                   .documents = {0, 3, 8, 0, 5, 8}});
   check_attention({.name = "offsets",
                    .S = 3,
                    .T = 6,

@@ -67,6 +67,16 @@ TEST_P(Layouts, EqualOneRankWithRopeAndSwiglu) {
   expect_same(many, one, 1e-11);
 }
 
+TEST_P(Layouts, EqualOneRankWithDocuments) {
+  const auto [tensor, pipeline] = GetParam();
+  SessionOptions options = tiny_session(1, 1);
+  options.documents = true;
+  const LayoutResult one = test::run_layout(options, 3);
+  options.parallel.tensor = tensor;
+  options.parallel.pipeline = pipeline;
+  expect_same(test::run_layout(options, 3), one, 1e-11);
+}
+
 TEST_P(Layouts, SplitBackwardEqualsFused) {
   const auto [tensor, pipeline] = GetParam();
   SessionOptions options = tiny_session(tensor, pipeline);

@@ -19,7 +19,7 @@ struct AttentionCase {
   bool causal = true;
   std::int64_t window = 0;
   std::int64_t q_start = 0, kv_start = 0;
-  Values cu_seqlens = {};
+  Values documents = {};  ///< where they begin, the same number for each sample
   double p = 0;
   Values samples = {};
   std::int64_t head_start = 0;
@@ -36,16 +36,18 @@ struct AttentionCase {
     return static_cast<std::size_t>(((t * B + b) * K + h / (H / K)) * D);
   }
 
-  std::int64_t document_of(std::int64_t position) const {
+  std::int64_t document_of(std::int64_t b, std::int64_t position) const {
     std::int64_t document = 0;
-    for (const double start : cu_seqlens) document += static_cast<double>(position) >= start;
+    const auto starts = static_cast<std::int64_t>(documents.size()) / B;
+    for (std::int64_t i = b * starts; i < (b + 1) * starts; ++i)
+      document += static_cast<double>(position) >= documents[static_cast<std::size_t>(i)];
     return document;
   }
-  bool sees(std::int64_t i, std::int64_t j) const {
+  bool sees(std::int64_t b, std::int64_t i, std::int64_t j) const {
     const std::int64_t query = q_start + i;
     const std::int64_t at = kv_start + j;
     return !(causal && at > query) && !(window > 0 && query - at >= window) &&
-           document_of(query) == document_of(at);
+           document_of(b, query) == document_of(b, at);
   }
   /// What dropout multiplies the probability with.
   double kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
@@ -86,7 +88,7 @@ inline double probabilities(Values& row, const AttentionCase& c, const Attention
   double maximum = -std::numeric_limits<double>::infinity();
   row.assign(static_cast<std::size_t>(c.T), 0);
   for (std::int64_t j = 0; j < c.T; ++j) {
-    if (!c.sees(i, j)) continue;
+    if (!c.sees(b, i, j)) continue;
     double& score = row[static_cast<std::size_t>(j)];
     score = c.scale * dot_rows(x.q, c.q_at(i, b, h), x.k, c.k_at(j, b, h), c.D);
     maximum = std::max(maximum, score);
@@ -94,7 +96,7 @@ inline double probabilities(Values& row, const AttentionCase& c, const Attention
   double sum = 0;
   for (std::int64_t j = 0; j < c.T; ++j) {
     double& score = row[static_cast<std::size_t>(j)];
-    score = c.sees(i, j) ? std::exp(score - maximum) : 0;
+    score = c.sees(b, i, j) ? std::exp(score - maximum) : 0;
     sum += score;
   }
   for (double& each : row) each = sum > 0 ? each / sum : 0;

@@ -10,7 +10,7 @@ namespace tessera::test {
 
 /// The case's spec with the tensors it points into.
 struct AttentionSetup {
-  Tensor cu_seqlens, samples, workspace;
+  Tensor documents, samples, workspace;
   AttentionSpec spec;
 };
 
@@ -27,9 +27,10 @@ inline AttentionSetup set_up(Lab& lab, const AttentionCase& c, DType dtype) {
                 .kv_start = c.kv_start,
                 .dropout = {.p = c.p, .key = c.key},
                 .head_start = c.head_start};
-  if (!c.cu_seqlens.empty()) {
-    setup.cu_seqlens = vector(DType::i32, c.cu_seqlens);
-    setup.spec.cu_seqlens = setup.cu_seqlens.view();
+  if (!c.documents.empty()) {
+    const auto starts = static_cast<std::int64_t>(c.documents.size()) / c.B;
+    setup.documents = lab.tensor(DType::i32, {c.B, starts}, c.documents);
+    setup.spec.documents = setup.documents.view();
   }
   if (c.p > 0) {
     setup.samples = vector(DType::i64, c.samples);

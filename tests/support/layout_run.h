@@ -68,6 +68,26 @@ inline HostBatch random_batch(const BatchShape& shape, std::int64_t vocab,
   return batch;
 }
 
+/// Cuts the samples of a batch into documents.
+inline void cut_into_documents(HostBatch& batch) {
+  batch.documents.clear();
+  for (std::int64_t b = 0; b < batch.batch; ++b) {
+    const RngKey key = rng_key(8, RngPurpose::test,
+                               std::to_string(batch.sample_numbers[static_cast<std::size_t>(b)]));
+    std::int32_t start = 0;
+    for (std::int64_t s = 0; s < batch.seq_length; ++s) {
+      if (s == 0 || philox_word(key, static_cast<std::uint64_t>(s)) % 5 == 0) {
+        start = static_cast<std::int32_t>(s);
+        batch.documents.push_back(start);
+      }
+      batch.positions[static_cast<std::size_t>(b * batch.seq_length + s)] =
+          static_cast<std::int32_t>(s) - start;
+    }
+    batch.documents.resize(static_cast<std::size_t>((b + 1) * batch.seq_length),
+                           static_cast<std::int32_t>(batch.seq_length));
+  }
+}
+
 /// A block's tensors, also where ranks have shards of them.
 inline void add_all(Gatherer& to, Session& session, const ParameterBlock& block) {
   read_buckets(session, block, [&](const Bucket& bucket, const View& whole) {
@@ -99,6 +119,7 @@ inline LayoutResult run_layout(const SessionOptions& options, int steps,
     HostBatch batch;
     const auto next = [&]() -> const HostBatch& {
       batch = random_batch(options.shape, options.model.vocab_size, sample);
+      if (options.documents) cut_into_documents(batch);
       sample += options.shape.batch * options.parallel.data;
       return batch;
     };

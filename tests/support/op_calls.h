@@ -68,13 +68,13 @@ inline std::vector<OpCall> matrix_calls() {
         {"q", kF32, {5, 1, 4, 3}, kGaps | kLeads},
         {"k", kF32, {6, 1, 2, 3}, kGaps | kLeads},
         {"v", kF32, {6, 1, 2, 3}, kGaps},
-        {"cu_seqlens", kI32, {3}, kOptional | kAnyShape},
+        {"documents", kI32, {1, 3}, kOptional | kAnyShape | kGaps},
         {"samples", kI64, {1}},
         {"workspace", kU8, {kAmple}, kAnyShape}},
        [](Lab& lab, const Views& v) {
          lab->attention_forward(
              lab.stream, v[0], v[1], v[2], v[3], v[4],
-             {.cu_seqlens = v[5], .dropout = {.p = 0.1, .key = 1, .samples = v[6]}}, v[7]);
+             {.documents = v[5], .dropout = {.p = 0.1, .key = 1, .samples = v[6]}}, v[7]);
        }},
       {"attention_backward",
        {{"dq", kF32, {5, 2, 4, 3}, kGaps},

@@ -25,9 +25,11 @@ void score_block(A* scores, const A* q, const A* k_transposed, const ScoreBlock&
 
 // The columns of a block that a query sees.
 struct Visible {
-  Visible(const KeyRanges& ranges, const ScoreBlock& block, int64_t row)
-      : begin(std::clamp<int64_t>(ranges.begin(block.query + row) - block.key, 0, block.columns)),
-        end(std::clamp<int64_t>(ranges.end(block.query + row) - block.key, begin, block.columns)) {}
+  Visible(const KeyRanges& ranges, const ScoreBlock& block, int64_t b, int64_t row)
+      : begin(
+            std::clamp<int64_t>(ranges.begin(b, block.query + row) - block.key, 0, block.columns)),
+        end(std::clamp<int64_t>(ranges.end(b, block.query + row) - block.key, begin,
+                                block.columns)) {}
   int64_t begin, end;
 };
 
@@ -35,9 +37,9 @@ struct Visible {
 // sum; `out` is rescaled to the new maximum.
 template <class A>
 void online_softmax(const AttentionScratch<A>& s, const KeyRanges& ranges, const ScoreBlock& block,
-                    int64_t d) {
+                    int64_t b, int64_t d) {
   for (int64_t i = 0; i < block.rows; ++i) {
-    const Visible seen(ranges, block, i);
+    const Visible seen(ranges, block, b, i);
     A* row = s.scores + i * kKeyBlock;
     A maximum = s.maximum[i];
 #pragma omp simd reduction(max : maximum)
@@ -78,13 +80,13 @@ struct Forward {
     std::fill_n(s.out, rows * d, A(0));
     std::fill_n(s.maximum, rows, -std::numeric_limits<A>::infinity());
     std::fill_n(s.sum, rows, A(0));
-    const int64_t end = ranges.end_of(first, first + rows);
-    for (int64_t key = ranges.begin_of(first, first + rows); key < end; key += kKeyBlock) {
+    const int64_t end = ranges.end_of(b, first, first + rows);
+    for (int64_t key = ranges.begin_of(b, first, first + rows); key < end; key += kKeyBlock) {
       const ScoreBlock part{first, rows, key, std::min(kKeyBlock, end - key)};
       load_transposed<T>(s.k_transposed, kKeyBlock, head_rows<T>(k, b, kv), key, part.columns, d);
       load_block<T>(s.v, head_rows<T>(v, b, kv), key, part.columns, d);
       score_block(s.scores, s.q, s.k_transposed, part, d);
-      online_softmax(s, ranges, part, d);
+      online_softmax(s, ranges, part, b, d);
       if (spec.dropout.p > 0) drop_block(s.scores, part, spec, b, h);
       blas_small_gemm(false, false, rows, d, part.columns, A(1),
                       Matrix<const A>{s.scores, kKeyBlock}, Matrix<const A>{s.v, d}, A(1),
@@ -132,8 +134,8 @@ struct Backward {
       for (int64_t g = 0; g < group(); ++g)
         for (int64_t first = 0; first < queries; first += kQueryBlock) {
           const int64_t rows = std::min(kQueryBlock, queries - first);
-          if (ranges.end_of(first, first + rows) <= key) continue;
-          if (ranges.begin_of(first, first + rows) >= key + columns) continue;
+          if (ranges.end_of(b, first, first + rows) <= key) continue;
+          if (ranges.begin_of(b, first, first + rows) >= key + columns) continue;
           block(s, b, kv, g, {first, rows, key, columns});
         }
       store_block<T>(head_rows<T>(dk, b, kv), s.dk, key, columns, d);
@@ -190,7 +192,7 @@ struct Backward {
     const A* log_sums = lse.data<A>() + (b * q.dim(2) + h) * q.dim(0) + part.query;
     const A* delta = s.delta + g * q.dim(0) + part.query;
     for (int64_t i = 0; i < part.rows; ++i) {
-      const Visible seen(ranges, part, i);
+      const Visible seen(ranges, part, b, i);
       A* p = s.scores + i * kKeyBlock;
       A* dp = s.d_scores + i * kKeyBlock;
 #pragma omp simd
@@ -211,11 +213,16 @@ std::size_t scratch_elements(int64_t queries, int64_t group, int64_t d) {
   return AttentionScratch<A>{}.carve(nullptr, queries, group, d);
 }
 
+// In front of the threads' scratch.
+std::size_t ranges_bytes(int64_t batch, int64_t queries) {
+  return (KeyRanges::bytes(batch, queries) + 63) / 64 * 64;
+}
+
 // The scratch of the calling thread: after the key ranges, one part per thread.
 template <class A>
-AttentionScratch<A> scratch_of_thread(const Workspace& workspace, int64_t queries, int64_t group,
-                                      int64_t d) {
-  const std::size_t ranges = (KeyRanges::bytes(queries) + 63) / 64 * 64;
+AttentionScratch<A> scratch_of_thread(const Workspace& workspace, int64_t batch, int64_t queries,
+                                      int64_t group, int64_t d) {
+  const std::size_t ranges = ranges_bytes(batch, queries);
   const std::size_t each = scratch_elements<A>(queries, group, d);
   A* memory = reinterpret_cast<A*>(workspace.data<std::uint8_t>() + ranges);
   AttentionScratch<A> scratch{};
@@ -231,19 +238,19 @@ std::size_t CpuKernels::attention_workspace_bytes(const Shape& q, const Shape& k
   const std::size_t each = dtype == DType::f64
                                ? scratch_elements<double>(q[0], group, q[3]) * sizeof(double)
                                : scratch_elements<float>(q[0], group, q[3]) * sizeof(float);
-  return (KeyRanges::bytes(q[0]) + 63) / 64 * 64 + each * static_cast<std::size_t>(threads_);
+  return ranges_bytes(q[1], q[0]) + each * static_cast<std::size_t>(threads_);
 }
 
 void CpuKernels::do_attention_forward(Stream&, View o, View lse, ConstView q, ConstView k,
                                       ConstView v, const AttentionSpec& spec, Workspace workspace) {
-  const KeyRanges ranges(workspace.raw(), q.dim(0), k.dim(0), spec);
+  const KeyRanges ranges(workspace.raw(), q.dim(1), q.dim(0), k.dim(0), spec);
   dispatch_float(q.dtype(), "attention_forward", [&]<class T>(TypeTag<T>) {
     const Forward<T> forward{q, k, v, o, lse, spec, ranges};
     const int64_t blocks = (q.dim(0) + kQueryBlock - 1) / kQueryBlock;
     const int64_t heads = q.dim(2);
     parallel_for(threads_, q.dim(1) * heads * blocks, [&](int64_t i) {
-      const auto scratch =
-          scratch_of_thread<Accumulator<T>>(workspace, q.dim(0), heads / k.dim(2), q.dim(3));
+      const auto scratch = scratch_of_thread<Accumulator<T>>(workspace, q.dim(1), q.dim(0),
+                                                             heads / k.dim(2), q.dim(3));
       forward.block(scratch, i / blocks / heads, i / blocks % heads, i % blocks * kQueryBlock);
     });
   });
@@ -253,13 +260,13 @@ void CpuKernels::do_attention_backward(Stream&, View dq, View dk, View dv, Const
                                        ConstView q, ConstView k, ConstView v, ConstView o,
                                        ConstView lse, const AttentionSpec& spec,
                                        Workspace workspace) {
-  const KeyRanges ranges(workspace.raw(), q.dim(0), k.dim(0), spec);
+  const KeyRanges ranges(workspace.raw(), q.dim(1), q.dim(0), k.dim(0), spec);
   dispatch_float(q.dtype(), "attention_backward", [&]<class T>(TypeTag<T>) {
     const Backward<T> backward{q, k, v, o, d_o, lse, dq, dk, dv, spec, ranges};
     const int64_t heads = k.dim(2);
     parallel_for(threads_, q.dim(1) * heads, [&](int64_t i) {
-      const auto scratch =
-          scratch_of_thread<Accumulator<T>>(workspace, q.dim(0), backward.group(), q.dim(3));
+      const auto scratch = scratch_of_thread<Accumulator<T>>(workspace, q.dim(1), q.dim(0),
+                                                             backward.group(), q.dim(3));
       backward.head(scratch, i / heads, i % heads);
     });
   });

@@ -7,26 +7,28 @@ namespace tessera::cpu {
 
 using std::int64_t;
 
-KeyRanges::KeyRanges(void* memory, int64_t queries, int64_t keys, const AttentionSpec& spec)
-    : ranges_(static_cast<std::int32_t*>(memory)) {
-  const std::int32_t* documents = spec.cu_seqlens ? spec.cu_seqlens.data<std::int32_t>() : nullptr;
-  const int64_t boundaries = documents ? spec.cu_seqlens.dim(0) : 0;
-  for (int64_t i = 0; i < queries; ++i) {
-    const int64_t position = spec.q_start + i;
-    int64_t begin = spec.kv_start;
-    int64_t end = spec.kv_start + keys;
-    if (spec.causal) end = std::min(end, position + 1);
-    if (spec.window > 0) begin = std::max(begin, position - spec.window + 1);
-    if (documents) {
-      const std::int32_t* next = std::upper_bound(documents, documents + boundaries, position);
-      if (next != documents) begin = std::max<int64_t>(begin, next[-1]);
-      if (next != documents + boundaries) end = std::min<int64_t>(end, next[0]);
+KeyRanges::KeyRanges(void* memory, int64_t batch, int64_t queries, int64_t keys,
+                     const AttentionSpec& spec)
+    : ranges_(static_cast<std::int32_t*>(memory)), queries_(queries) {
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t i = 0; i < queries; ++i) {
+      const int64_t position = spec.q_start + i;
+      int64_t begin = spec.kv_start;
+      int64_t end = spec.kv_start + keys;
+      if (spec.causal) end = std::min(end, position + 1);
+      if (spec.window > 0) begin = std::max(begin, position - spec.window + 1);
+      if (spec.documents) {
+        const int64_t starts = spec.documents.dim(1);
+        const std::int32_t* first = spec.documents.data<std::int32_t>() + b * starts;
+        const std::int32_t* next = std::upper_bound(first, first + starts, position);
+        if (next != first) begin = std::max<int64_t>(begin, next[-1]);
+        if (next != first + starts) end = std::min<int64_t>(end, next[0]);
+      }
+      begin = std::clamp<int64_t>(begin - spec.kv_start, 0, keys);
+      end = std::clamp<int64_t>(end - spec.kv_start, begin, keys);
+      range(b, i)[0] = static_cast<std::int32_t>(begin);
+      range(b, i)[1] = static_cast<std::int32_t>(end);
     }
-    begin -= spec.kv_start;
-    end -= spec.kv_start;
-    ranges_[2 * i] = static_cast<std::int32_t>(std::clamp<int64_t>(begin, 0, keys));
-    ranges_[2 * i + 1] = static_cast<std::int32_t>(std::clamp<int64_t>(end, ranges_[2 * i], keys));
-  }
 }
 
 template <class A>

@@ -14,26 +14,36 @@ namespace tessera::cpu {
 constexpr std::int64_t kQueryBlock = 128;
 constexpr std::int64_t kKeyBlock = 128;
 
-/// For each query row the keys [begin, end) it sees, as local indices. Causality, windows and
-/// packed documents are all contiguous ranges, so nothing else is ever masked.
+/// For each query of a sample the keys [begin, end) it sees, as local indices. Causality, windows
+/// and packed documents are all contiguous ranges, so nothing else is ever masked.
 class KeyRanges {
  public:
-  static std::size_t bytes(std::int64_t queries) {
-    return static_cast<std::size_t>(queries) * 2 * sizeof(std::int32_t);
+  static std::size_t bytes(std::int64_t batch, std::int64_t queries) {
+    return static_cast<std::size_t>(batch * queries) * 2 * sizeof(std::int32_t);
   }
 
-  /// Fills `memory` (of bytes(queries)) from the spec.
-  KeyRanges(void* memory, std::int64_t queries, std::int64_t keys, const AttentionSpec& spec);
+  /// Fills `memory` (of bytes(batch, queries)) from the spec.
+  KeyRanges(void* memory, std::int64_t batch, std::int64_t queries, std::int64_t keys,
+            const AttentionSpec& spec);
 
-  std::int64_t begin(std::int64_t query) const { return ranges_[2 * query]; }
-  std::int64_t end(std::int64_t query) const { return ranges_[2 * query + 1]; }
+  std::int64_t begin(std::int64_t b, std::int64_t query) const { return range(b, query)[0]; }
+  std::int64_t end(std::int64_t b, std::int64_t query) const { return range(b, query)[1]; }
   /// From the first to behind the last key that any of the queries [first, last) sees: both ends
   /// only ever grow with the query's position.
-  std::int64_t begin_of(std::int64_t first, std::int64_t) const { return begin(first); }
-  std::int64_t end_of(std::int64_t, std::int64_t last) const { return end(last - 1); }
+  std::int64_t begin_of(std::int64_t b, std::int64_t first, std::int64_t) const {
+    return begin(b, first);
+  }
+  std::int64_t end_of(std::int64_t b, std::int64_t, std::int64_t last) const {
+    return end(b, last - 1);
+  }
 
  private:
+  std::int32_t* range(std::int64_t b, std::int64_t query) const {
+    return ranges_ + 2 * (b * queries_ + query);
+  }
+
   std::int32_t* ranges_;
+  std::int64_t queries_;
 };
 
 /// Rows of one head: element (i, j) is data[i * stride + j].

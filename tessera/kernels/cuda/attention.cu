@@ -17,8 +17,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const Place at(call.seen.queries, call.heads);
   const SharedRows<A> shared(memory, at, d);
   const int64_t kv = at.h / call.group;
-  const Span mine = at.valid ? call.seen.keys_of(at.row) : Span{0, 0};
-  const Span all = call.seen.keys_of(Span{at.first, at.last});
+  const Span mine = at.valid ? call.seen.keys_of(at.b, at.row) : Span{0, 0};
+  const Span all = call.seen.keys_of(at.b, Span{at.first, at.last});
   if (at.valid) load_row(shared.row1, call.q.row(at.row, at.b, at.h), at.lane, d, call.scale);
 
   A maximum = -INFINITY;

@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const Place at(call.seen.queries, call.heads);
   const SharedRows<A> shared(memory, at, d);
   const int64_t kv = at.h / call.group;
-  const Span mine = at.valid ? call.seen.keys_of(at.row) : Span{0, 0};
-  const Span all = call.seen.keys_of(Span{at.first, at.last});
+  const Span mine = at.valid ? call.seen.keys_of(at.b, at.row) : Span{0, 0};
+  const Span all = call.seen.keys_of(at.b, Span{at.first, at.last});
   const int64_t index = (at.b * call.heads + at.h) * call.seen.queries + at.row;
   A lse = 0;
   A delta = 0;
@@ -84,8 +84,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int d = call.d;
   const Place at(call.seen.keys, call.heads / call.group);
   const SharedRows<A> shared(memory, at, d);
-  const Span mine = at.valid ? call.seen.queries_of(at.row) : Span{0, 0};
-  const Span all = call.seen.queries_of(Span{at.first, at.last});
+  const Span mine = at.valid ? call.seen.queries_of(at.b, at.row) : Span{0, 0};
+  const Span all = call.seen.queries_of(at.b, Span{at.first, at.last});
   if (at.valid) {
     load_row(shared.row1, call.k.row(at.row, at.b, at.h), at.lane, d);
     load_row(shared.row2, call.v.row(at.row, at.b, at.h), at.lane, d);

@@ -16,8 +16,8 @@ struct Span {
   __device__ bool holds(std::int64_t i) const { return i >= begin && i < end; }
 };
 
-/// Who sees whom, as local indices. Causality, windows and documents all leave contiguous spans, in
-/// both directions.
+/// Who sees whom in a sample b, as local indices. Causality, windows and documents all leave
+/// contiguous spans, in both directions.
 struct Visibility {
   Visibility(std::int64_t q, std::int64_t k, const AttentionSpec& spec)
       : queries(q),
@@ -26,21 +26,21 @@ struct Visibility {
         kv_start(spec.kv_start),
         window(spec.window),
         causal(spec.causal),
-        documents(spec.cu_seqlens ? spec.cu_seqlens.data<std::int32_t>() : nullptr),
-        boundaries(documents ? spec.cu_seqlens.dim(0) : 0) {}
+        documents(spec.documents ? spec.documents.data<std::int32_t>() : nullptr),
+        starts(documents ? spec.documents.dim(1) : 0) {}
 
   /// The keys that a query sees.
-  __device__ Span keys_of(std::int64_t query) const {
+  __device__ Span keys_of(std::int64_t b, std::int64_t query) const {
     const std::int64_t position = q_start + query;
-    Span span = document_at(position, {kv_start, kv_start + keys});
+    Span span = document_at(b, position, {kv_start, kv_start + keys});
     if (causal) span.end = min(span.end, position + 1);
     if (window > 0) span.begin = max(span.begin, position - window + 1);
     return local(span, kv_start, keys);
   }
   /// The queries that see a key.
-  __device__ Span queries_of(std::int64_t key) const {
+  __device__ Span queries_of(std::int64_t b, std::int64_t key) const {
     const std::int64_t position = kv_start + key;
-    Span span = document_at(position, {q_start, q_start + queries});
+    Span span = document_at(b, position, {q_start, q_start + queries});
     if (causal) span.begin = max(span.begin, position);
     if (window > 0 && window < span.end - position) span.end = position + window;
     return local(span, q_start, queries);
@@ -48,32 +48,33 @@ struct Visibility {
 
   // Both ends of a span only ever grow with the position that it belongs to, so neighbours see what
   // lies between the first one's begin and the last one's end.
-  __device__ Span keys_of(Span rows) const {
-    return {keys_of(rows.begin).begin, keys_of(rows.end - 1).end};
+  __device__ Span keys_of(std::int64_t b, Span rows) const {
+    return {keys_of(b, rows.begin).begin, keys_of(b, rows.end - 1).end};
   }
-  __device__ Span queries_of(Span rows) const {
-    return {queries_of(rows.begin).begin, queries_of(rows.end - 1).end};
+  __device__ Span queries_of(std::int64_t b, Span rows) const {
+    return {queries_of(b, rows.begin).begin, queries_of(b, rows.end - 1).end};
   }
 
   std::int64_t queries, keys, q_start, kv_start, window;
   bool causal;
-  const std::int32_t* documents;
-  std::int64_t boundaries;
+  const std::int32_t* documents;  ///< [B, starts]
+  std::int64_t starts;
 
  private:
-  // The part of `span` in the document of a position: between the boundaries around it.
-  __device__ Span document_at(std::int64_t position, Span span) const {
-    std::int64_t low = 0;  // becomes the first boundary after the position
-    std::int64_t high = boundaries;
+  // The part of `span` in the document of a position: between the starts around it.
+  __device__ Span document_at(std::int64_t b, std::int64_t position, Span span) const {
+    const std::int32_t* const start = documents + b * starts;
+    std::int64_t low = 0;  // becomes the first start after the position
+    std::int64_t high = starts;
     while (low < high) {
       const std::int64_t middle = (low + high) / 2;
-      if (documents[middle] <= position)
+      if (start[middle] <= position)
         low = middle + 1;
       else
         high = middle;
     }
-    if (low > 0) span.begin = max(span.begin, std::int64_t{documents[low - 1]});
-    if (low < boundaries) span.end = min(span.end, std::int64_t{documents[low]});
+    if (low > 0) span.begin = max(span.begin, std::int64_t{start[low - 1]});
+    if (low < starts) span.end = min(span.end, std::int64_t{start[low]});
     return span;
   }
   static __device__ Span local(Span span, std::int64_t start, std::int64_t count) {

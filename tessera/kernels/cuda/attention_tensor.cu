@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
   start_queries<kBlockQueries>(shared.q, {call.q, at.b, at.h, queries}, first);
   keys.start(keys.tiles.begin);
   const int64_t sample = call.dropout.on ? call.dropout.samples[at.b] : 0;
-  ForwardWarp<T, kHead> warp(LaneQueries(call.seen, first + row0));
+  ForwardWarp<T, kHead> warp(LaneQueries(call.seen, at.b, first + row0));
   wait_for_copies();
   __syncthreads();
   load_rows(warp.q, shared.q, row0);

@@ -79,7 +79,7 @@ __device__ void fill_scores(const QueryStream<T, kHead>& stream, int64_t sample,
   const KeyPassShared<T, kHead>& shared = stream.shared;
   const int row0 = 16 * (Lane().warp % 4);
   const int low = row0 + Lane().g;
-  LaneGradients lane{LaneQueries(call.seen, stream.first_query(i) + row0), {}, {}};
+  LaneGradients lane{LaneQueries(call.seen, stream.at.b, stream.first_query(i) + row0), {}, {}};
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     lane.lse[r] = shared.lse[i % 2 * kTileQueries + low + 8 * r] * kLog2E;
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
   const KeyPassShared<T, kHead> shared({shared_memory()});
   const QueryStream<T, kHead> stream(
       call, upstream, shared, at,
-      call.seen.queries_of(Span{max(first_key, 0), min(first_key + kTileKeys, keys)}));
+      call.seen.queries_of(at.b, Span{max(first_key, 0), min(first_key + kTileKeys, keys)}));
   start_keys(shared.k, {call.k, at.b, at.h, keys}, first_key);
   start_keys(shared.v, {call.v, at.b, at.h, keys}, first_key);
   stream.start(0);

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
 
   const int64_t statistics = (at.b * call.heads + at.h) * queries;
   const int64_t sample = call.dropout.on ? call.dropout.samples[at.b] : 0;
-  QueryPassWarp<T, kHead> warp(LaneQueries(call.seen, first + row0));
+  QueryPassWarp<T, kHead> warp(LaneQueries(call.seen, at.b, first + row0));
   sum_delta<T, kHead>(shared.delta + row0, {upstream.o, at.b, at.h, queries}, d_o, first + row0);
   warp.load_statistics(upstream.lse + statistics, upstream.delta + statistics, shared.delta + row0,
                        queries);

@@ -224,11 +224,11 @@ __device__ void write_rows(const HeadRows<T>& to, int first, const Tile<T, kHead
 
 /// The two queries of a lane, g and g + 8 of its warp, and the keys that they see.
 struct LaneQueries {
-  __device__ LaneQueries(const Visibility& seen, int first) {
+  __device__ LaneQueries(const Visibility& seen, std::int64_t b, int first) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       query[r] = first + Lane().g + 8 * r;
-      const Span span = query[r] < seen.queries ? seen.keys_of(query[r]) : Span{0, 0};
+      const Span span = query[r] < seen.queries ? seen.keys_of(b, query[r]) : Span{0, 0};
       begin[r] = static_cast<int>(span.begin);
       end[r] = static_cast<int>(span.end);
     }
@@ -266,7 +266,7 @@ __device__ KeyStream<T, kHead> keys_for(const AttentionCall<T>& call, const Bloc
                                         int first, const Tile<T, kHead>& k,
                                         const Tile<T, kHead>& v) {
   const Span queries{first, min(std::int64_t{first + kBlockQueries}, call.seen.queries)};
-  return {{call.seen, call.seen.keys_of(queries)},
+  return {{call.seen, call.seen.keys_of(at.b, queries)},
           {call.k, at.b, at.h / call.group, call.seen.keys},
           {call.v, at.b, at.h / call.group, call.seen.keys},
           k,

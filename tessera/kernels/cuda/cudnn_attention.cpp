@@ -78,7 +78,7 @@ bool takes(const Shape& q, const Shape& k, DType dtype) {
 std::optional<Problem> problem_of(std::span<const ConstView> tensors, const AttentionSpec& spec) {
   const ConstView& q = tensors[kQ];
   const ConstView& k = tensors[kK];
-  if (!takes(q.shape(), k.shape(), q.dtype()) || spec.dropout.p > 0 || spec.cu_seqlens)
+  if (!takes(q.shape(), k.shape(), q.dtype()) || spec.dropout.p > 0 || spec.documents)
     return std::nullopt;
   const std::optional<Band> band = band_of(q.dim(0), k.dim(0), spec);
   if (!band) return std::nullopt;

@@ -1,0 +1,134 @@
+// Documents packed into one sample train as each would alone: the loss of the tokens and every
+// gradient are the same.
+#include <gtest/gtest.h>
+
+#include "tests/support/devices.h"
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+#include "tests/train/session_run.h"
+
+namespace tessera {
+namespace {
+
+// By sample, the lengths of its documents; those of a sample have the same sum.
+using Lengths = std::vector<std::vector<std::int64_t>>;
+
+struct Gradients {
+  double loss;
+  test::GlobalTensors tensors;
+};
+
+Gradients gradients_of(const SessionOptions& options, const HostBatch& batch) {
+  Session session(options, {0, 1, 2, make_self_communicator()});
+  const StepResult step = compute_gradients(
+      session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_token);
+  test::Gatherer gradients;
+  test::add_all(gradients, session, session.parameters().grads());
+  test::GlobalTensors tensors = gradients.tensors();
+  // Without rotations the bias of the keys has no gradient, but for noise.
+  std::erase_if(tensors, [](const auto& each) { return each.first.ends_with("attention.k.bias"); });
+  return {step.loss, std::move(tensors)};
+}
+
+std::int32_t token_of(std::int64_t document, std::int64_t i, std::int64_t vocab) {
+  const RngKey key = rng_key(3, RngPurpose::test, std::to_string(document));
+  return static_cast<std::int32_t>(philox_word(key, static_cast<std::uint64_t>(i)) %
+                                   static_cast<std::uint64_t>(vocab));
+}
+
+void add_token(HostBatch& batch, std::int64_t document, std::int64_t i, std::int64_t vocab) {
+  batch.tokens.push_back(token_of(document, i, vocab));
+  batch.labels.push_back(token_of(document, i + 1, vocab));
+  batch.loss_mask.push_back(1);
+  batch.positions.push_back(static_cast<std::int32_t>(i));
+}
+
+HostBatch packed(const Lengths& lengths, std::int64_t vocab, std::int64_t seq) {
+  HostBatch batch;
+  batch.batch = static_cast<std::int64_t>(lengths.size());
+  batch.seq_length = seq;
+  std::int64_t document = 0;
+  for (const std::vector<std::int64_t>& sample : lengths) {
+    std::int64_t at = 0;
+    for (const std::int64_t length : sample) {
+      batch.documents.push_back(static_cast<std::int32_t>(at));
+      for (std::int64_t i = 0; i < length; ++i) add_token(batch, document, i, vocab);
+      at += length;
+      ++document;
+    }
+    batch.sample_numbers.push_back(static_cast<std::int64_t>(batch.sample_numbers.size()));
+    batch.documents.resize(batch.tokens.size(), static_cast<std::int32_t>(seq));
+  }
+  return batch;
+}
+
+// Each in a sample of its own, with something behind it that no loss counts.
+HostBatch alone(const Lengths& lengths, std::int64_t vocab, std::int64_t seq) {
+  HostBatch batch;
+  batch.seq_length = seq;
+  for (const std::vector<std::int64_t>& sample : lengths)
+    for (const std::int64_t length : sample) {
+      for (std::int64_t i = 0; i < seq; ++i) {
+        add_token(batch, batch.batch, i, vocab);
+        if (i >= length) batch.loss_mask.back() = 0;
+      }
+      batch.sample_numbers.push_back(batch.batch++);
+    }
+  return batch;
+}
+
+class Documents : public testing::TestWithParam<Device> {
+ protected:
+  void expect_same(SessionOptions options, const Lengths& lengths, double tolerance) {
+    options.device = GetParam();
+    options.microbatches = 1;
+    options.model.attention_dropout = options.model.hidden_dropout = 0;  // they know positions
+    options.documents = true;
+    options.shape.batch = static_cast<std::int64_t>(lengths.size());
+    const std::int64_t vocab = options.model.vocab_size, seq = options.shape.seq;
+    const Gradients got = gradients_of(options, packed(lengths, vocab, seq));
+    const HostBatch apart = alone(lengths, vocab, seq);
+    options.documents = false;
+    options.shape.batch = apart.batch;
+    const Gradients want = gradients_of(options, apart);
+    EXPECT_NEAR(got.loss, want.loss, tolerance * want.loss);
+    test::expect_tensors_near(got.tensors, want.tensors, tolerance);
+  }
+};
+
+TEST_P(Documents, TrainAsEachWouldAlone) {
+  for (const char* family : {"gpt", "llama"}) {
+    SCOPED_TRACE(family);
+    SessionOptions options = test::tiny_session(family);
+    options.shape.seq = 12;
+    for (const auto& [dtype, tolerance] : {std::pair{DType::f64, 1e-12}, {DType::f32, 1e-6}}) {
+      options.model.dtype = dtype;
+      expect_same(options, {{5, 1, 6}, {12}, {3, 9}}, tolerance);
+    }
+  }
+}
+
+// Heads that fit the fast kernels of a GPU, and documents that do not fit their tiles.
+TEST_P(Documents, OfAnyLengthInHalfPrecision) {
+  SessionOptions options = test::wide_session("llama", GetParam(), DType::bf16);
+  options.model.max_position_embeddings = options.shape.seq = 200;
+  expect_same(options, {{70, 1, 129}, {63, 64, 65, 8}}, 2e-2);
+}
+
+TEST_P(Documents, ASampleWithoutAnyIsOne) {
+  SessionOptions options = test::tiny_session("llama");
+  options.device = GetParam();
+  options.microbatches = 1;
+  const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+  const Gradients want = gradients_of(options, batch);
+  options.documents = true;
+  const Gradients got = gradients_of(options, batch);
+  EXPECT_EQ(got.loss, want.loss);
+  test::expect_tensors_near(got.tensors, want.tensors, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Documents, testing::ValuesIn(test::devices()),
+                         [](const auto& each) { return test::name_of(each.param); });
+
+}  // namespace
+}  // namespace tessera
