@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tessera/base/check.h"
+#include "tessera/base/log.h"
 
 namespace tessera {
 namespace {
@@ -103,12 +104,16 @@ std::string commit_draft(const fs::path& draft, const fs::path& folder, const Ma
   const fs::path replaced = move_into_place(draft, iteration_folder(folder, manifest.iteration));
   try {
     sync_path(folder);
-    if (!replaced.empty()) remove_draft(replaced);  // not before its place is safe
-    write_file_atomically(folder / kLatest, std::to_string(manifest.iteration) + "\n");
-    return "";
   } catch (const Error& error) {
     return fmt::format("checkpoint {} is in its place, but: {}", manifest.iteration, error.what());
   }
+  if (!replaced.empty()) remove_draft(replaced);  // not before its place is safe
+  try {
+    write_file_atomically(folder / kLatest, std::to_string(manifest.iteration) + "\n");
+  } catch (const Error& error) {  // a hint for people: nothing of ours reads it
+    log_warning("checkpoint {} is in its place, but: {}", manifest.iteration, error.what());
+  }
+  return "";
 }
 
 void remove_draft(const fs::path& draft) noexcept {

@@ -30,8 +30,8 @@ std::vector<std::int64_t> iterations_in(const fs::path& folder);
 fs::path begin_draft(const fs::path& folder, std::int64_t iteration);
 
 /// Makes the draft a checkpoint. All of its files but the manifest must be there and synced.
-/// Replaces a checkpoint of the same iteration. Returns what failed after it was in its place,
-/// where a crash of the machine may then not find it; empty: nothing.
+/// Replaces a checkpoint of the same iteration. Returns why a crash of the machine may not
+/// find it in its place, where it is now; empty: it will.
 std::string commit_draft(const fs::path& draft, const fs::path& folder, const Manifest& manifest);
 
 /// Never throws: on a full disk it makes room for the next try.

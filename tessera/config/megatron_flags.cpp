@@ -24,7 +24,8 @@ constexpr Hint kWithHint[] = {
     {"distribute-checkpointed-activations", "use --distribute-saved-activations"},
     {"distributed-backend", "it follows from --device and the launcher; drop the flag"},
     {"exit-signal-handler",
-     "with --save a run always saves and stops at SIGTERM, SIGINT and SIGUSR1; drop the flag"},
+     "with --save a run always saves and stops at SIGTERM, SIGINT, SIGHUP and SIGUSR1; drop the "
+     "flag"},
     {"local-rank", "a rank's number comes from its launcher; drop the flag"},
     {"lr-decay-samples", "use --lr-decay-iters"},
     {"lr-warmup-samples", "use --lr-warmup-iters"},

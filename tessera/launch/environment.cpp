@@ -255,10 +255,8 @@ std::optional<std::chrono::system_clock::time_point> job_end(const Variables& va
   const std::string text = variables("SLURM_JOB_END_TIME").value_or("");
   std::int64_t seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (text.empty()) return std::nullopt;
-  check_input(error == std::errc() && end == text.data() + text.size() && seconds > 0,
-              "SLURM_JOB_END_TIME is '{}': expected the second of the job's end, counted from 1970",
-              text);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || seconds <= 0)
+    return std::nullopt;
   return std::chrono::system_clock::time_point(std::chrono::seconds(seconds));
 }
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -25,7 +26,8 @@
 namespace tessera {
 namespace {
 
-constexpr int kEndingSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+using Clock = std::chrono::steady_clock;
+
 // What shells and mpirun return for a process that a signal ended.
 constexpr int kSignalBase = 128;
 
@@ -43,7 +45,7 @@ class AwaitedSignals {
  public:
   AwaitedSignals() {
     sigemptyset(&awaited_);
-    for (const int signal : kEndingSignals) sigaddset(&awaited_, signal);
+    for (const int signal : SignalWatch::stopping()) sigaddset(&awaited_, signal);
     sigaddset(&awaited_, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &awaited_, &before_);
   }
@@ -98,6 +100,7 @@ pid_t start(const std::vector<std::string>& command, const AwaitedSignals& signa
 // `last`, ends the ranks.
 int wait_for(pid_t child, const AwaitedSignals& signals, bool gentle, int& wished, int& last) {
   int status = 0;
+  Clock::time_point first;
   while (::waitpid(child, &status, WNOHANG) == 0) {
     siginfo_t info{};
     const int signal = signals.wait(info);
@@ -105,8 +108,11 @@ int wait_for(pid_t child, const AwaitedSignals& signals, bool gentle, int& wishe
     if (signal == 0 || signal == SIGCHLD) continue;
     if (gentle && wished == 0) {
       wished = signal;
+      first = Clock::now();
       ::kill(child, kPassedOn);
     } else if (gentle) {
+      const std::chrono::duration<double> since = Clock::now() - first;
+      if (SignalWatch::is_echo(signal, wished, since.count())) continue;
       last = signal;
       ::kill(child, SIGTERM);
     } else if (info.si_code <= 0) {

@@ -10,8 +10,7 @@ namespace {
 
 // SLURM and Kubernetes send SIGTERM, a terminal SIGINT, and SIGHUP when its connection is lost
 // (unless nohup has switched that off); SIGUSR1 is what users ask schedulers for.
-// Whoever sends one often sends it twice at once, to a process and to its group. SIGUSR2 is how
-// this program tells ranks that it started with mpirun, and it repeats it.
+// SIGUSR2 is how this program tells ranks that it started with mpirun, and it repeats it.
 constexpr int kStopping[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 
 bool is_ignored(int signal) {
@@ -21,10 +20,15 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
+std::vector<int> SignalWatch::stopping() {
+  std::vector<int> signals(std::begin(kStopping), std::end(kStopping));
+  if (is_ignored(SIGHUP)) std::erase(signals, SIGHUP);
+  return signals;
+}
+
 SignalWatch::SignalWatch() {
   sigemptyset(&watched_);
-  for (const int signal : kStopping)
-    if (signal != SIGHUP || !is_ignored(signal)) sigaddset(&watched_, signal);
+  for (const int signal : stopping()) sigaddset(&watched_, signal);
   pthread_sigmask(SIG_BLOCK, &watched_, &before_);
   thread_ = std::thread([this] { watch(); });
 }
@@ -46,9 +50,8 @@ void SignalWatch::watch() {
       first = std::chrono::steady_clock::now();
       continue;
     }
-    const bool echo =
-        signal == received_ && std::chrono::steady_clock::now() - first < std::chrono::seconds(2);
-    if (echo || signal == SIGUSR2) continue;
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - first;
+    if (is_echo(signal, received_, since.count()) || signal == SIGUSR2) continue;
     fmt::print(stderr, "tessera: a second signal ({}): stopped at once\n", name_of(signal));
     ::_exit(exit_code_at_once(signal));
   }

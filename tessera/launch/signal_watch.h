@@ -8,6 +8,7 @@
 #include <atomic>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace tessera {
 
@@ -23,6 +24,13 @@ class SignalWatch {
   /// The first that came; 0: none has.
   int received() const { return received_; }
 
+  /// Those that ask a run to stop, SIGHUP unless it is ignored (nohup).
+  static std::vector<int> stopping();
+  /// Whether a signal `seconds` after the first one is its echo and no second wish: senders often
+  /// send one twice, to a process and to its group, or SIGHUP beside another.
+  static bool is_echo(int signal, int first, double seconds) {
+    return seconds < 2 && (signal == first || signal == SIGHUP || first == SIGHUP);
+  }
   /// What a process returns that was stopped by a signal and has saved; and that of one that was
   /// ended at once, which is what shells say of a process that a signal ended.
   static int exit_code_saved(int signal) { return 64 + signal; }

@@ -8,6 +8,7 @@
 #include "tessera/base/master_weight.h"
 #include "tessera/checkpoint/convert.h"
 #include "tessera/checkpoint/exact_weights.h"
+#include "tessera/config/limits.h"
 #include "tessera/train/host_block.h"
 #include "tessera/train/kept_slices.h"
 
@@ -152,10 +153,17 @@ std::optional<std::uint64_t> order_seed_of(const Checkpoint& checkpoint, const J
   return static_cast<std::uint64_t>(checkpoint.counter("order_seed"));
 }
 
+// Of schedule_iterations, which older versions did not keep.
+constexpr std::int64_t kUnknown = -1;
+// Times that a run may go on for longer: far more than any does.
+constexpr std::size_t kMostOrders = 10'000;
+
 std::vector<std::int64_t> order_samples_of(const Checkpoint& checkpoint, const Json& state) {
   std::vector<std::int64_t> samples;
   for (const Json& each : state.value("order_samples", Json::array())) {
-    const bool good = each.is_number_integer() && each.get<std::int64_t>() > 0;
+    const bool good = each.is_number_integer() && each.get<std::int64_t>() > 0 &&
+                      each.get<std::int64_t>() <= config::kMaxSamples &&
+                      samples.size() < kMostOrders;
     check_input(good, "'{}': order_samples of its state holds {}, not a number of samples",
                 checkpoint.path().string(), each.dump());
     samples.push_back(each.get<std::int64_t>());
@@ -170,6 +178,7 @@ std::string state_of(Session& session, const Progress& progress) {
   const Json json{{"iteration", progress.iteration},
                   {"consumed_samples", progress.consumed_samples},
                   {"schedule_samples", progress.schedule_samples},
+                  {"schedule_iterations", progress.schedule_iterations},
                   {"evaluation_due", progress.evaluation_due},
                   {"optimizer_steps", state.step},
                   {"loss_scale", state.loss_scale},
@@ -183,12 +192,14 @@ std::string state_of(Session& session, const Progress& progress) {
 
 Progress progress_of(const Checkpoint& checkpoint) {
   const Json state = parse_json(checkpoint.manifest().state, checkpoint.path().string());
-  Progress progress{checkpoint.counter("iteration"),
-                    checkpoint.counter("consumed_samples"),
-                    checkpoint.counter("schedule_samples"),
-                    state.value("evaluation_due", Json(false)) == Json(true),
-                    order_seed_of(checkpoint, state),
-                    order_samples_of(checkpoint, state)};
+  Progress progress{
+      checkpoint.counter("iteration"),
+      checkpoint.counter("consumed_samples"),
+      checkpoint.counter("schedule_samples"),
+      state.contains("schedule_iterations") ? checkpoint.counter("schedule_iterations") : kUnknown,
+      state.value("evaluation_due", Json(false)) == Json(true),
+      order_seed_of(checkpoint, state),
+      order_samples_of(checkpoint, state)};
   check_input(progress.iteration == checkpoint.iteration() && progress.consumed_samples >= 0 &&
                   progress.schedule_samples >= 0,
               "'{}' says iteration {} in a folder of iteration {}", checkpoint.path().string(),

@@ -15,6 +15,7 @@ struct Progress {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
   std::int64_t schedule_samples = 0;        ///< of the steps that were not skipped
+  std::int64_t schedule_iterations = 0;     ///< those steps
   bool evaluation_due = false;              ///< the run was stopped before it evaluated
   std::optional<std::uint64_t> order_seed;  ///< of the samples' order, where it is known
   /// How many samples the order was made for when the run began, and each time that it went on for

@@ -46,7 +46,7 @@ std::shared_ptr<const Dataset> Datasets::train_order(
     if (i == order_samples_.size()) order_samples_.push_back(samples - all);
     parts.push_back(build_gpt_dataset(source, data, *tokenizer_, Split::train, order_samples_[i]));
     all += parts.back()->size();
-    ++data.seed;
+    data.seed = static_cast<std::uint32_t>(data.seed + 1);
   }
   return parts.size() == 1 ? parts.front() : std::make_shared<JoinedDataset>(std::move(parts));
 }

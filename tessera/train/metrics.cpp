@@ -50,7 +50,7 @@ std::string kept_lines(const fs::path& path, std::int64_t last) {
   for (std::string line; std::getline(before, line);) {
     ++number;
     const Json entry = Json::parse(line, nullptr, false);
-    if (entry.is_discarded() && torn && before.eof() && line.starts_with("{\"")) break;
+    if (entry.is_discarded() && torn && before.eof() && (number > 1 || line.front() == '{')) break;
     check_input(
         entry.is_object() && entry.contains("iteration") && entry["iteration"].is_number_integer(),
         "the metrics file '{}' has something else than metrics in line {}: choose another file",
@@ -114,7 +114,9 @@ MetricsFile::~MetricsFile() { ::close(file_); }
 void MetricsFile::write_line(const std::string& line) {
   const std::string text = line + "\n";
   const off_t before = ::lseek(file_, 0, SEEK_END);
-  const ssize_t written = ::write(file_, text.data(), text.size());
+  ssize_t written = 0;
+  do written = ::write(file_, text.data(), text.size());
+  while (written < 0 && errno == EINTR);
   const int why = written < 0 ? errno : ENOSPC;
   const bool whole = written == static_cast<ssize_t>(text.size());
   // No half line: the next one begins where it did.

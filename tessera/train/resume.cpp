@@ -58,6 +58,23 @@ std::optional<Checkpoint> checkpoint_of(const TrainOptions& options, bool warns)
   return Checkpoint::find(options.load, wanted_iteration(options), warns);
 }
 
+namespace {
+
+// Iterations of other batches than before are other samples.
+void check_schedule_counts(const Options& options, std::int64_t batch_before) {
+  const TrainOptions& train = options.train;
+  if (train.train_samples == 0 || train.global_batch_size == batch_before) return;
+  const ScheduleOptions& schedule = options.schedule;
+  check_input(schedule.warmup_iters == 0 && schedule.wsd_decay_iters == 0 &&
+                  schedule.decay_iters == train.train_samples / train.global_batch_size,
+              "--global-batch-size {} (it was {}) with --train-samples: --lr-warmup-iters, "
+              "--lr-decay-iters and --lr-wsd-decay-iters would mean other samples than before; use "
+              "--lr-warmup-fraction, or keep the batch size",
+              train.global_batch_size, batch_before);
+}
+
+}  // namespace
+
 Progress resumed_progress(const Options& options, const std::optional<Checkpoint>& checkpoint) {
   if (!checkpoint || options.train.finetune) return {};
   Progress progress = progress_of(*checkpoint);
@@ -65,9 +82,9 @@ Progress resumed_progress(const Options& options, const std::optional<Checkpoint
       options_from_yaml(checkpoint->config(), (checkpoint->path() / kConfigFile).string());
   const std::int64_t before = saved.train.global_batch_size;
   if (before <= 0) return progress;
-  if (options.train.train_samples == 0)
-    progress.schedule_samples =
-        progress.schedule_samples / before * options.train.global_batch_size;
+  if (progress.schedule_iterations < 0)  // not kept by older versions
+    progress.schedule_iterations = progress.schedule_samples / before;
+  check_schedule_counts(options, before);
   if (progress.order_samples.empty()) {  // not kept by older versions
     const std::int64_t iterations = saved.train.train_samples > 0
                                         ? saved.train.train_samples / before
@@ -75,6 +92,11 @@ Progress resumed_progress(const Options& options, const std::optional<Checkpoint
     if (iterations > 0) progress.order_samples = {iterations * before};
   }
   return progress;
+}
+
+std::int64_t schedule_position(const TrainOptions& options, const Progress& progress) {
+  return options.train_samples > 0 ? progress.schedule_samples
+                                   : progress.schedule_iterations * options.global_batch_size;
 }
 
 Options resumed_options(const Options& options, const Progress& progress) {

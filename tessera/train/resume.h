@@ -15,14 +15,16 @@ std::optional<std::int64_t> wanted_iteration(const TrainOptions& options);
 /// What --load and --ckpt-step name; nothing when there is none yet. Warns of damaged ones.
 std::optional<Checkpoint> checkpoint_of(const TrainOptions& options, bool warns);
 
-/// Where a run goes on: at the beginning without a checkpoint, or with --finetune. A schedule in
-/// iterations keeps its place in them when the batch size has changed.
+/// Where a run goes on: at the beginning without a checkpoint, or with --finetune.
 Progress resumed_progress(const Options& options, const std::optional<Checkpoint>& checkpoint);
+
+/// Where it is in its schedule, in samples of the batches that it has now: a run of --train-iters
+/// keeps its place in iterations when the batch size changes, one of --train-samples in samples.
+std::int64_t schedule_position(const TrainOptions& options, const Progress& progress);
 
 /// A run that goes on meets its samples in the order it began with, also when it goes on with
 /// another seed (--no-load-rng), and then other dropout masks: none twice, and none not at all.
-/// With
-/// --train-samples it ends with these, whatever the batches were before.
+/// With --train-samples it ends with these, whatever the batches were before.
 Options resumed_options(const Options& options, const Progress& progress);
 /// What training takes from the beginning to the end of the run.
 std::int64_t samples_of_run(const TrainOptions& options, const Progress& progress);

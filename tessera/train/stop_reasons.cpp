@@ -25,12 +25,14 @@ StopReasons::StopReasons(const Rank& rank, const TrainOptions& options,
   if (rank.rank > 0) return;
   if (options.exit_duration_minutes > 0)
     end_ = begun + std::chrono::minutes(options.exit_duration_minutes);
+  const std::optional<std::string> text = process_variable("SLURM_JOB_END_TIME");
+  if (!text || text->empty()) return;
   const auto end = job_end(process_variable);
-  if (!end) return;
-  if (*end > std::chrono::system_clock::now())
+  if (end && *end > std::chrono::system_clock::now())
     job_end_ = last_moment(*end);
   else
-    log_warning("SLURM_JOB_END_TIME is over already, and is not heeded");
+    log_warning("SLURM_JOB_END_TIME '{}' is {}: it is not heeded", *text,
+                end ? "over already" : "no second since 1970");
 }
 
 double StopReasons::now() const {

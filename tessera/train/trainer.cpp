@@ -159,7 +159,8 @@ void Trainer::start() {
     }
     check_input(!o.exit_on_missing_checkpoint,
                 "--load {}: there is no checkpoint (--exit-on-missing-checkpoint)", o.load);
-    check_input(!o.finetune, "--load {}: there is no checkpoint to --finetune", o.load);
+    check_input(!o.finetune || !o.load_hf.empty(),
+                "--load {}: there is no checkpoint to --finetune", o.load);
     display_.message(fmt::format("no checkpoint in '{}' yet: starting from the beginning", o.load));
   }
   if (o.load_hf.empty()) return;
@@ -330,6 +331,7 @@ void Trainer::report() {
     dump_.reset();  // the first step only
     if (record.skipped == 0) {
       progress_.schedule_samples += o.global_batch_size;
+      progress_.schedule_iterations += 1;
       rates_left_ -= 1;
     }
     const StepMetrics metrics{iteration,
@@ -356,10 +358,10 @@ void Trainer::report() {
 void Trainer::send_rates() {
   static_assert(Optimizer::kRates >= 2 * Optimizer::kRecords);
   const std::int64_t batch = options_.train.global_batch_size;
+  const std::int64_t position = schedule_position(options_.train, progress_);
   std::vector<double> rates;
   for (std::int64_t i = 0; i < Optimizer::kRates; ++i)
-    rates.push_back(
-        learning_rate(options_.schedule, batch, progress_.schedule_samples + i * batch));
+    rates.push_back(learning_rate(options_.schedule, batch, position + i * batch));
   session_.optimizer().set_rates(session_.context(), rates);
   rates_left_ = Optimizer::kRates;
 }
@@ -370,7 +372,8 @@ void Trainer::check_finite(const StepRecord& record, std::int64_t iteration) {
         "iteration {} has loss {} and gradient norm {}: stopped before the weights were touched. "
         "Lower --lr, or look at the data near sample {}{}",
         iteration, without_sign_of_nan(record.loss), without_sign_of_nan(record.grad_norm),
-        (iteration - 1) * options_.train.global_batch_size,
+        progress_.consumed_samples -
+            (progress_.iteration - iteration + 1) * options_.train.global_batch_size,
         options_.train.save.empty() ? "" : ". Checkpoints saved before are good");
 }
 

@@ -93,13 +93,13 @@ TEST(TensorParallel, WaitsForAllThatItAsksFor) {
     SCOPED_TRACE(cases[i].text());
     SessionOptions options = cases[i].session(DType::f64);
     if (cases[i].recompute == Recompute::none) options.pipeline.schedule = ScheduleKind::zb_h1;
-    test::expect_same_layouts(test::run_layout(options, 2, 1e-2, 1, lazy),
+    test::expect_same_layouts(test::run_layout(options, 2, test::kRate, 1, lazy),
                               test::run_layout(options, 2), {0, 0, 0});
   }
   Case grid{"gpt", true, 8, 4, false, Recompute::none};
   SessionOptions options = grid.session(DType::f64);
   options.parallel.grid = 2;
-  test::expect_same_layouts(test::run_layout(options, 2, 1e-2, 1, lazy),
+  test::expect_same_layouts(test::run_layout(options, 2, test::kRate, 1, lazy),
                             test::run_layout(options, 2), {0, 0, 0});
 }
 

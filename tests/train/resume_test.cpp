@@ -105,17 +105,35 @@ TEST(Resume, AScheduleInIterationsKeepsItsPlaceWithOtherBatches) {
 
 TEST(Resume, ARunOfSamplesEndsWithThem) {
   const test::TempFolder temp;
-  Options options = run_options(temp / "run");
-  options.train.train_samples = kSteps * options.train.global_batch_size;
-  options.train.exit_interval = options.train.save_interval = 8;
+  const auto options_for = [&](const char* name, std::int64_t batch) {
+    Options options = run_options(temp / name);
+    options.train.train_samples = kSteps * options.train.global_batch_size;
+    options.train.global_batch_size = batch;
+    options.train.save_interval = 8;
+    options.schedule.warmup_iters = 0;
+    options.schedule.decay_iters = options.train.train_samples / batch;
+    return options;
+  };
+  run(options_for("whole", 4));
+  Options options = options_for("run", 4);
+  options.train.exit_interval = 8;
   run(options);
-  options.train.exit_interval = 0;
+  options = options_for("run", 8);
   options.train.load = options.train.save;
-  options.train.global_batch_size = 8;
-  Trainer trainer = test::trainer_of(options);
-  trainer.run();
-  EXPECT_EQ(trainer.progress().consumed_samples, options.train.train_samples);
-  EXPECT_EQ(trainer.progress().iteration, 8 + (kSteps - 8) / 2);
+  {
+    Trainer trainer = test::trainer_of(options);
+    trainer.run();
+    EXPECT_EQ(trainer.progress().consumed_samples, options.train.train_samples);
+    EXPECT_EQ(trainer.progress().iteration, 8 + (kSteps - 8) / 2);
+  }
+  // The rate at a sample is what it would have been.
+  const std::map<std::int64_t, double> rates = rates_of(temp / "run");
+  const std::map<std::int64_t, double> whole = rates_of(temp / "whole");
+  for (std::int64_t i = 9; i <= 14; ++i) EXPECT_EQ(rates.at(i), whole.at(9 + 2 * (i - 9)));
+  options = options_for("run", 4);
+  options.train.load = options.train.save;
+  options.schedule.warmup_iters = 3;
+  test::expect_input_error([&] { test::trainer_of(options); }, {"it was 8", "--lr-warmup-iters"});
 }
 
 // A crash or a full disk cut off the last line of the metrics.
