@@ -78,6 +78,7 @@ class Process {
       ::dup2(ends[1], STDERR_FILENO);
       const int nothing = ::open("/dev/null", O_WRONLY);
       ::dup2(nothing, STDOUT_FILENO);
+      ::signal(SIGHUP, SIG_DFL);  // whoever runs the tests may have it ignored (nohup)
       for (const std::string& each : environment) ::putenv(const_cast<char*>(each.c_str()));
       ::putenv(const_cast<char*>("OMP_WAIT_POLICY=passive"));
       std::vector<char*> argv{const_cast<char*>(program.c_str())};
