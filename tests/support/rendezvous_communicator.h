@@ -26,7 +26,7 @@ class RendezvousCommunicator final : public ForwardingCommunicator {
     auto address = reinterpret_cast<std::int64_t>(&meeting_);
     Stream stream{Device{}};
     inner_->broadcast(View(&address, DType::i64, {1}), 0, stream)->wait(stream);
-    meeting_ = std::shared_ptr(*reinterpret_cast<std::shared_ptr<Meeting>*>(address));
+    if (rank() > 0) meeting_ = *reinterpret_cast<const std::shared_ptr<Meeting>*>(address);
     inner_->barrier();
   }
 
