@@ -53,14 +53,6 @@ void draw_schedule(ParsedCommand& parsed) {
   if (!parsed.schedule_file.empty()) fmt::print("wrote '{}'\n", parsed.schedule_file);
 }
 
-// Memory is that of a pipeline at work: one microbatch alone would show less.
-void fill_pipeline(ParsedCommand& parsed) {
-  Options& options = parsed.options;
-  const int ranks = options.parallel.pipeline;
-  if (parsed.was_given("global-batch-size") || ranks == 1) return;
-  options.train.global_batch_size *= filling_microbatches(options.pipeline, ranks);
-}
-
 // Who asks about a checkpoint's files does not ask about its model.
 bool checkpoint_alone(const InspectOptions& inspect) {
   return inspect.tensors || inspect.verify || !inspect.diff.empty();

@@ -50,17 +50,20 @@ MeshCheck check_mesh(ParsedCommand& parsed) {
   return mesh;
 }
 
+void fill_pipeline(ParsedCommand& parsed) {
+  Options& options = parsed.options;
+  const int ranks = options.parallel.pipeline;
+  if (parsed.was_given("global-batch-size") || ranks == 1) return;
+  options.train.global_batch_size *= filling_microbatches(options.pipeline, ranks);
+}
+
 MeshCheck check_schedule(ParsedCommand& parsed) {
   std::int64_t& samples = parsed.options.train.micro_batch_size;
   if (samples == 0) samples = 1;
-  if (!parsed.was_given("global-batch-size") && parsed.options.parallel.pipeline > 1) {
-    ParsedCommand draft = parsed;
-    check_mesh(draft);
-    const Options& resolved = draft.options;
-    parsed.options.train.global_batch_size =
-        resolved.train.global_batch_size *
-        filling_microbatches(resolved.pipeline, resolved.parallel.pipeline);
-  }
+  ParsedCommand draft = parsed;
+  check_mesh(draft);
+  fill_pipeline(draft);
+  parsed.options.train.global_batch_size = draft.options.train.global_batch_size;
   MeshCheck mesh = check_mesh(parsed);
   config::Problems problems;
   config::training_pipeline_rules(parsed.options, problems);

@@ -21,4 +21,8 @@ MeshCheck check_mesh(ParsedCommand& parsed);
 /// The same for `inspect --schedule`. InputError when there is no such pipeline, too.
 MeshCheck check_schedule(ParsedCommand& parsed);
 
+/// Plans show a pipeline at work: unless --global-batch-size was given, the batch becomes one that
+/// fills it. Options must be resolved.
+void fill_pipeline(ParsedCommand& parsed);
+
 }  // namespace tessera
