@@ -59,7 +59,7 @@ scripts() {
 # What is compiled, as the compile database says. It is written for g++, whose warning options clang
 # does not all know.
 tidy() {
-  cmake --preset cpu -B "$log" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >"$log/configure.log" 2>&1 ||
+  cmake --preset cpu -B "$log" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DTESSERA_TOGETHER=OFF >"$log/configure.log" 2>&1 ||
     { cat "$log/configure.log"; return 1; }
   local status=0
   sed -n 's/^ *"file": "\(.*\)",\?$/\1/p' "$log/compile_commands.json" | sort -u |

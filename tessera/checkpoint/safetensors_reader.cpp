@@ -15,7 +15,6 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeader = 100'000'000;  // the format's own limit
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;
 
 // The header's text, found from the length in the first eight bytes.
@@ -26,10 +25,10 @@ std::string_view header_text(std::span<const std::byte> bytes, const std::string
               what, bytes.size());
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
-  check_input(length <= kMaxHeader,
+  check_input(length <= kMaxSafetensorsHeader,
               "'{}': the header length at byte 0 is {}, more than the {} that safetensors allows; "
               "is this a safetensors file?",
-              what, length, kMaxHeader);
+              what, length, kMaxSafetensorsHeader);
   check_input(length <= bytes.size() - kLengthBytes,
               "'{}': the header should have {} bytes from byte 8 on, but the file ends at byte {}: "
               "it was cut short",

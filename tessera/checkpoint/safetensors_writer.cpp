@@ -13,7 +13,6 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kDataAlignment = 64;
-constexpr std::size_t kMaxHeader = 100'000'000;  // what readers accept
 constexpr std::int64_t kGatherBytes = std::int64_t{1} << 20;
 
 void sort(std::vector<SafetensorsDeclaration>& tensors, SafetensorsWriter::Order order) {
@@ -51,8 +50,9 @@ std::string make_header(const std::vector<SafetensorsDeclaration>& order,
   text += '}';
   const std::size_t used = (sizeof(std::uint64_t) + text.size()) % kDataAlignment;
   text.append((kDataAlignment - used) % kDataAlignment, ' ');
-  check(text.size() <= kMaxHeader, "'{}': a header of {} bytes, more than the {} readers accept",
-        what, text.size(), kMaxHeader);
+  check(text.size() <= kMaxSafetensorsHeader,
+        "'{}': a header of {} bytes, more than the {} readers accept", what, text.size(),
+        kMaxSafetensorsHeader);
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
 }

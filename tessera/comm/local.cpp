@@ -135,10 +135,6 @@ void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-View writable(const ConstView& x) {
-  return {const_cast<void*>(x.raw()), x.dtype(), x.shape(), x.strides()};
-}
-
 class LocalCommunicator final : public Communicator {
  public:
   LocalCommunicator(std::shared_ptr<Group> group, int rank)

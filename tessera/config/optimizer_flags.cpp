@@ -97,7 +97,7 @@ std::vector<Flag> optimizer_flags() {
   };
 }
 
-std::vector<Flag> schedule_flags() {
+std::vector<Flag> learning_rate_flags() {
   return {
       real("lr", at(&ScheduleOptions::lr), {0, 1000, true}, "highest learning rate")
           .must_be_given(),
@@ -137,7 +137,7 @@ std::vector<Flag> schedule_flags() {
 
 void append_optimizer_flags(std::vector<Flag>& table) {
   append(table, Group::optimizer, {Command::train}, optimizer_flags());
-  append(table, Group::learning_rate, {Command::train}, schedule_flags());
+  append(table, Group::learning_rate, {Command::train}, learning_rate_flags());
 }
 
 }  // namespace tessera::config

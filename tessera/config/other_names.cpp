@@ -4,7 +4,7 @@ namespace tessera::config {
 namespace {
 
 constexpr std::string_view kTensor = "did you mean --tensor-model-parallel-size?";
-constexpr std::string_view kPipeline = "did you mean --pipeline-model-parallel-size?";
+constexpr std::string_view kMeansPipeline = "did you mean --pipeline-model-parallel-size?";
 constexpr std::string_view kContext = "did you mean --context-parallel-size?";
 constexpr std::string_view kExpert = "did you mean --expert-model-parallel-size?";
 constexpr std::string_view kExpertTensor = "did you mean --expert-tensor-parallel-size?";
@@ -21,10 +21,10 @@ constexpr OtherName kOtherNames[] = {
     {"tp-size", kTensor},
     {"tensor-parallel", kTensor},
     {"tensor-parallel-size", kTensor},
-    {"pp", kPipeline},
-    {"pp-size", kPipeline},
-    {"pipeline-parallel", kPipeline},
-    {"pipeline-parallel-size", kPipeline},
+    {"pp", kMeansPipeline},
+    {"pp-size", kMeansPipeline},
+    {"pipeline-parallel", kMeansPipeline},
+    {"pipeline-parallel-size", kMeansPipeline},
     {"cp", kContext},
     {"cp-size", kContext},
     {"context-parallel", kContext},

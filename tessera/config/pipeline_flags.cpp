@@ -7,7 +7,7 @@ namespace tessera::config {
 namespace {
 
 bool has_pipeline(const Settings& s) { return s.options.parallel.pipeline > 1; }
-constexpr std::string_view kPipeline = "--pipeline-model-parallel-size above 1";
+constexpr std::string_view kNeedsPipeline = "--pipeline-model-parallel-size above 1";
 
 bool has_virtual_stages(const Settings& s) {
   const PipelineOptions& p = s.options.pipeline;
@@ -37,7 +37,7 @@ std::vector<Flag> split_flags() {
       toggle("account-for-loss-in-pipeline-split", at(&PipelineOptions::count_loss),
              "count the output layer with its loss as a layer"),
   };
-  for (Flag& flag : flags) flag = std::move(flag).only_if(has_pipeline, kPipeline);
+  for (Flag& flag : flags) flag = std::move(flag).only_if(has_pipeline, kNeedsPipeline);
   return flags;
 }
 
@@ -48,7 +48,7 @@ std::vector<Name<ScheduleKind>> schedule_words() {
 }
 
 // Microbatches to time.
-std::vector<Flag> schedule_flags() {
+std::vector<Flag> pipeline_schedule_flags() {
   constexpr IntegerRange kGroup = {1, 1 << 20};
   constexpr RealRange kTime = {1e-9, 1e9};
   return {
@@ -99,7 +99,7 @@ std::vector<Flag> picture_flags() {
 void append_pipeline_flags(std::vector<Flag>& table) {
   append(table, Group::parallel,
          {Command::train, Command::inspect, Command::evaluate, Command::generate}, split_flags());
-  append(table, Group::parallel, {Command::train, Command::inspect}, schedule_flags());
+  append(table, Group::parallel, {Command::train, Command::inspect}, pipeline_schedule_flags());
   append(table, Group::parallel, {Command::inspect}, picture_flags());
 }
 

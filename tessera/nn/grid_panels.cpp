@@ -5,15 +5,6 @@
 #include "tessera/base/check.h"
 
 namespace tessera {
-namespace {
-
-// A broadcast only reads the root's memory.
-View readable(const ConstView& x) {
-  return {const_cast<void*>(x.raw()), x.dtype(), x.shape(), x.strides()};
-}
-
-}  // namespace
-
 GridSizes GridSizes::or_else(const GridSizes& other) const {
   return {std::max(rows, other.rows), std::max(weights, other.weights),
           std::max(d_rows, other.d_rows), std::max(d_weights, other.d_weights)};
@@ -41,7 +32,7 @@ Panels::Panels(Context& context, Communicator& group, const ConstView& mine,
 void Panels::start(int k) {
   const auto at = static_cast<std::size_t>(k % 2);
   const View panel = k == group_.rank()
-                         ? readable(mine_)
+                         ? writable(mine_)
                          : memory_[at].slice(0, 0, mine_.numel()).reshape(mine_.shape());
   panels_[at] = panel;
   coming_[at] = group_.broadcast(panel, k, context_.stream);

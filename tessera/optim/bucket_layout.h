@@ -17,6 +17,11 @@
 
 namespace tessera {
 
+/// Of a block's elements.
+inline View part_of(const View& block, const Range& range) {
+  return block.slice(0, range.begin, range.length());
+}
+
 /// A stretch of parameters that the optimizer treats alike.
 struct Stretch {
   Range range;

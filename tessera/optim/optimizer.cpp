@@ -49,14 +49,10 @@ double first_scale(const OptimizerOptions& options, DType dtype) {
   return options.loss_scale > 0 ? options.loss_scale : options.initial_loss_scale;
 }
 
-View in(const View& block, const Range& range) {
-  return block.slice(0, range.begin, range.length());
-}
-
 // Two windows are hardly more than what they hold parts of.
 std::int64_t window_elements(const OptimizerOptions& options, std::int64_t elements) {
-  constexpr std::int64_t kAlignment = 64;
-  return std::min(options.offload_window, (elements / 2 / kAlignment + 1) * kAlignment);
+  constexpr std::int64_t kLine = 64;
+  return std::min(options.offload_window, (elements / 2 / kLine + 1) * kLine);
 }
 
 void copy_and_wait(Context& context, void* to, const void* from, std::size_t bytes) {
@@ -147,7 +143,7 @@ void Optimizer::adopt_values(Context& context) {
     context.kernels.fill(context.stream, exact, 0);
   else if (exact)
     for (const ParameterBuffers::Owned& each : owned_)
-      context.kernels.copy(context.stream, in(exact, each.state), each.value);
+      context.kernels.copy(context.stream, part_of(exact, each.state), each.value);
 }
 
 // Replicated parameters count on one rank only, and the ranks that share the model add up.
@@ -196,7 +192,7 @@ void Optimizer::update(Context& context, const ConstView& losses, const ConstVie
   if (windows_) return windows_->pass(context.stream, ranges, update);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     std::vector<View> state;
-    for (const State& each : states_) state.push_back(in(each.block.memory, ranges[i]));
+    for (const State& each : states_) state.push_back(part_of(each.block.memory, ranges[i]));
     update(i, ranges[i], state);
   }
 }

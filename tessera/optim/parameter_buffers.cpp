@@ -14,10 +14,6 @@ ParameterList all_of(const std::vector<ParameterList>& units) {
   return all;
 }
 
-View in(const View& block, const Range& range) {
-  return block.slice(0, range.begin, range.length());
-}
-
 // Of the buckets of even (0) or odd (1) number.
 std::int64_t longest_bucket(std::span<const Bucket> buckets, std::size_t parity) {
   std::int64_t longest = 0;
@@ -107,12 +103,12 @@ View ParameterBuffers::part(const View& bucket, std::size_t parameter) const {
 
 View ParameterBuffers::bucket_in(const ParameterBlock& block, const Bucket& bucket) const {
   check(!block.sharded, "a sharded block has no whole buckets");
-  return in(block.memory, bucket.range);
+  return part_of(block.memory, bucket.range);
 }
 
 View ParameterBuffers::shard_in(const ParameterBlock& block, const Bucket& bucket) const {
   const Range shard = layout_.shard(bucket, options_.shard);
-  if (!block.sharded) return in(block.memory, shard);
+  if (!block.sharded) return part_of(block.memory, shard);
   return block.memory.slice(0, layout_.shard_offset(bucket), shard.length());
 }
 

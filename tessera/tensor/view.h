@@ -79,8 +79,13 @@ class View : public ConstView {
   View rows() const;
 
  private:
+  friend View writable(const ConstView& x);
   explicit View(const ConstView& view) : ConstView(view) {}
 };
+
+/// The same memory, for calls that take what they only read (a broadcast at its root) like what
+/// they write.
+inline View writable(const ConstView& x) { return View(x); }
 
 /// Row-major strides of a shape.
 Shape contiguous_strides(const Shape& shape);

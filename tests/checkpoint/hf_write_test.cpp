@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-fs::path data(std::string_view family) {
+fs::path golden_model(std::string_view family) {
   return fs::path(TESSERA_SOURCE_DIR) / "tests/checkpoint/data" / family;
 }
 
@@ -44,7 +44,7 @@ TEST(HfWrite, WritesWhatTransformersWrote) {
   for (const std::string_view family : kHfFamilies) {
     SCOPED_TRACE(family);
     const test::TempFolder folder;
-    const HfFolder golden(data(family));
+    const HfFolder golden(golden_model(family));
     Source source{golden};
     const ModelOptions& options = golden.model().options;
     write_hf_tensors(folder / "model.safetensors", options, family,
@@ -63,7 +63,7 @@ TEST(HfWrite, WritesWhatTransformersWrote) {
 
 TEST(HfWrite, PutsAPrefixBeforeNames) {
   const test::TempFolder folder;
-  const HfFolder golden(data("gpt2"));
+  const HfFolder golden(golden_model("gpt2"));
   Source source{golden};
   write_hf_tensors(folder / "x", golden.model().options, "gpt2",
                    [&](const std::string& name) { return source.get(name); },
@@ -75,7 +75,7 @@ TEST(HfWrite, PutsAPrefixBeforeNames) {
 
 TEST(HfWrite, RefusesOtherShapes) {
   const test::TempFolder folder;
-  const HfFolder golden(data("llama"));
+  const HfFolder golden(golden_model("llama"));
   const float x = 0.0f;
   EXPECT_THROW(write_hf_tensors(folder / "x", golden.model().options, "llama",
                                 [&](const std::string&) { return ConstView(&x, DType::f32, {1}); }),

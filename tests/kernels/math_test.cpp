@@ -11,8 +11,8 @@
 namespace tessera::test {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatNan = std::numeric_limits<float>::quiet_NaN();
 
 // Every 1999th float from `low` to `high`, both ends included.
 template <class F>
@@ -40,12 +40,12 @@ TEST(CpuMath, ExpAtItsEnds) {
   EXPECT_EQ(cpu::exp_of(-0.0f), 1.0f);
   EXPECT_EQ(cpu::exp_of(-87.4f), 0.0f);
   EXPECT_EQ(cpu::exp_of(-1e30f), 0.0f);
-  EXPECT_EQ(cpu::exp_of(-kInfinity), 0.0f);
-  EXPECT_EQ(cpu::exp_of(88.73f), kInfinity);
-  EXPECT_EQ(cpu::exp_of(std::numeric_limits<float>::max()), kInfinity);
-  EXPECT_EQ(cpu::exp_of(kInfinity), kInfinity);
-  EXPECT_TRUE(std::isnan(cpu::exp_of(kNan)));
-  EXPECT_TRUE(std::isnan(cpu::exp_of(-kNan)));
+  EXPECT_EQ(cpu::exp_of(-kFloatInfinity), 0.0f);
+  EXPECT_EQ(cpu::exp_of(88.73f), kFloatInfinity);
+  EXPECT_EQ(cpu::exp_of(std::numeric_limits<float>::max()), kFloatInfinity);
+  EXPECT_EQ(cpu::exp_of(kFloatInfinity), kFloatInfinity);
+  EXPECT_TRUE(std::isnan(cpu::exp_of(kFloatNan)));
+  EXPECT_TRUE(std::isnan(cpu::exp_of(-kFloatNan)));
 }
 
 TEST(CpuMath, SigmoidIsAccurateInBothTails) {
@@ -55,9 +55,9 @@ TEST(CpuMath, SigmoidIsAccurateInBothTails) {
     worst = std::max(worst, std::fabs(static_cast<double>(cpu::sigmoid(x)) / exact - 1));
   });
   EXPECT_LE(worst, 2.5e-7);
-  EXPECT_EQ(cpu::sigmoid(-kInfinity), 0.0f);
-  EXPECT_EQ(cpu::sigmoid(kInfinity), 1.0f);
-  EXPECT_TRUE(std::isnan(cpu::sigmoid(kNan)));
+  EXPECT_EQ(cpu::sigmoid(-kFloatInfinity), 0.0f);
+  EXPECT_EQ(cpu::sigmoid(kFloatInfinity), 1.0f);
+  EXPECT_TRUE(std::isnan(cpu::sigmoid(kFloatNan)));
 }
 
 // tanh itself would lose all digits of the left tail; the gate's error is that of its exponent.
@@ -87,9 +87,9 @@ TEST(CpuMath, GeluFarOutIsZeroOrTheInput) {
   }
   for (const float x : {-1e10f, -15.0f}) EXPECT_EQ(cpu::gelu_derivative(x), 0.0f) << x;
   for (const float x : {15.0f, 1e10f}) EXPECT_EQ(cpu::gelu_derivative(x), 1.0f) << x;
-  EXPECT_EQ(cpu::gelu(kInfinity), kInfinity);
-  EXPECT_TRUE(std::isnan(cpu::gelu(kNan)));
-  EXPECT_TRUE(std::isnan(cpu::gelu_derivative(kNan)));
+  EXPECT_EQ(cpu::gelu(kFloatInfinity), kFloatInfinity);
+  EXPECT_TRUE(std::isnan(cpu::gelu(kFloatNan)));
+  EXPECT_TRUE(std::isnan(cpu::gelu_derivative(kFloatNan)));
 }
 
 }  // namespace

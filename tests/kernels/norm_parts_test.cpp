@@ -79,14 +79,14 @@ TESSERA_KERNEL_SUITE(NormPartsTest);
 class NormPartsGradients : public GradientTest {};
 
 TEST_P(NormPartsGradients, AreThoseOfCentralDifferences) {
-  using Inputs = std::vector<Values>;
+  using Parts = std::vector<Values>;
   for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
     NormParts norm(lab, DType::f64, {kind, 1e-3}, 3);
-    const auto forward = [&](const Inputs& x) { return norm.forward(x[0], x[1], x[2]).y; };
-    const auto backward = [&](const Inputs& x, const Values& dy) {
+    const auto forward = [&](const Parts& x) { return norm.forward(x[0], x[1], x[2]).y; };
+    const auto backward = [&](const Parts& x, const Values& dy) {
       forward(x);
       const NormParts::Gradients got = norm.backward(dy, x[0], x[1]);
-      return Inputs{got.dx, got.dw, got.db};
+      return Parts{got.dx, got.dw, got.db};
     };
     check_gradients({{random({4, 6}), random({6}), random({6})}, forward, backward});
   }

@@ -11,21 +11,6 @@
 namespace tessera {
 namespace {
 
-// Bytes that one rank sends when a call on `bytes` of tensor goes around a ring of n ranks.
-double ring_bytes(const std::string& call, double bytes, int n) {
-  const double share = static_cast<double>(n - 1) / n;
-  if (call == "all_reduce") return 2 * share * bytes;
-  if (call == "all_gather" || call == "reduce_scatter") return share * bytes;
-  ADD_FAILURE() << "unexpected " << call;
-  return 0;
-}
-
-double ring_bytes(const CommCounts& counts, int n) {
-  double sum = 0;
-  for (const auto& [call, count] : counts) sum += ring_bytes(call, double(count.bytes), n);
-  return sum;
-}
-
 // Of one microbatch on rank 0.
 struct Traffic {
   double forward = 0;
@@ -34,8 +19,8 @@ struct Traffic {
 
 Traffic traffic_of(const SessionOptions& options, std::int64_t layers) {
   const test::StepCounts counts = test::step_counts(options, layers);
-  const double forward = ring_bytes(counts.forward, options.parallel.tensor);
-  return {forward, ring_bytes(counts.both, options.parallel.tensor) - forward};
+  const double forward = test::ring_bytes(counts.forward, options.parallel.tensor);
+  return {forward, test::ring_bytes(counts.both, options.parallel.tensor) - forward};
 }
 
 Traffic layer_traffic(const SessionOptions& options) {

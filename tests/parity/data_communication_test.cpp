@@ -10,6 +10,7 @@
 
 #include "tessera/comm/recording.h"
 #include "tests/support/layout_run.h"
+#include "tests/support/step_counts.h"
 #include "tests/support/tiny_models.h"
 
 namespace tessera {
@@ -24,7 +25,7 @@ struct StepTraffic {
 
 constexpr int kMicrobatches = 3;
 
-SessionOptions session_of(int data, Sharding sharding) {
+SessionOptions sharded_session(int data, Sharding sharding) {
   SessionOptions options = test::tiny_session("llama");
   options.shape = {16, 2};
   options.microbatches = kMicrobatches;
@@ -33,14 +34,6 @@ SessionOptions session_of(int data, Sharding sharding) {
   options.parallel.data = data;
   options.parallel.sharding = sharding;
   return options;
-}
-
-double ring_bytes(const CommCounts& counts, int ranks) {
-  double sum = 0;
-  for (const auto& [call, count] : counts)
-    sum +=
-        (call == "all_reduce" ? 2.0 : 1.0) * (ranks - 1) / ranks * static_cast<double>(count.bytes);
-  return sum;
 }
 
 // Of the second step: what the first one leaves behind counts, too.
@@ -57,7 +50,7 @@ StepTraffic traffic_of(const SessionOptions& options) {
     counts.clear();
     train_step(session, next, LossAverage::per_microbatch, 1e-3);
     if (rank.rank > 0) return;
-    traffic.bytes = ring_bytes(counts, rank.size);
+    traffic.bytes = test::ring_bytes(counts, rank.size);
     traffic.elements = session.parameters().layout().elements();
     for (const Bucket& bucket : session.parameters().layout().buckets())
       traffic.units.push_back(bucket.range.length());
@@ -91,25 +84,25 @@ class DataTraffic : public testing::TestWithParam<int> {
 };
 
 TEST_P(DataTraffic, WithoutSharding) {
-  const StepTraffic step = traffic_of(session_of(data(), Sharding::none));
+  const StepTraffic step = traffic_of(sharded_session(data(), Sharding::none));
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), false),
                    2 * share() * static_cast<double>(step.elements));
 }
 
 TEST_P(DataTraffic, WithShardedOptimizer) {
-  const StepTraffic step = traffic_of(session_of(data(), Sharding::optimizer));
+  const StepTraffic step = traffic_of(sharded_session(data(), Sharding::optimizer));
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
                    (1 + 1) * share() * static_cast<double>(step.elements));
 }
 
 TEST_P(DataTraffic, WithShardedGradients) {
-  const StepTraffic step = traffic_of(session_of(data(), Sharding::gradients));
+  const StepTraffic step = traffic_of(sharded_session(data(), Sharding::gradients));
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
                    (kMicrobatches + 1) * share() * static_cast<double>(step.elements));
 }
 
 TEST_P(DataTraffic, WithShardedParameters) {
-  const StepTraffic step = traffic_of(session_of(data(), Sharding::parameters));
+  const StepTraffic step = traffic_of(sharded_session(data(), Sharding::parameters));
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
                    share() * (kMicrobatches * static_cast<double>(step.elements) +
                               gathered_elements(step.units)));
@@ -117,7 +110,7 @@ TEST_P(DataTraffic, WithShardedParameters) {
 
 // A table that embedding and head share is summed after each of them.
 TEST_P(DataTraffic, OfATiedTable) {
-  SessionOptions options = session_of(data(), Sharding::gradients);
+  SessionOptions options = sharded_session(data(), Sharding::gradients);
   options.model.tie_embeddings = true;
   const StepTraffic step = traffic_of(options);
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
@@ -128,7 +121,7 @@ TEST_P(DataTraffic, OfATiedTable) {
 // Halves of a backward at different times: a unit's gradients go once per microbatch all the same.
 TEST_P(DataTraffic, OfASplitBackward) {
   for (const Sharding sharding : {Sharding::gradients, Sharding::parameters}) {
-    SessionOptions options = session_of(data(), sharding);
+    SessionOptions options = sharded_session(data(), sharding);
     const StepTraffic whole = traffic_of(options);
     options.pipeline.schedule = ScheduleKind::zb_h1;
     const StepTraffic split = traffic_of(options);
@@ -139,7 +132,7 @@ TEST_P(DataTraffic, OfASplitBackward) {
 
 // In bf16 a gradient has half as many bytes.
 TEST_P(DataTraffic, OfNarrowGradients) {
-  SessionOptions options = session_of(data(), Sharding::none);
+  SessionOptions options = sharded_session(data(), Sharding::none);
   options.parallel.grad_reduce_in_bf16 = true;
   const StepTraffic whole = traffic_of(options);
   EXPECT_DOUBLE_EQ(whole.bytes - small_change(data(), false),

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-SessionOptions session_of(int data, Sharding sharding) {
+SessionOptions memory_session(int data, Sharding sharding) {
   SessionOptions options = test::tiny_session("llama");
   options.shape = {16, 1};
   ModelOptions& model = options.model;
@@ -89,7 +89,7 @@ TEST(DataMemory, FollowsTheFormulas) {
   for (const int d : {1, 2, 4, 8})
     for (const Sharding sharding :
          {Sharding::none, Sharding::optimizer, Sharding::gradients, Sharding::parameters}) {
-      const Measured got = measure(session_of(d, sharding));
+      const Measured got = measure(memory_session(d, sharding));
       const double formula = bytes_each(sharding, d) * got.parameters;
       const double units = 2 * got.two_units + 4 * got.unit;
       const double state = got.state - got.rest - units;

@@ -13,7 +13,7 @@ namespace {
 
 using test::LayoutResult;
 
-struct Case {
+struct DataCase {
   std::string family;
   bool tied;
   int data;
@@ -31,12 +31,12 @@ struct Case {
                        instances, microbatches, overlap ? " overlapped" : "");
   }
   SessionOptions session(DType dtype) const;
-  Case alone() const {
+  DataCase alone() const {
     return {family, tied, 1, 1, false, Sharding::none, 1, microbatches * data, false};
   }
 };
 
-SessionOptions Case::session(DType dtype) const {
+SessionOptions DataCase::session(DType dtype) const {
   SessionOptions options = test::tiny_session(family);
   options.shape = {16, 2};
   options.microbatches = microbatches;
@@ -60,8 +60,8 @@ SessionOptions Case::session(DType dtype) const {
   return options;
 }
 
-std::vector<Case> data_cases() {
-  std::vector<Case> cases;
+std::vector<DataCase> data_cases() {
+  std::vector<DataCase> cases;
   for (const char* family : {"gpt", "llama"})
     for (const bool tied : {false, true})
       for (const auto& [data, tensor] :
@@ -89,7 +89,7 @@ TEST(DataParallel, EqualsOneRankInF32) {
 // Sums of the same numbers in the same order are the same to the bit.
 TEST(DataParallel, ShardingsAgreeBitForBit) {
   for (const int microbatches : {1, 4}) {
-    Case c{"llama", false, 4, 2, true, Sharding::none, 1, microbatches, false};
+    DataCase c{"llama", false, 4, 2, true, Sharding::none, 1, microbatches, false};
     SessionOptions options = c.session(DType::f32);
     options.optimizer.clip_grad = 0;  // the norm's sum has another order
     const LayoutResult want = test::run_layout(options, 5);
@@ -108,7 +108,7 @@ TEST(DataParallel, WaitsForAllThatItAsksFor) {
   const auto lazy = [](std::shared_ptr<Communicator> world) {
     return std::make_shared<test::LazyCommunicator>(std::move(world));
   };
-  const std::vector<Case> cases = data_cases();
+  const std::vector<DataCase> cases = data_cases();
   for (std::size_t i = 0; i < cases.size(); i += 61) {
     SCOPED_TRACE(cases[i].text());
     const SessionOptions options = cases[i].session(DType::f64);

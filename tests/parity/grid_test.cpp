@@ -16,7 +16,7 @@ namespace {
 
 using test::LayoutResult;
 
-struct Case {
+struct GridCase {
   std::string family;
   bool tied;
   int groups;
@@ -29,10 +29,10 @@ struct Case {
                        groups, side, static_cast<int>(recompute), split_backward ? " split" : "");
   }
   SessionOptions session(DType dtype) const;
-  Case alone() const { return {family, tied, groups, 0, RecomputeGranularity::none, false}; }
+  GridCase alone() const { return {family, tied, groups, 0, RecomputeGranularity::none, false}; }
 };
 
-SessionOptions Case::session(DType dtype) const {
+SessionOptions GridCase::session(DType dtype) const {
   SessionOptions options = test::tiny_session(family);
   options.shape = {8, 6};
   options.microbatches = 2;
@@ -58,9 +58,9 @@ SessionOptions Case::session(DType dtype) const {
   return options;
 }
 
-std::vector<Case> grid_cases() {
+std::vector<GridCase> grid_cases() {
   using enum RecomputeGranularity;
-  std::vector<Case> cases;
+  std::vector<GridCase> cases;
   for (const char* family : {"gpt", "llama", "qwen3"})
     for (const bool tied : {false, true})
       for (const int groups : {6, 12})
@@ -83,12 +83,12 @@ TEST(Grid, EqualsOneRankInF32) {
 
 // In 16 bits layouts differ by rounding, but not by more.
 TEST(Grid, TrainsInBf16) {
-  const std::vector<Case> one{{"llama", false, 6, 2, RecomputeGranularity::none, false}};
+  const std::vector<GridCase> one{{"llama", false, 6, 2, RecomputeGranularity::none, false}};
   test::expect_cases_near_one_rank(one, 1, DType::bf16, 2e-2);
 }
 
 TEST(Grid, WithPipelineStages) {
-  const Case c{"llama", false, 6, 0, RecomputeGranularity::none, false};
+  const GridCase c{"llama", false, 6, 0, RecomputeGranularity::none, false};
   SessionOptions options = c.session(DType::f64);
   const LayoutResult want = test::run_layout(options, 5);
   options.parallel.grid = 2;
@@ -98,7 +98,7 @@ TEST(Grid, WithPipelineStages) {
 }
 
 TEST(Grid, EvaluatesLikeOneRank) {
-  const Case c{"gpt", true, 12, 3, RecomputeGranularity::none, false};
+  const GridCase c{"gpt", true, 12, 3, RecomputeGranularity::none, false};
   const auto loss_of = [](const SessionOptions& options) {
     std::vector<double> losses(static_cast<std::size_t>(options.parallel.tensor));
     run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
@@ -110,14 +110,14 @@ TEST(Grid, EvaluatesLikeOneRank) {
     });
     return losses;
   };
-  const Case one = c.alone();
+  const GridCase one = c.alone();
   const double want = loss_of(one.session(DType::f64)).front();
   for (const double loss : loss_of(c.session(DType::f64))) EXPECT_NEAR(loss, want, 1e-11 * want);
 }
 
 // A layer keeps 1 / q^2 of what one rank would.
 TEST(Grid, KeepsWhatTheFormulaSays) {
-  for (const Case& c : grid_cases()) {
+  for (const GridCase& c : grid_cases()) {
     if (c.tied || c.split_backward) continue;
     SCOPED_TRACE(c.text());
     const auto kept = [&](std::int64_t layers) {
@@ -140,7 +140,7 @@ TEST(Grid, KeepsWhatTheFormulaSays) {
 
 // What a checkpoint is made of.
 TEST(Grid, TensorsArePutTogether) {
-  const Case c{"qwen3", false, 6, 3, RecomputeGranularity::none, false};
+  const GridCase c{"qwen3", false, 6, 3, RecomputeGranularity::none, false};
   const auto tensors_of = [](const SessionOptions& options) {
     std::map<std::string, std::vector<double>> tensors;
     run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
@@ -153,7 +153,7 @@ TEST(Grid, TensorsArePutTogether) {
     });
     return tensors;
   };
-  const Case one = c.alone();
+  const GridCase one = c.alone();
   EXPECT_EQ(tensors_of(c.session(DType::f64)), tensors_of(one.session(DType::f64)));
 }
 

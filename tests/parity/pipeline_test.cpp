@@ -12,7 +12,7 @@ namespace {
 
 using test::LayoutResult;
 
-struct Case {
+struct PipelineCase {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int pipeline = 1;
   int chunks = 1;
@@ -31,8 +31,8 @@ struct Case {
         data, static_cast<int>(sharding), microbatches, uneven ? " uneven" : "");
   }
   SessionOptions session(DType dtype) const;
-  Case alone() const {
-    Case one;
+  PipelineCase alone() const {
+    PipelineCase one;
     one.tied = tied;
     one.microbatches = microbatches * data;
     one.family = family;
@@ -55,7 +55,7 @@ std::string uneven_layout(int stages) {
   return text;
 }
 
-SessionOptions Case::session(DType dtype) const {
+SessionOptions PipelineCase::session(DType dtype) const {
   SessionOptions options = test::tiny_session(family);
   options.shape = {8, 2};
   options.microbatches = microbatches;
@@ -94,8 +94,8 @@ const std::vector<Kind> kKinds{{ScheduleKind::gpipe, 1},       {ScheduleKind::on
                                {ScheduleKind::interleaved, 2}, {ScheduleKind::zb_h1, 1},
                                {ScheduleKind::zb_v, 2},        {ScheduleKind::search, 1}};
 
-std::vector<Case> pipeline_cases() {
-  std::vector<Case> cases;
+std::vector<PipelineCase> pipeline_cases() {
+  std::vector<PipelineCase> cases;
   for (const int pipeline : {2, 3, 4, 8})
     for (const Kind& kind : kKinds)
       for (const int tensor : {1, 2})
@@ -127,11 +127,11 @@ TEST(Pipeline, EqualsOneRankInF32) {
 // both of its uses.
 TEST(Pipeline, SchedulesAndPlacementsAgreeBitForBit) {
   for (const bool tied : {false, true}) {
-    Case base;
+    PipelineCase base;
     base.tied = tied;
     base.microbatches = 8;
     base.pipeline = tied ? 2 : 1;
-    const auto run = [](const Case& c) {
+    const auto run = [](const PipelineCase& c) {
       SessionOptions options = c.session(DType::f32);
       options.optimizer.clip_grad = 0;
       return test::run_layout(options, 1);
@@ -142,7 +142,7 @@ TEST(Pipeline, SchedulesAndPlacementsAgreeBitForBit) {
         for (const bool uneven : {false, true}) {
           if (pipeline == 1 && (tied || kind.chunks > 1 || uneven)) continue;
           if (pipeline * kind.chunks > kLayers + (uneven ? 2 : 0)) continue;
-          Case c = base;
+          PipelineCase c = base;
           c.schedule = kind.schedule;
           c.chunks = kind.chunks;
           c.pipeline = pipeline;

@@ -15,7 +15,7 @@ using test::LayoutResult;
 
 enum class Recompute { none, selective, full, distributed };
 
-struct Case {
+struct TensorCase {
   std::string family;
   bool tied;
   int groups;
@@ -29,10 +29,10 @@ struct Case {
                        static_cast<int>(recompute));
   }
   SessionOptions session(DType dtype) const;
-  Case alone() const { return {family, tied, groups, 1, false, Recompute::none}; }
+  TensorCase alone() const { return {family, tied, groups, 1, false, Recompute::none}; }
 };
 
-SessionOptions Case::session(DType dtype) const {
+SessionOptions TensorCase::session(DType dtype) const {
   SessionOptions options = test::tiny_session(family);
   options.shape = {16, 2};
   options.microbatches = 2;
@@ -60,8 +60,8 @@ SessionOptions Case::session(DType dtype) const {
   return options;
 }
 
-std::vector<Case> tensor_cases() {
-  std::vector<Case> cases;
+std::vector<TensorCase> tensor_cases() {
+  std::vector<TensorCase> cases;
   for (const char* family : {"gpt", "llama", "qwen3"})
     for (const bool tied : {false, true})
       for (const int groups : {1, 2, 4, 8})
@@ -88,7 +88,7 @@ TEST(TensorParallel, WaitsForAllThatItAsksFor) {
   const auto lazy = [](std::shared_ptr<Communicator> world) {
     return std::make_shared<test::LazyCommunicator>(std::move(world));
   };
-  const std::vector<Case> cases = tensor_cases();
+  const std::vector<TensorCase> cases = tensor_cases();
   for (std::size_t i = 0; i < cases.size(); i += 41) {
     SCOPED_TRACE(cases[i].text());
     SessionOptions options = cases[i].session(DType::f64);
@@ -96,7 +96,7 @@ TEST(TensorParallel, WaitsForAllThatItAsksFor) {
     test::expect_same_layouts(test::run_layout(options, 2, test::kRate, 1, lazy),
                               test::run_layout(options, 2), {0, 0, 0});
   }
-  Case grid{"gpt", true, 8, 4, false, Recompute::none};
+  TensorCase grid{"gpt", true, 8, 4, false, Recompute::none};
   SessionOptions options = grid.session(DType::f64);
   options.parallel.grid = 2;
   test::expect_same_layouts(test::run_layout(options, 2, test::kRate, 1, lazy),
@@ -105,7 +105,7 @@ TEST(TensorParallel, WaitsForAllThatItAsksFor) {
 
 // A vocabulary whose shares make ranks round their chunks of rows differently, unless they agree.
 TEST(TensorParallel, TakesEqualChunksOfARaggedVocabulary) {
-  Case two{"llama", false, 8, 2, false, Recompute::none};
+  TensorCase two{"llama", false, 8, 2, false, Recompute::none};
   SessionOptions options = two.session(DType::f32);
   options.model.num_layers = 1;
   options.model.vocab_size = 32769;

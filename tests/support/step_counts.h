@@ -1,10 +1,28 @@
 // What rank 0 communicates in a step, counted.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include "tessera/comm/recording.h"
 #include "tests/support/layout_run.h"
 
 namespace tessera::test {
+
+/// Bytes that one rank sends when a call on `bytes` of tensor goes around a ring of n ranks.
+inline double ring_bytes(const std::string& call, double bytes, int n) {
+  const double share = static_cast<double>(n - 1) / n;
+  if (call == "all_reduce") return 2 * share * bytes;
+  if (call == "all_gather" || call == "reduce_scatter") return share * bytes;
+  ADD_FAILURE() << "unexpected " << call;
+  return 0;
+}
+
+/// Of all calls.
+inline double ring_bytes(const CommCounts& counts, int n) {
+  double sum = 0;
+  for (const auto& [call, count] : counts) sum += ring_bytes(call, double(count.bytes), n);
+  return sum;
+}
 
 struct StepCounts {
   CommCounts forward;

@@ -10,17 +10,17 @@ namespace {
 
 using test::losses_of;
 
-constexpr std::int64_t kSteps = 8;
+constexpr std::int64_t kDataSteps = 8;
 
-struct Layout {
+struct DataLayout {
   int data = 1;
   int tensor = 1;
   Sharding sharding = Sharding::none;
   bool overlap = false;
 };
 
-Options options_for(const fs::path& folder, const Layout& layout) {
-  Options options = test::ranks_options(folder, kSteps);
+Options options_for(const fs::path& folder, const DataLayout& layout) {
+  Options options = test::ranks_options(folder, kDataSteps);
   options.train.calculate_per_token_loss = true;
   ParallelOptions& p = options.parallel;
   p.tensor = layout.tensor;
@@ -45,11 +45,11 @@ TEST(DataRanks, TrainAndEvaluateAsOneDoes) {
   const test::TempFolder temp;
   test::run(options_for(temp / "one", {}));
   const std::vector<double> want = losses_of(temp / "one");
-  EXPECT_GT(want.size(), static_cast<std::size_t>(kSteps)) << "evaluations count, too";
-  for (const Layout& layout : std::vector<Layout>{{4, 1, Sharding::none, true},
-                                                  {2, 2, Sharding::optimizer, true},
-                                                  {2, 1, Sharding::gradients, false},
-                                                  {4, 1, Sharding::parameters, true}}) {
+  EXPECT_GT(want.size(), static_cast<std::size_t>(kDataSteps)) << "evaluations count, too";
+  for (const DataLayout& layout : std::vector<DataLayout>{{4, 1, Sharding::none, true},
+                                                          {2, 2, Sharding::optimizer, true},
+                                                          {2, 1, Sharding::gradients, false},
+                                                          {4, 1, Sharding::parameters, true}}) {
     const fs::path folder = temp / fmt::format("ranks{}", static_cast<int>(layout.sharding));
     test::run(options_for(folder, layout));
     expect_near(losses_of(folder), want, 1e-5);
@@ -84,7 +84,7 @@ TEST(DataRanks, SeeNewWeightsRightAfterAStep) {
 TEST(DataRanks, GoOnInAnotherLayout) {
   const test::TempFolder temp;
   test::run(options_for(temp / "whole", {}));
-  const auto part = [&](const Layout& layout, std::int64_t end) {
+  const auto part = [&](const DataLayout& layout, std::int64_t end) {
     Options options = options_for(temp / "parts", layout);
     options.train.save_interval = end;
     options.train.exit_interval = end;
@@ -93,7 +93,7 @@ TEST(DataRanks, GoOnInAnotherLayout) {
   };
   part({4, 1, Sharding::optimizer, true}, 3);
   part({2, 2, Sharding::parameters, true}, 6);
-  part({}, kSteps);
+  part({}, kDataSteps);
   const std::vector<double> want = losses_of(temp / "whole");
   const std::vector<double> got = losses_of(temp / "parts");
   ASSERT_FALSE(got.empty());
@@ -104,13 +104,13 @@ TEST(DataRanks, ResumeWithEqualBits) {
   for (const Sharding sharding : {Sharding::none, Sharding::optimizer, Sharding::parameters}) {
     const test::TempFolder temp;
     Options options = options_for(temp / "run", {2, 1, sharding, true});
-    options.train.save_interval = kSteps / 2;
+    options.train.save_interval = kDataSteps / 2;
     test::run(options);
-    const auto weights = saved_tensors(temp / "run", kSteps);
-    fs::remove_all(temp / "run" / fmt::format("iter_{:07}", kSteps));
+    const auto weights = saved_tensors(temp / "run", kDataSteps);
+    fs::remove_all(temp / "run" / fmt::format("iter_{:07}", kDataSteps));
     options.train.load = options.train.save;
     test::run(options);
-    EXPECT_TRUE(saved_tensors(temp / "run", kSteps) == weights);
+    EXPECT_TRUE(saved_tensors(temp / "run", kDataSteps) == weights);
   }
 }
 
@@ -119,13 +119,13 @@ TEST(DataRanks, ResumeWithFrozenParameters) {
   const test::TempFolder temp;
   Options options = options_for(temp / "run", {2, 1, Sharding::parameters, true});
   options.optimizer.frozen = {"embedding.*", "layers.0.*"};
-  options.train.save_interval = kSteps / 2;
+  options.train.save_interval = kDataSteps / 2;
   test::run(options);
-  const auto weights = saved_tensors(temp / "run", kSteps);
-  fs::remove_all(temp / "run" / fmt::format("iter_{:07}", kSteps));
+  const auto weights = saved_tensors(temp / "run", kDataSteps);
+  fs::remove_all(temp / "run" / fmt::format("iter_{:07}", kDataSteps));
   options.train.load = options.train.save;
   test::run(options);
-  EXPECT_TRUE(saved_tensors(temp / "run", kSteps) == weights);
+  EXPECT_TRUE(saved_tensors(temp / "run", kDataSteps) == weights);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-struct Case {
+struct LayerCase {
   std::string family;
   DType dtype;
   int tensor;
@@ -20,7 +20,7 @@ struct Case {
   int grid = 0;
 };
 
-SessionOptions session_of(const Case& c, std::int64_t layers) {
+SessionOptions session_of(const LayerCase& c, std::int64_t layers) {
   SessionOptions options = test::tiny_session(c.family);
   options.shape = {16, 4};
   options.model.dtype = c.dtype;
@@ -45,8 +45,8 @@ std::int64_t measured(const SessionOptions& options) {
   return bytes;
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<LayerCase> cases() {
+  std::vector<LayerCase> all;
   for (const char* family : {"gpt", "llama", "qwen3"})
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
       for (const int tensor : {1, 2, 4})
@@ -69,7 +69,7 @@ std::vector<Case> cases() {
 }
 
 TEST(LayerActivations, AreWhatLayersCarve) {
-  for (const Case& c : cases()) {
+  for (const LayerCase& c : cases()) {
     SCOPED_TRACE(fmt::format("{} {} tensor {} {} recompute {} {}", c.family, name_of(c.dtype),
                              c.tensor, c.sequence_parallel,
                              static_cast<int>(c.recompute.granularity),
@@ -85,9 +85,9 @@ TEST(LayerActivations, AreWhatLayersCarve) {
 // `tessera inspect` plans what a rank then holds, by every use but the workspace, of which ranks
 // may need more to talk.
 TEST(LayerActivations, AreWhatInspectPlans) {
-  for (const Case& c :
-       {Case{"llama", DType::f32, 2, true, {}}, Case{"gpt", DType::bf16, 4, false, {}},
-        Case{"gpt", DType::f32, 4, false, {}, 2}}) {
+  for (const LayerCase& c :
+       {LayerCase{"llama", DType::f32, 2, true, {}}, LayerCase{"gpt", DType::bf16, 4, false, {}},
+        LayerCase{"gpt", DType::f32, 4, false, {}, 2}}) {
     const SessionOptions options = session_of(c, 3);
     const MemoryCounters planned = plan_memory(options, 1);
     run_ranks(c.tensor, 1, [&](Rank& rank) {

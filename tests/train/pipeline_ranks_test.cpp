@@ -13,7 +13,7 @@ using test::losses_of;
 
 constexpr std::int64_t kIterations = 8;
 
-struct Layout {
+struct PipelineLayout {
   int pipeline = 1;
   int tensor = 1;
   int data = 1;
@@ -21,7 +21,7 @@ struct Layout {
   int virtual_stages = 0;
 };
 
-Options options_for(const fs::path& folder, const Layout& layout) {
+Options options_for(const fs::path& folder, const PipelineLayout& layout) {
   Options options = test::ranks_options(folder, kIterations);
   ParallelOptions& p = options.parallel;
   p.pipeline = layout.pipeline;
@@ -39,9 +39,10 @@ TEST(PipelineRanks, TrainAndEvaluateAsOneDoes) {
   test::run(options_for(temp / "one", {}));
   const std::vector<double> want = losses_of(temp / "one");
   int number = 0;
-  for (const Layout& layout : std::vector<Layout>{{2, 2, 1, ScheduleKind::automatic, 2},
-                                                  {2, 1, 2, ScheduleKind::zb_v},
-                                                  {4, 1, 1, ScheduleKind::zb_h1}}) {
+  for (const PipelineLayout& layout :
+       std::vector<PipelineLayout>{{2, 2, 1, ScheduleKind::automatic, 2},
+                                   {2, 1, 2, ScheduleKind::zb_v},
+                                   {4, 1, 1, ScheduleKind::zb_h1}}) {
     const fs::path folder = temp / std::to_string(number++);
     test::run(options_for(folder, layout));
     const std::vector<double> got = losses_of(folder);
@@ -54,7 +55,7 @@ TEST(PipelineRanks, TrainAndEvaluateAsOneDoes) {
 TEST(PipelineRanks, GoOnInAnotherLayout) {
   const test::TempFolder temp;
   test::run(options_for(temp / "whole", {}));
-  const auto part = [&](const Layout& layout, std::int64_t end) {
+  const auto part = [&](const PipelineLayout& layout, std::int64_t end) {
     Options options = options_for(temp / "parts", layout);
     options.train.save_interval = end;
     options.train.exit_interval = end;
@@ -71,7 +72,7 @@ TEST(PipelineRanks, GoOnInAnotherLayout) {
 
 // ---- a model that is used
 
-SessionOptions inference(const Layout& layout, const BatchShape& shape) {
+SessionOptions inference(const PipelineLayout& layout, const BatchShape& shape) {
   SessionOptions options = test::tiny_session("gpt");
   options.model.dtype = DType::f64;
   options.training = false;
@@ -82,11 +83,11 @@ SessionOptions inference(const Layout& layout, const BatchShape& shape) {
   return options;
 }
 
-const std::vector<Layout> kUsed{{1, 2}, {2, 1}, {2, 2}, {4, 1}, {2, 2, 1, {}, 2}};
+const std::vector<PipelineLayout> kUsed{{1, 2}, {2, 1}, {2, 2}, {4, 1}, {2, 2, 1, {}, 2}};
 
 // What the last rank gets; all get the same.
 template <class Body>
-auto on_ranks(const Layout& layout, const Body& body) {
+auto on_ranks(const PipelineLayout& layout, const Body& body) {
   decltype(body(std::declval<Rank&>())) result;
   const int ranks = layout.pipeline * layout.tensor;
   run_ranks(ranks, 1, [&](Rank& rank) {
@@ -99,7 +100,7 @@ auto on_ranks(const Layout& layout, const Body& body) {
 TEST(PipelineRanks, GenerateWhatOneDoes) {
   const std::vector<std::int32_t> prompt{5, 17, 3, 42};
   for (const bool greedy : {true, false}) {
-    const auto text = [&](const Layout& layout) {
+    const auto text = [&](const PipelineLayout& layout) {
       return on_ranks(layout, [&](Rank& rank) {
         Session session(inference(layout, {4, 1}), rank);
         GenerateOptions options;
@@ -112,14 +113,14 @@ TEST(PipelineRanks, GenerateWhatOneDoes) {
     };
     const std::vector<std::int32_t> want = text({});
     EXPECT_EQ(want.size(), 12u);
-    for (const Layout& layout : kUsed)
+    for (const PipelineLayout& layout : kUsed)
       EXPECT_EQ(text(layout), want) << layout.pipeline << " x " << layout.tensor;
   }
 }
 
 TEST(PipelineRanks, EvaluateWhatOneDoes) {
   const std::vector<std::vector<std::int32_t>> sequences{{1, 2, 3, 4}, {9, 8, 7}, {4, 4}};
-  const auto losses = [&](const Layout& layout) {
+  const auto losses = [&](const PipelineLayout& layout) {
     const std::string lines = on_ranks(layout, [&](Rank& rank) {
       Session session(inference(layout, {3, 2}), rank);
       return evaluate_sequences(session, sequences);
@@ -134,7 +135,7 @@ TEST(PipelineRanks, EvaluateWhatOneDoes) {
   };
   const std::vector<double> want = losses({});
   EXPECT_EQ(want.size(), 6u);
-  for (const Layout& layout : kUsed) {
+  for (const PipelineLayout& layout : kUsed) {
     const std::vector<double> got = losses(layout);
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12) << i;

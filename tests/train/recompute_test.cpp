@@ -7,12 +7,12 @@
 namespace tessera {
 namespace {
 
-struct Case {
+struct RecomputeCase {
   std::string name;
   RecomputeOptions recompute;
 };
 
-class Recompute : public testing::TestWithParam<std::tuple<Case, std::string>> {};
+class Recompute : public testing::TestWithParam<std::tuple<RecomputeCase, std::string>> {};
 
 TEST_P(Recompute, GradientsAreBitEqual) {
   const auto& [recompute, family] = GetParam();
@@ -32,14 +32,14 @@ RecomputeOptions full(RecomputeMethod method, std::int64_t layers) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, Recompute,
-    testing::Combine(testing::Values(Case{"selective", {RecomputeGranularity::selective}},
-                                     Case{"uniform1", full(RecomputeMethod::uniform, 1)},
-                                     Case{"uniform2", full(RecomputeMethod::uniform, 2)},
-                                     Case{"uniform3", full(RecomputeMethod::uniform, 3)},
-                                     Case{"uniform4", full(RecomputeMethod::uniform, 4)},
-                                     Case{"block1", full(RecomputeMethod::block, 1)},
-                                     Case{"block3", full(RecomputeMethod::block, 3)},
-                                     Case{"block4", full(RecomputeMethod::block, 4)}),
+    testing::Combine(testing::Values(RecomputeCase{"selective", {RecomputeGranularity::selective}},
+                                     RecomputeCase{"uniform1", full(RecomputeMethod::uniform, 1)},
+                                     RecomputeCase{"uniform2", full(RecomputeMethod::uniform, 2)},
+                                     RecomputeCase{"uniform3", full(RecomputeMethod::uniform, 3)},
+                                     RecomputeCase{"uniform4", full(RecomputeMethod::uniform, 4)},
+                                     RecomputeCase{"block1", full(RecomputeMethod::block, 1)},
+                                     RecomputeCase{"block3", full(RecomputeMethod::block, 3)},
+                                     RecomputeCase{"block4", full(RecomputeMethod::block, 4)}),
                      testing::Values("gpt", "llama", "qwen3")),
     [](const auto& test) { return std::get<0>(test.param).name + "_" + std::get<1>(test.param); });
 

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kSteps = 5;
+constexpr int kRepeatSteps = 5;
 
 class Repeat : public testing::TestWithParam<std::tuple<Device, std::string, DType, double>> {
  protected:
@@ -19,13 +19,13 @@ class Repeat : public testing::TestWithParam<std::tuple<Device, std::string, DTy
     SessionOptions options = test::wide_session(family, device, dtype);
     options.model.attention_dropout = options.model.hidden_dropout = dropout;
     options.recompute = recompute;
-    return test::train(options, kSteps);
+    return test::train(options, kRepeatSteps);
   }
 };
 
 TEST_P(Repeat, BitsAreEqual) {
   const test::Trained first = train({});
-  EXPECT_EQ(first.losses.size(), static_cast<std::size_t>(kSteps));
+  EXPECT_EQ(first.losses.size(), static_cast<std::size_t>(kRepeatSteps));
   const auto expect_repeated = [&](const char* name, const RecomputeOptions& recompute) {
     SCOPED_TRACE(name);
     const test::Trained again = train(recompute);
@@ -38,7 +38,7 @@ TEST_P(Repeat, BitsAreEqual) {
   expect_repeated("block", {RecomputeGranularity::full, RecomputeMethod::block, 3});
 }
 
-std::string name_of_run(const testing::TestParamInfo<Repeat::ParamType>& each) {
+std::string name_of_repeat(const testing::TestParamInfo<Repeat::ParamType>& each) {
   const auto& [device, family, dtype, dropout] = each.param;
   return test::name_of(device) + "_" + family + "_" + std::string(name_of(dtype)) +
          (dropout > 0 ? "_dropout" : "_no_dropout");
@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, Repeat,
                                           testing::Values("gpt", "llama"),
                                           testing::Values(DType::f32, DType::bf16, DType::f16),
                                           testing::Values(0.0, 0.1)),
-                         name_of_run);
+                         name_of_repeat);
 
 }  // namespace
 }  // namespace tessera

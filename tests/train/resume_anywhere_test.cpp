@@ -47,7 +47,7 @@ std::map<std::string, double> losses_of(const fs::path& folder) {
 
 // What a run continues with: weights kept in another type than they are trained in, either
 // optimizer. Dropout decides which attention a GPU takes.
-struct Kind {
+struct ResumedKind {
   const char* name;
   DType dtype;
   OptimizerKind optimizer = OptimizerKind::adam;
@@ -55,7 +55,7 @@ struct Kind {
   GradientType gradients = GradientType::accumulator;
 };
 
-class ResumeAnywhere : public testing::TestWithParam<std::tuple<Kind, Device>> {
+class ResumeAnywhere : public testing::TestWithParam<std::tuple<ResumedKind, Device>> {
  protected:
   Options options_for(const fs::path& folder) const {
     const auto& [kind, device] = GetParam();
@@ -95,22 +95,23 @@ TEST_P(ResumeAnywhere, AnyStepGivesEqualBits) {
   }
 }
 
-std::string name_of_run(const testing::TestParamInfo<ResumeAnywhere::ParamType>& each) {
+std::string name_of_resumed(const testing::TestParamInfo<ResumeAnywhere::ParamType>& each) {
   const auto& [kind, device] = each.param;
   return std::string(kind.name) + "_" + test::name_of(device);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Runs, ResumeAnywhere,
-    testing::Combine(testing::Values(Kind{"f32_adam", DType::f32}, Kind{"bf16_adam", DType::bf16},
-                                     Kind{"f16_adam", DType::f16},
-                                     Kind{"f32_sgd", DType::f32, OptimizerKind::sgd},
-                                     Kind{"bf16_sgd", DType::bf16, OptimizerKind::sgd},
-                                     Kind{"bf16_no_dropout", DType::bf16, OptimizerKind::adam, 0},
-                                     Kind{"bf16_gradients", DType::bf16, OptimizerKind::adam, 0.1,
-                                          GradientType::parameters}),
-                     testing::ValuesIn(test::devices())),
-    name_of_run);
+    testing::Combine(
+        testing::Values(ResumedKind{"f32_adam", DType::f32}, ResumedKind{"bf16_adam", DType::bf16},
+                        ResumedKind{"f16_adam", DType::f16},
+                        ResumedKind{"f32_sgd", DType::f32, OptimizerKind::sgd},
+                        ResumedKind{"bf16_sgd", DType::bf16, OptimizerKind::sgd},
+                        ResumedKind{"bf16_no_dropout", DType::bf16, OptimizerKind::adam, 0},
+                        ResumedKind{"bf16_gradients", DType::bf16, OptimizerKind::adam, 0.1,
+                                    GradientType::parameters}),
+        testing::ValuesIn(test::devices())),
+    name_of_resumed);
 
 }  // namespace
 }  // namespace tessera

@@ -14,10 +14,6 @@ using Part = MpiPart;
 // Reductions go through memory of their own, so they go piece by piece.
 constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;
 
-View writable(const ConstView& x) {
-  return {const_cast<void*>(x.raw()), x.dtype(), x.shape(), x.strides()};
-}
-
 View flat(const View& x) { return x.reshape({x.numel()}); }
 
 // The part of a flat view that a rank has when all of them share it.

@@ -9,7 +9,7 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kPiece = 16384;  // elements a thread takes at a time
+constexpr int64_t kTurn = 16384;  // elements a thread takes at a time
 
 // x1, x2: the halves of the rotated part of one head.
 template <class T, class A = Accumulator<T>>
@@ -75,7 +75,7 @@ void CpuKernels::do_gelu_forward(Stream&, View y, ConstView x) {
   dispatch_float(x.dtype(), "gelu_forward", [&]<class T>(TypeTag<T>) {
     T* out = y.data<T>();
     const T* in = x.data<T>();
-    parallel_pieces(threads_, x.numel(), kPiece, [&](int64_t begin, int64_t end) {
+    parallel_pieces(threads_, x.numel(), kTurn, [&](int64_t begin, int64_t end) {
 #pragma omp simd
       for (int64_t j = begin; j < end; ++j) store<T>(out[j], gelu(load(in[j])));
     });
@@ -87,7 +87,7 @@ void CpuKernels::do_gelu_backward(Stream&, View dx, ConstView dy, ConstView x) {
     T* out = dx.data<T>();
     const T* upstream = dy.data<T>();
     const T* in = x.data<T>();
-    parallel_pieces(threads_, x.numel(), kPiece, [&](int64_t begin, int64_t end) {
+    parallel_pieces(threads_, x.numel(), kTurn, [&](int64_t begin, int64_t end) {
 #pragma omp simd
       for (int64_t j = begin; j < end; ++j)
         store<T>(out[j], load(upstream[j]) * gelu_derivative(load(in[j])));
@@ -133,7 +133,7 @@ void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstVie
 void CpuKernels::do_fill(Stream&, View x, double value) {
   const auto fill_with = [&]<class T>(TypeTag<T>, T element) {
     T* out = x.data<T>();
-    parallel_pieces(threads_, x.numel(), kPiece, [&](int64_t begin, int64_t end) {
+    parallel_pieces(threads_, x.numel(), kTurn, [&](int64_t begin, int64_t end) {
       for (int64_t j = begin; j < end; ++j) out[j] = element;
     });
   };
