@@ -105,8 +105,8 @@ TEST(PrintConfig, RoundTripsTrainings) {
         "--tokenizer-type NullTokenizer --vocab-size 5000",
         "--seed 4294967295 --exit-interval 5 --metrics-file m --dump-step d --threads 3",
         "--profile --profile-step-start 3 --profile-step-end 4 --profile-file p --profile-ranks 0",
-        "--calculate-per-token-loss --log-throughput --eod-mask-loss --reset-position-ids "
-        "--reset-attention-mask",
+        "--calculate-per-token-loss --log-throughput --eod-mask-loss",
+        "--reset-position-ids --reset-attention-mask",
         "--tensor-model-parallel-size 2 --sequence-parallel --nproc 4 --device cuda",
         "--tensor-model-parallel-grid 2,2 --nproc 8 --launch processes",
         "--tensor-model-parallel-size 9 --tensor-model-parallel-grid (3,3) --nproc 9",
