@@ -72,6 +72,8 @@ def sharded(parts, command):
 def test_campaigns():
     """The tests read TESSERA_FULL, and then go through all their cases and not a sample."""
     for program in programs("build/cpu/tests", "test_*"):
+        if program.name.startswith("test_fuzz_"):  # samples of the fuzz campaigns below
+            continue
         command = [str(program), "--gtest_brief=1"]
         if program.name == "test_crash":  # its runs mostly wait, for disks and for each other
             command = sharded(4, command)
