@@ -35,7 +35,7 @@ endif()
 set(tessera_common_headers
   <fmt/core.h> <algorithm> <functional> <map> <memory> <optional> <span> <string> <vector>)
 
-# Sources of a room are compiled several at a time, which takes half as long again; so their local names differ. Not
+# Sources of a room are compiled several at a time, in two thirds of the time; so their local names differ. Not
 # where lint reads them one by one, with their own includes (-DTESSERA_TOGETHER=OFF).
 option(TESSERA_TOGETHER "Compile several sources of a room at a time" ON)
 function(tessera_together target)

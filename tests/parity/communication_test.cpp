@@ -19,6 +19,9 @@ struct Traffic {
 
 Traffic traffic_of(const SessionOptions& options, std::int64_t layers) {
   const test::StepCounts counts = test::step_counts(options, layers);
+  for (const auto& [call, count] : counts.both)
+    EXPECT_TRUE(call == "all_reduce" || call == "all_gather" || call == "reduce_scatter")
+        << "unexpected " << call;
   const double forward = test::ring_bytes(counts.forward, options.parallel.tensor);
   return {forward, test::ring_bytes(counts.both, options.parallel.tensor) - forward};
 }
