@@ -78,6 +78,8 @@ def test_campaigns():
         if program.name == "test_crash":  # its runs mostly wait, for disks and for each other
             command = sharded(4, command)
         yield Campaign(program.name, [command], GTEST_COUNT, {"TESSERA_FULL": "1"})
+    # CMake knows how their ranks are started.
+    yield Campaign("mpi", [ctest_step("cpu") + ["-R", "^mpi"]], CTEST_COUNT, {"TESSERA_FULL": "1"})
 
 
 def fuzz_campaigns():
