@@ -8,5 +8,10 @@ if(tessera_blas_FOUND AND NOT TARGET tessera::blas)
   add_library(tessera::blas INTERFACE IMPORTED)
   target_include_directories(tessera::blas SYSTEM INTERFACE ${BLIS_INCLUDE_DIR})
   target_link_libraries(tessera::blas INTERFACE ${BLIS_LIBRARY})
+  # Whether it has kernels for Intel's processors with AVX-512.
+  file(STRINGS ${BLIS_INCLUDE_DIR}/blis.h skx REGEX "^#define BLIS_CONFIG_SKX" LIMIT_COUNT 1)
+  string(LENGTH "${skx}" length)
+  target_compile_definitions(tessera::blas INTERFACE
+    TESSERA_BLAS_HAS_AVX512=$<BOOL:${length}>)
 endif()
 mark_as_advanced(BLIS_INCLUDE_DIR BLIS_LIBRARY)

@@ -16,6 +16,11 @@ constexpr std::string_view kZero =
     "did you mean --use-distributed-optimizer (ZeRO-1), or --use-megatron-fsdp with "
     "--data-parallel-sharding-strategy (1 to 3)?";
 
+constexpr std::string_view kVirtual = "did you mean --num-virtual-stages-per-pipeline-rank?";
+constexpr std::string_view kRanks = "did you mean --nproc?";
+constexpr std::string_view kMicrobatches =
+    "microbatches follow from --global-batch-size, --micro-batch-size and the data-parallel size";
+
 constexpr OtherName kOtherNames[] = {
     {"tp", kTensor},
     {"tp-size", kTensor},
@@ -25,6 +30,11 @@ constexpr OtherName kOtherNames[] = {
     {"pp-size", kMeansPipeline},
     {"pipeline-parallel", kMeansPipeline},
     {"pipeline-parallel-size", kMeansPipeline},
+    {"virtual-pipeline-model-parallel-size", kVirtual},
+    {"vpp", kVirtual},
+    {"nproc-per-node", kRanks},
+    {"num-microbatches", kMicrobatches},
+    {"gradient-accumulation-steps", kMicrobatches},
     {"cp", kContext},
     {"cp-size", kContext},
     {"context-parallel", kContext},

@@ -11,13 +11,22 @@
 namespace tessera {
 namespace {
 
-// A configuration's lines, by their names.
+// A configuration's lines, by their names. The items of a list stand below its name.
 std::map<std::string, std::string> lines_of(const Options& options) {
   std::map<std::string, std::string> values;
+  std::string name;
   std::istringstream text(print_config(options));
   for (std::string line; std::getline(text, line);) {
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) values[line.substr(0, colon)] = line.substr(colon + 2);
+    constexpr std::string_view kItem = "  - ";
+    if (line.starts_with(kItem)) {
+      std::string& items = values[name];
+      items += (items.empty() ? "" : " ") + line.substr(kItem.size());
+      continue;
+    }
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    name = line.substr(0, colon);
+    if (colon + 2 < line.size()) values[name] = line.substr(colon + 2);
   }
   return values;
 }

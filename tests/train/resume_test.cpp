@@ -247,6 +247,13 @@ TEST(Resume, AnotherModelOrOtherDataIsRefused) {
   refused([](Options& o) { o.model.norm_epsilon = 1e-3; }, "norm-epsilon");
   refused([](Options& o) { o.train.seed = o.data.seed = 5; }, "seed");
   refused([](Options& o) { o.data.seq_length = 8; }, "seq-length");
+  refused([](Options& o) { o.optimizer.frozen = {"layers.0.*"}; },
+          "freeze-parameters: nothing there");
+  refused(
+      [](Options& o) {
+        o.optimizer.frozen = {"layers.0.*", "layers.1.*"};
+      },
+      "freeze-parameters: nothing there, \"layers.0.*\" \"layers.1.*\" now");
 }
 
 }  // namespace
