@@ -281,7 +281,7 @@ constexpr WrongLayout kPipeline[] = {
      "zb-h1, zb-v, search"},
     {"--pipeline-model-parallel-size 2 --nproc 2 --no-overlap-p2p-communication",
      "--no-overlap-p2p-communication: known Megatron flag, not supported yet by "
-     "Tessera"},
+     "Tessera: messages between stages are always posted ahead; drop the flag"},
 };
 
 constexpr WrongLayout kTensor[] = {
