@@ -14,10 +14,10 @@ build: ## build everything for the CPU (the default)
 	cmake --preset cpu
 	cmake --build --preset cpu -j $(JOBS)
 
-demo: ## train a small model on this machine and let it write
+demo: ## train a tokenizer and a small model on this repository's text, and let it write
 	@tools/setup.sh build
 	cmake --preset cpu
-	cmake --build --preset cpu -j $(JOBS) --target tessera stories
+	cmake --build --preset cpu -j $(JOBS) --target tessera
 	examples/demo.sh
 
 test: build ## all tests, with samples of every campaign

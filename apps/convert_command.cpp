@@ -10,8 +10,9 @@
 #include "tessera/config/print.h"
 #include "tessera/config/resolve.h"
 #include "tessera/config/validate.h"
-#include "tessera/data/tokenizer.h"
+#include "tessera/tokenizer/tokenizer.h"
 #include "tessera/train/resume.h"
+#include "tessera/train/tokenizer_copy.h"
 
 namespace tessera {
 namespace {
@@ -23,14 +24,18 @@ std::optional<DType> asked_type(const ParsedCommand& parsed) {
   return std::nullopt;
 }
 
-// The run that a checkpoint of somebody else's model describes. Its texts are numbers of tokens:
-// we do not have its tokenizer.
+// The run that a checkpoint of somebody else's model describes. Without a tokenizer, its texts are
+// numbers of tokens.
 Options imported_options(const HfFolder& folder, DType dtype) {
   Options options;
   options.model = folder.model().options;
   options.model.dtype = dtype;
-  options.data.tokenizer = TokenizerKind::null;
-  options.data.vocab_size = std::max<std::int64_t>(1, options.model.vocab_size - 1);
+  if (const auto own = tokenizer_of(folder)) {
+    options.data.tokenizer = *own;
+  } else {
+    options.data.tokenizer.kind = TokenizerKind::null;
+    options.data.tokenizer.vocab_size = std::max<std::int64_t>(1, options.model.vocab_size - 1);
+  }
   validate_model(options.model);
   return options;
 }
@@ -59,7 +64,9 @@ void export_model(const ParsedCommand& parsed) {
   HfExport options;
   options.dtype = asked_type(parsed);
   options.max_shard_bytes = static_cast<std::uint64_t>(convert.max_shard_bytes);
-  options.end_of_document = make_tokenizer(saved.data)->eod();
+  use_carried_tokenizer(checkpoint, saved.data.tokenizer);
+  if (const auto tokenizer = make_tokenizer(saved.data.tokenizer); tokenizer->has_eod())
+    options.end_of_document = tokenizer->eod();
   const std::string family = export_hf(checkpoint, saved.model, convert.to_hf, options);
   fmt::print("'{}' is '{}' as a Hugging Face model ({})\n", convert.to_hf,
              checkpoint.path().string(), family);

@@ -8,11 +8,45 @@
 #include "apps/rank_start.h"
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
-#include "tessera/data/tokenizer.h"
+#include "tessera/tokenizer/tokenizer.h"
 #include "tessera/train/generate.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera {
+namespace {
+
+constexpr std::int32_t kNoToken = -1;
+
+// What each token adds to a text. Tokens are decoded together: a space may depend on the token
+// before, and a character may take several.
+class SpokenText {
+ public:
+  SpokenText(const Tokenizer& tokenizer, std::vector<std::int32_t> prompt)
+      : tokenizer_(tokenizer), tokens_(std::move(prompt)), said_(tokenizer.decode(tokens_)) {}
+
+  std::string add(std::int32_t token) {
+    tokens_.push_back(token);
+    const std::string now = tokenizer_.decode(tokens_);
+    return now.ends_with(kHalfCharacter) ? "" : say(now);
+  }
+  /// What was held back.
+  std::string rest() { return say(tokenizer_.decode(tokens_)); }
+
+ private:
+  static constexpr std::string_view kHalfCharacter = "\xef\xbf\xbd";  // U+FFFD
+
+  std::string say(const std::string& now) {
+    std::string more = now.substr(std::min(said_.size(), now.size()));
+    said_ = now;
+    return more;
+  }
+
+  const Tokenizer& tokenizer_;
+  std::vector<std::int32_t> tokens_;
+  std::string said_;
+};
+
+}  // namespace
 
 int generate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
   const ModelSource source(parsed, heed_launcher(parsed, recognise_environment(process_variable)));
@@ -21,7 +55,7 @@ int generate_command(ParsedCommand& parsed, const std::vector<std::string>& argu
     return 0;
   }
   const Options& options = parsed.options;
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.data);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.data.tokenizer);
   check_input(tokenizer->vocab_size() <= options.model.vocab_size,
               "the tokenizer has {} tokens, the model {}: choose the tokenizer that the model was "
               "trained with",
@@ -40,15 +74,15 @@ int generate_command(ParsedCommand& parsed, const std::vector<std::string>& argu
     Generator generator(session, parsed.generate, options.train.seed, tokenizer->vocab_size());
     const bool speaks = rank.rank == 0;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
+      SpokenText text(*tokenizer, prompts[i]);
       if (speaks) fmt::print("{}", parsed.generate.prompts[i]);
-      generator.run(prompts[i], tokenizer->eod(), [&](std::int32_t token) {
-        if (!speaks) return;
-        // The null tokenizer's text is numbers, which need a space between them.
-        if (options.data.tokenizer == TokenizerKind::null) fmt::print(" ");
-        fmt::print("{}", tokenizer->decode({&token, 1}));
-        std::fflush(stdout);
-      });
-      if (speaks) fmt::print("\n");
+      generator.run(prompts[i], tokenizer->has_eod() ? tokenizer->eod() : kNoToken,
+                    [&](std::int32_t token) {
+                      if (!speaks) return;
+                      fmt::print("{}", text.add(token));
+                      std::fflush(stdout);
+                    });
+      if (speaks) fmt::print("{}\n", text.rest());
     }
   });
 }

@@ -6,8 +6,10 @@
 #include "tessera/config/mesh_check.h"
 #include "tessera/config/print.h"
 #include "tessera/config/resolve.h"
+#include "tessera/config/rules.h"
 #include "tessera/config/validate.h"
 #include "tessera/parallel/mesh_picture.h"
+#include "tessera/tokenizer/tokenizer.h"
 #include "tessera/train/inspect.h"
 #include "tessera/train/schedule_text.h"
 #include "tessera/train/trainer.h"
@@ -29,11 +31,21 @@ std::string verdict(const MeshCheck& mesh, bool has_model) {
                      mesh.ranks, has_model ? "" : " (given a model that can be split so)");
 }
 
+// What a drawing takes of the model and the tokenizer: as a training would.
+void read_sources(Options& options) {
+  if (!options.train.load_hf.empty())
+    options.model = HfFolder(options.train.load_hf).model().options;
+  if (!options.data.tokenizer.reads_files()) return;
+  config::Problems problems;
+  config::tokenizer_rules(options.data.tokenizer, problems);
+  problems.throw_if_any();
+  read_vocabulary(options.data.tokenizer);
+}
+
 // Draws the ranks of a training, one that train cannot run yet too.
 void draw_mesh(ParsedCommand& parsed) {
   Options& options = parsed.options;
-  if (!options.train.load_hf.empty())
-    options.model = HfFolder(options.train.load_hf).model().options;
+  read_sources(options);
   const MeshCheck mesh = check_mesh(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(options));
   fmt::print("{}\n{}", mesh_picture(options.parallel, mesh.ranks, title_of(options.pipeline)),
@@ -41,8 +53,7 @@ void draw_mesh(ParsedCommand& parsed) {
 }
 
 void draw_schedule(ParsedCommand& parsed) {
-  if (!parsed.options.train.load_hf.empty())
-    parsed.options.model = HfFolder(parsed.options.train.load_hf).model().options;
+  read_sources(parsed.options);
   const MeshCheck mesh = check_schedule(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed.options));
   const SessionOptions options = session_options(parsed.options, true);

@@ -1,13 +1,52 @@
 #include "apps/model_source.h"
 
 #include "tessera/base/check.h"
+#include "tessera/base/log.h"
 #include "tessera/config/resolve.h"
 #include "tessera/config/validate.h"
+#include "tessera/data/fim.h"
+#include "tessera/tokenizer/tokenizer.h"
 #include "tessera/train/checkpointing.h"
 #include "tessera/train/hf_weights.h"
 #include "tessera/train/resume.h"
+#include "tessera/train/tokenizer_copy.h"
 
 namespace tessera {
+
+namespace {
+
+// Other data takes the place of what the run was trained and validated on.
+void forget_sources(DataOptions& data) {
+  data.data_path.clear();
+  data.train_data_path.clear();
+  data.valid_data_path.clear();
+  data.test_data_path.clear();
+  data.data_args_path.clear();
+  data.per_split_data_args_path.clear();
+  data.mock_data = false;
+}
+
+// Whether the tokenizer has the tokens that mark what is to be filled in.
+void check_fim(const ParsedCommand& parsed) {
+  const DataOptions& data = parsed.options.data;
+  const bool reads = parsed.command == Command::train ||
+                     (parsed.command == Command::evaluate && parsed.evaluate.tokens.empty());
+  if (data.fim.enabled && reads) fim_tokens(data.fim, *make_tokenizer(data.tokenizer));
+}
+
+void use_own_tokenizer(const HfFolder& folder, TokenizerOptions& tokenizer) {
+  const std::int64_t asked = tokenizer.vocab_size;
+  if (const auto own = tokenizer_of(folder))
+    tokenizer = *own;
+  else if (folder.model().options.vocab_size != kByteVocabulary)
+    log_warning(
+        "'{}' has no tokenizer.json or tokenizer.model that can be used: texts are bytes, unless "
+        "--tokenizer-type says otherwise",
+        folder.path().string());
+  tokenizer.vocab_size = asked;
+}
+
+}  // namespace
 
 ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
   Options& options = parsed.options;
@@ -21,8 +60,12 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
     Options merged = options;
     merged.model = saved.model;
     merged.data = saved.data;
+    use_carried_tokenizer(*checkpoint_, merged.data.tokenizer);
     // Evaluation reads all of its data unless --split says otherwise, whatever training read.
     merged.data.split = options.data.split;
+    if (parsed.was_given("data-path") || parsed.was_given("data-args-path") ||
+        parsed.was_given("mock-data"))
+      forget_sources(merged.data);
     apply_given(parsed, merged);
     const DType dtype = merged.model.dtype;  // the one thing that may differ: weights are converted
     merged.model = saved.model;
@@ -43,11 +86,14 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
       model.attention_dropout = options.model.attention_dropout;
     model.label_smoothing = options.model.label_smoothing;
     options.model = model;
+    if (!parsed.was_given("tokenizer-type")) use_own_tokenizer(*folder_, options.data.tokenizer);
   }
+  if (options.data.tokenizer.has_files()) read_vocabulary(options.data.tokenizer);
   resolve(options, ranks);
   validate(parsed, ranks);
   const bool has_model = parsed.command != Command::train;
   if (has_model) validate_model(options.model);
+  check_fim(parsed);
 }
 
 void ModelSource::load(Session& session) const {

@@ -11,12 +11,12 @@ namespace tessera {
 void preprocess_command(const ParsedCommand& parsed) {
   validate(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
-  PreprocessOptions options = parsed.preprocess;
-  options.tokenizer = parsed.options.data.tokenizer;
-  options.vocab_size = parsed.options.data.vocab_size;
+  const PreprocessOptions& options = parsed.preprocess;
   const PreprocessStats stats = preprocess(options);
-  fmt::print("{} documents, {} tokens, {} bytes read\n", stats.documents, stats.tokens,
-             stats.bytes);
+  const std::string skipped =
+      options.on_error == OnError::skip ? fmt::format(", {} bad ones skipped", stats.skipped) : "";
+  fmt::print("{} documents, {} tokens, {} bytes read{}\n", stats.documents, stats.tokens,
+             stats.bytes, skipped);
 }
 
 }  // namespace tessera

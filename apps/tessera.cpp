@@ -18,11 +18,11 @@ using namespace tessera;
 std::string usage() {
   std::string text = "usage: tessera <command> [flags]\n\ncommands:\n";
   for (const Command command : kCommands)
-    text += fmt::format("  {:<12} {}\n", name_of(command), summary_of(command));
-  text += fmt::format("  {:<12} {}\n", "verify",
+    text += fmt::format("  {:<15} {}\n", name_of(command), summary_of(command));
+  text += fmt::format("  {:<15} {}\n", "verify",
                       "proves that a layout of ranks trains as one rank does");
   text +=
-      fmt::format("  {:<12} {}\n", "bench", "times the training of a known model on random tokens");
+      fmt::format("  {:<15} {}\n", "bench", "times the training of a known model on random tokens");
   return text + "\n`tessera <command> --help` lists the flags of a command.\n";
 }
 
@@ -61,10 +61,14 @@ int run(const std::vector<std::string>& args) {
   switch (parsed.command) {
     case Command::train: return train_command(parsed, args);
     case Command::preprocess: preprocess_command(parsed); break;
+    case Command::merge_data: merge_data_command(parsed); break;
+    case Command::split_data: split_data_command(parsed); break;
     case Command::generate: return generate_command(parsed, args);
     case Command::evaluate: return evaluate_command(parsed, args);
     case Command::inspect: return inspect_command(parsed);
     case Command::convert: convert_command(parsed); break;
+    case Command::tokenize: tokenize_command(parsed); break;
+    case Command::train_tokenizer: train_tokenizer_command(parsed); break;
   }
   return 0;
 }

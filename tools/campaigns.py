@@ -27,6 +27,12 @@ FOLDER = ROOT / "build" / "campaigns"
 FUZZ_CHUNKS = 10
 FUZZ_CHUNK_INPUTS = 100_000
 
+# Kinds of tokenizers that are compared with their originals, in chunks with seeds of their own: 36
+# tokenizers, and so 10^6 strings in all.
+TOKENIZER_KINDS = ["gpt2", "tiktoken", "hf-bytes", "hf", "sentencepiece"]
+TOKENIZER_CHUNKS = 4
+TOKENIZER_CHUNK_STRINGS = 7_000
+
 TAIL_LINES = 40
 
 # How many tests, inputs or files a step went through, by its own word.
@@ -34,6 +40,7 @@ GTEST_COUNT = r"^\[==========\] (\d+) tests? from .* ran\."
 CTEST_COUNT = r"tests failed out of (\d+)"
 FUZZ_COUNT = r"^fuzz: \S+ +(\d+) inputs ok"
 FILE_COUNT = r"^check_layers: (\d+) files"
+STRING_COUNT = r"^\S+: (\d+) (?:strings|models), 0 differ"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +100,17 @@ def fuzz_campaigns():
         yield Campaign(program.name, steps, FUZZ_COUNT)
 
 
+def tokenizer_campaign():
+    """Random strings, then each code point and long words; and the trainer."""
+    command = ["tools/check_tokenizers.py", "--kinds"]
+    steps = [[*command, "trainer", "--seed", str(seed)] for seed in range(1, TOKENIZER_CHUNKS + 1)]
+    for kind in TOKENIZER_KINDS:
+        for seed in range(1, TOKENIZER_CHUNKS + 1):
+            steps.append([*command, kind, "--count", str(TOKENIZER_CHUNK_STRINGS), "--seed", str(seed)])
+        steps.append([*command, kind, "--count", "0", "--code-points", "--long-words"])
+    return Campaign("tokenizers", steps, STRING_COUNT)
+
+
 def sanitizer_campaign(preset, env):
     return Campaign(preset, [*build_steps(preset), ctest_step(preset)], CTEST_COUNT, env)
 
@@ -103,6 +121,7 @@ def all_campaigns():
         Campaign("lint", [["tools/lint.sh", "--all"]], FILE_COUNT),
         *test_campaigns(),
         *fuzz_campaigns(),
+        tokenizer_campaign(),
         sanitizer_campaign("asan", {}),
         # The BLAS libraries are not instrumented; what they do inside is not ours to judge.
         sanitizer_campaign("tsan", {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1"}),

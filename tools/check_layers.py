@@ -23,7 +23,8 @@ MAY_INCLUDE = {
     "comm": LOW,
     "launch": LOW + ["comm/*"],
     "parallel": LOW + ["comm/*", "kernels/*"],
-    "data": LOW,
+    "tokenizer": ["base/*"],
+    "data": LOW + ["tokenizer/*"],
     "nn": LOW + ["parallel/*", "kernels/*", "comm/*"],
     "pipeline": LOW + ["comm/*", "parallel/sharding.h"],
     "model": LOW

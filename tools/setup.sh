@@ -8,7 +8,7 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build make libfmt-dev nlohmann-json3-dev libyaml-cpp-dev
        libxxhash-dev libblis-openmp-dev libgtest-dev libopenmpi-dev openmpi-bin
-       libhwloc-dev libssl-dev)
+       libhwloc-dev libssl-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev)
 # The sanitizer and fuzz builds use clang with its own OpenMP run-time.
 test=(clang libclang-rt-14-dev libomp-dev python3 git)
 # clang-tidy reads the sources as clang does, so it needs clang's omp.h.

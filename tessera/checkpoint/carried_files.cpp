@@ -12,7 +12,7 @@ struct CarriedName {
   const char* there;
 };
 
-constexpr std::array<CarriedName, 10> kNames{
+constexpr std::array<CarriedName, 12> kNames{
     {{"tokenizer.json", "tokenizer.json"},
      {"tokenizer_config.json", "tokenizer_config.json"},
      {"special_tokens_map.json", "special_tokens_map.json"},
@@ -20,12 +20,18 @@ constexpr std::array<CarriedName, 10> kNames{
      {"vocab.json", "vocab.json"},
      {"merges.txt", "merges.txt"},
      {"tokenizer.model", "tokenizer.model"},
+     {"tokenizer.tiktoken", "tokenizer.tiktoken"},
+     {"tiktoken.json", "tiktoken.json"},
      {"chat_template.jinja", "chat_template.jinja"},
      {"generation_config.json", "generation_config.json"},
      {kHfConfigCopy, "config.json"}}};
 constexpr std::size_t kMostBytes = std::size_t{1} << 28;
 
 }  // namespace
+
+bool is_of_tokenizer(std::string_view name) {
+  return name != kHfConfigCopy && name != "generation_config.json";
+}
 
 CarriedFiles carried_files(const fs::path& hf_folder) {
   CarriedFiles files;

@@ -20,5 +20,7 @@ using CarriedFiles = std::vector<std::pair<std::string, std::string>>;
 CarriedFiles carried_files(const fs::path& hf_folder);
 /// Of a checkpoint.
 CarriedFiles carried_files(Checkpoint& checkpoint);
+/// Whether a file of this name belongs to a tokenizer, rather than to the model.
+bool is_of_tokenizer(std::string_view name);
 
 }  // namespace tessera

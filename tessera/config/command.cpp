@@ -18,6 +18,10 @@ struct Info {
 constexpr std::array<Info, kCommands.size()> kInfo = {{
     {"train", "trains a language model"},
     {"preprocess", "turns text into the .bin/.idx files that training reads"},
+    {"merge-data", "joins pairs of .bin/.idx files into one"},
+    {"split-data", "splits a pair of .bin/.idx files by documents"},
+    {"tokenize", "turns text into tokens and back, and shows them"},
+    {"train-tokenizer", "makes a tokenizer.json from text"},
     {"generate", "continues prompts with a trained model"},
     {"evaluate", "measures a trained model's loss on a data set or on given tokens"},
     {"inspect", "shows, verifies and compares checkpoints, and shows a model without running it"},
@@ -39,7 +43,8 @@ Command command_from_name(std::string_view name) {
     names.push_back(name_of(command));
   }
   fail_input(
-      "unknown command {}{}: expected train, preprocess, generate, evaluate, inspect or convert",
+      "unknown command {}{}: expected train, preprocess, merge-data, split-data, tokenize, "
+      "train-tokenizer, generate, evaluate, inspect or convert",
       config::quote(name), config::did_you_mean(name, names, ""));
 }
 

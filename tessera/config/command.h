@@ -7,10 +7,23 @@
 
 namespace tessera {
 
-enum class Command { train, preprocess, generate, evaluate, inspect, convert };
+enum class Command {
+  train,
+  preprocess,
+  merge_data,
+  split_data,
+  tokenize,
+  train_tokenizer,
+  generate,
+  evaluate,
+  inspect,
+  convert
+};
 
-inline constexpr std::array kCommands = {Command::train,    Command::preprocess, Command::generate,
-                                         Command::evaluate, Command::inspect,    Command::convert};
+inline constexpr std::array kCommands = {
+    Command::train,    Command::preprocess,      Command::merge_data, Command::split_data,
+    Command::tokenize, Command::train_tokenizer, Command::generate,   Command::evaluate,
+    Command::inspect,  Command::convert};
 
 std::string_view name_of(Command command);
 /// One line for --help.

@@ -9,6 +9,13 @@
 
 namespace tessera {
 
+/// The pair and the prefix of its parts are in PreprocessOptions.
+struct SplitDataOptions {
+  std::int64_t partitions = 0;
+
+  bool operator==(const SplitDataOptions&) const = default;
+};
+
 struct GenerateOptions {
   std::vector<std::string> prompts;  ///< with the null tokenizer: token numbers, space-separated
   std::int64_t max_new_tokens = 128;

@@ -43,14 +43,17 @@ void layout_rules(const Options& options, const Ranks& ranks, Problems& problems
 
 }  // namespace
 
-void tokenizer_rules(const DataOptions& data, Problems& problems) {
-  if (data.tokenizer == TokenizerKind::null)
-    problems.require(data.vocab_size > 0, "--tokenizer-type NullTokenizer needs --vocab-size");
-  else
-    problems.require(
-        data.vocab_size == 0 || data.vocab_size >= kByteVocabulary,
-        "--vocab-size {} is less than the {} tokens of ByteTokenizer: raise or drop it",
-        data.vocab_size, kByteVocabulary);
+void sft_rules(const DataOptions& data, Problems& problems) {
+  if (!data.sft) return;
+  problems.require(
+      !data.mock_data,
+      "--mock-data makes up no conversations for --sft: give --data-path, or take it for "
+      "text (--sft=false)");
+  problems.require(!data.fim.enabled,
+                   "--fim-data rearranges texts, not the conversations of --sft: drop one of them");
+  problems.require(!data.eod_mask_loss && !data.reset_position_ids && !data.reset_attention_mask,
+                   "--sft says itself what counts in the loss and where positions and attention "
+                   "start: drop --eod-mask-loss, --reset-position-ids and --reset-attention-mask");
 }
 
 void split_rules(const DataOptions& data, Problems& problems) {
@@ -73,6 +76,13 @@ void split_rules(const DataOptions& data, Problems& problems) {
                    quote(data.split));
 }
 
+void fim_rules(const DataOptions& data, Problems& problems) {
+  problems.require(
+      !data.fim.enabled || !data.mock_data,
+      "--fim-data rearranges text, and --mock-data has none: give --data-path, or leave "
+      "documents as they are (--fim-data=false)");
+}
+
 void generate_rules(const Settings& settings, const Ranks& ranks, Problems& problems) {
   source_rules(settings.options.train, problems);
   device_rules(settings.options, problems);
@@ -85,7 +95,11 @@ void evaluate_rules(const Settings& settings, const Ranks& ranks, Problems& prob
   device_rules(options, problems);
   layout_rules(options, ranks, problems);
   split_rules(options.data, problems);
-  const bool has_data = options.data.mock_data || !options.data.data_path.empty();
+  fim_rules(options.data, problems);
+  sft_rules(options.data, problems);
+  const DataOptions& data = options.data;
+  const bool has_data = data.mock_data || !data.data_path.empty() || !data.data_args_path.empty() ||
+                        !data.valid_data_path.empty() || !data.per_split_data_args_path.empty();
   problems.require(has_data || !settings.evaluate.tokens.empty(),
                    "nothing to evaluate: give --data-path PREFIX, --tokens FILE or --mock-data");
   problems.require(!has_data || options.train.eval_iters > 0,
@@ -107,8 +121,19 @@ void convert_rules(const Settings& settings, Problems& problems) {
                    convert.to_hf.empty() ? "to-trtllm" : "to-hf");
 }
 
+void text_rules(const TokenizerOptions& tokenizer, Problems& problems) {
+  tokenizer_rules(tokenizer, problems);
+  problems.require(tokenizer.vocab_size == 0 || tokenizer.kind == TokenizerKind::null ||
+                       tokenizer.kind == TokenizerKind::tiktoken,
+                   "--vocab-size has no say here, since the tokenizer knows its tokens: drop it, "
+                   "or give it to train");
+}
+
 void preprocess_rules(const Settings& settings, Problems& problems) {
-  tokenizer_rules(settings.options.data, problems);
+  text_rules(settings.options.data.tokenizer, problems);
+  problems.require(settings.preprocess.chat_template.empty() ||
+                       settings.options.data.tokenizer.kind != TokenizerKind::null,
+                   "--chat-template needs a tokenizer of texts, not NullTokenizer");
   std::set<std::string_view> keys;
   for (const std::string& key : settings.preprocess.json_keys)
     problems.require(keys.insert(key).second, "--json-keys has {} twice", quote(key));

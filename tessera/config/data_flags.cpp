@@ -1,4 +1,4 @@
-// Data, tokenizer, and the flags of preprocess, generate and evaluate.
+// Data, and the flags of generate and evaluate.
 #include "tessera/config/flag_builders.h"
 #include "tessera/config/flag_groups.h"
 
@@ -6,37 +6,90 @@ namespace tessera::config {
 namespace {
 
 constexpr CommandSet kReading = {Command::train, Command::evaluate};
-constexpr CommandSet kTokenizing = {Command::train, Command::preprocess, Command::generate,
-                                    Command::evaluate, Command::inspect};
 
-bool uses_real_data(const Settings& s) { return !s.options.data.mock_data; }
+bool uses_split(const Settings& s) {
+  const DataOptions& data = s.options.data;
+  return !data.mock_data && data.train_data_path.empty() && data.valid_data_path.empty() &&
+         data.test_data_path.empty() && data.per_split_data_args_path.empty();
+}
+
+bool has_validation_paths(const Settings& s) {
+  const DataOptions& data = s.options.data;
+  return !data.valid_data_path.empty() || !data.per_split_data_args_path.empty();
+}
+
+bool shuffles_epochs(const Settings& s) {
+  return s.options.data.dataloader == SampleOrderKind::cyclic;
+}
+
+bool fills_in_the_middle(const Settings& s) { return s.options.data.fim.enabled; }
+
+bool has_fragments(const Settings& s) {
+  return fills_in_the_middle(s) && !s.options.data.fim.split_sample.empty();
+}
 
 bool draws_tokens(const Settings& s) { return !s.generate.greedy; }
 
-// Megatron takes a list here, so the whole list is read and refused in its own words.
-Flag data_path_flag() {
-  Flag flag = path("data-path", at(&DataOptions::data_path), "PREFIX",
-                   "data set: PREFIX.bin and PREFIX.idx, as preprocess or Megatron writes them")
-                  .one_of("data source");
-  flag.arity = Arity::many;
-  flag.set = [](Settings& s, const Values& values) {
-    check_input(values.size() == 1,
-                "expected one prefix, got {} values: Megatron's blends (WEIGHT PREFIX ...) are not "
-                "supported yet, merge the data sets or choose one",
-                values.size());
-    s.options.data.data_path = parse_text(values[0], kMaxPathBytes);
+// Each word is a weight or a prefix (data/blend.h).
+std::vector<Flag> data_path_flags() {
+  const auto words = [](std::string_view name, auto access, std::string_view help) {
+    return texts(name, access, "[WEIGHT] PREFIX", kMaxPathBytes, help);
   };
-  return flag;
+  return {
+      words("data-path", at(&DataOptions::data_path),
+            "data sets: PREFIX.bin and PREFIX.idx, as preprocess or Megatron writes them; several "
+            "are mixed, by their weights or else by their sizes")
+          .one_of("data source"),
+      path("data-args-path", at(&DataOptions::data_args_path), "FILE",
+           "file with the words of --data-path")
+          .one_of("data source"),
+      words("train-data-path", at(&DataOptions::train_data_path),
+            "instead of --data-path: what to train on")
+          .only_for({Command::train}),
+      words("valid-data-path", at(&DataOptions::valid_data_path), "what to validate on")
+          .only_for({Command::train}),
+      words("test-data-path", at(&DataOptions::test_data_path), "what to test on")
+          .only_for({Command::train}),
+      path("per-split-data-args-path", at(&DataOptions::per_split_data_args_path), "FILE",
+           "JSON file with the words of these three: {\"train\": [...], \"valid\": [...], ...}")
+          .only_for({Command::train})
+          .one_of("data source"),
+  };
+}
+
+std::vector<Flag> reading_flags() {
+  return {
+      word("dataloader-type", at(&DataOptions::dataloader),
+           {{SampleOrderKind::single, "single"}, {SampleOrderKind::cyclic, "cyclic"}},
+           "samples one after the other, or again and again, shuffled anew each time"),
+      action(
+          "no-data-sharding", [](Settings& s, bool on) { s.options.data.data_sharding = !on; },
+          [](const Settings& s) { return !s.options.data.data_sharding; },
+          "shuffle all samples together, not each data-parallel rank's part by itself")
+          .only_if(shuffles_epochs, "--dataloader-type cyclic"),
+      integer("num-workers", at(&DataOptions::num_workers), {0, kMaxWorkers},
+              "threads of each rank that read ahead; 0 means none"),
+  };
+}
+
+std::vector<Flag> validation_flags() {
+  return {
+      toggle("multiple-validation-sets", at(&DataOptions::multiple_validation_sets),
+             "evaluate each prefix of --valid-data-path by itself")
+          .only_if(has_validation_paths, "--valid-data-path or --per-split-data-args-path"),
+      toggle("full-validation", at(&DataOptions::full_validation),
+             "evaluate on all of the validation data, each sample once, instead of --eval-iters "
+             "batches"),
+  };
 }
 
 std::vector<Flag> data_flags() {
   return {
-      data_path_flag(),
       toggle("mock-data", at(&DataOptions::mock_data), "made-up tokens instead of a data set")
           .one_of("data source"),
       text("split", at(&DataOptions::split), "A,B,C", 256,
            "parts of the data for training, validation and test")
-          .only_if(uses_real_data, "--data-path (mock data is split 1,1,1)"),
+          .only_if(uses_split, "--data-path (mock data is split 1,1,1)"),
       integer("seq-length", at(&DataOptions::seq_length), {1, kMaxSequence}, "tokens of a sample")
           .only_for({Command::train, Command::evaluate, Command::inspect}),
       path("data-cache-path", at(&DataOptions::data_cache_path), "FOLDER",
@@ -47,33 +100,44 @@ std::vector<Flag> data_flags() {
              "positions start again after each end-of-document"),
       toggle("reset-attention-mask", at(&DataOptions::reset_attention_mask),
              "no token sees those before the last end-of-document"),
+      toggle("sft", at(&DataOptions::sft),
+             "the data is conversations, made by preprocess --chat-template: several to a sample, "
+             "none sees another, and only what the assistant says counts in the loss"),
   };
 }
 
-std::vector<Flag> tokenizer_flags() {
+std::vector<Flag> fim_token_flags() {
+  const auto token = [](std::string_view name, auto access, std::string_view help) {
+    return text(name, access, "TOKEN", 256, help).only_if(fills_in_the_middle, "--fim-data");
+  };
   return {
-      word("tokenizer-type", at(&DataOptions::tokenizer),
-           {{TokenizerKind::bytes, "ByteTokenizer"}, {TokenizerKind::null, "NullTokenizer"}},
-           "bytes, or token numbers as text [default: the loaded model's, or ByteTokenizer]"),
-      integer("vocab-size", at(&DataOptions::vocab_size), {1, kMaxVocabulary - 1},
-              "vocabulary before end-of-document; NullTokenizer needs it [default for "
-              "ByteTokenizer: 257, end-of-document included]"),
+      token("fim-prefix-token", at(&FimOptions::prefix_token), "before the prefix"),
+      token("fim-middle-token", at(&FimOptions::middle_token), "before the middle"),
+      token("fim-suffix-token", at(&FimOptions::suffix_token), "before the suffix"),
+      token("fim-pad-token", at(&FimOptions::pad_token),
+            "fills up samples that have become shorter; counts nothing"),
+      token("fim-eod-token", at(&FimOptions::eod_token),
+            "documents end there, too [default: only at the tokenizer's end-of-document]"),
+      token("fim-split-sample", at(&FimOptions::split_sample),
+            "rearrange what is between these tokens, not whole documents"),
   };
 }
 
-std::vector<Flag> preprocess_flags() {
+std::vector<Flag> fim_flags() {
   return {
-      texts("input", at(&PreprocessOptions::inputs), "FILE", kMaxPathBytes,
-            "JSON-lines files, one document a line, or .txt files, one document each; may be given "
-            "several times")
-          .must_be_given(),
-      path("output-prefix", at(&PreprocessOptions::output_prefix), "PREFIX",
-           "writes PREFIX_<key>_document.bin and .idx")
-          .must_be_given(),
-      texts("json-keys", at(&PreprocessOptions::json_keys), "KEY", 256,
-            "which values of a document are text"),
-      toggle("append-eod", at(&PreprocessOptions::append_eod),
-             "end-of-document token after each document"),
+      toggle("fim-data", at(&FimOptions::enabled),
+             "fill in the middle: move the middle of some documents to their end"),
+      real("fim-rate", at(&FimOptions::rate), {0, 1}, "how likely a document is rearranged")
+          .only_if(fills_in_the_middle, "--fim-data"),
+      real("fim-spm-rate", at(&FimOptions::spm_rate), {0, 1},
+           "how likely its suffix then comes before its prefix")
+          .only_if(fills_in_the_middle, "--fim-data"),
+      real("fim-fragment-rate", at(&FimOptions::fragment_rate), {0, 1},
+           "how likely each part of a document is rearranged")
+          .only_if(has_fragments, "--fim-split-sample"),
+      text("fim-no-prefix", at(&FimOptions::no_prefix), "TEXT", kMaxTextBytes,
+           "what begins with this text stays as it is")
+          .only_if(fills_in_the_middle, "--fim-data"),
   };
 }
 
@@ -104,16 +168,21 @@ std::vector<Flag> evaluate_flags() {
            "evaluate the token lists of this .jsonl file instead of a data set")
           .one_of("data source"),
       path("output", at(&EvaluateOptions::output), "FILE",
-           "where results go [default: standard output]"),
+           "where results go [default: standard output]")
+          .which_means(Command::train_tokenizer, "the tokenizer.json to write (required)")
+          .only_for({Command::evaluate, Command::tokenize, Command::train_tokenizer}),
   };
 }
 
 }  // namespace
 
 void append_data_flags(std::vector<Flag>& table) {
+  append(table, Group::data, kReading, data_path_flags());
   append(table, Group::data, kReading, data_flags());
-  append(table, Group::tokenizer, kTokenizing, tokenizer_flags());
-  append(table, Group::preprocessing, {Command::preprocess}, preprocess_flags());
+  append(table, Group::data, kReading, fim_flags());
+  append(table, Group::data, kReading, fim_token_flags());
+  append(table, Group::data, {Command::train}, reading_flags());
+  append(table, Group::evaluation, {Command::train}, validation_flags());
   append(table, Group::generation, {Command::generate}, generate_flags());
   append(table, Group::evaluation, {Command::evaluate}, evaluate_flags());
 }

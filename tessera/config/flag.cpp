@@ -61,6 +61,17 @@ Flag Flag::only_for(CommandSet only) && {
   return std::move(*this);
 }
 
+Flag Flag::which_means(Command command, std::string_view text) && {
+  other_help.emplace_back(command, text);
+  return std::move(*this);
+}
+
+std::string_view Flag::help_of(Command command) const {
+  for (const auto& [other, text] : other_help)
+    if (other == command) return text;
+  return help;
+}
+
 Flag Flag::must_be_given() && {
   required = true;
   return std::move(*this);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/config/command.h"
@@ -55,6 +56,8 @@ struct Flag {
   Arity arity = Arity::one;
   std::string placeholder;  ///< of the value in --help: N, PATH, {a,b}
   std::string_view help;
+  /// Commands whose --help says something else.
+  std::vector<std::pair<Command, std::string_view>> other_help = {};
   bool quoted = false;  ///< values are free text, which YAML needs quotes for
 
   std::function<void(Settings&, const Values&)> set;
@@ -75,6 +78,8 @@ struct Flag {
   std::string_view applies_when;
 
   Flag only_for(CommandSet only) &&;
+  /// What the flag means to one command, where that differs.
+  Flag which_means(Command command, std::string_view text) &&;
   Flag must_be_given() &&;
   Flag one_of(std::string_view name_of_alternative) &&;
   Flag only_if(std::function<bool(const Settings&)> test, std::string_view in_words) &&;
@@ -82,6 +87,7 @@ struct Flag {
   Flag shown_if(std::function<bool(const Settings&)> test) &&;
   Flag never_shown() &&;
 
+  std::string_view help_of(Command command) const;
   bool has_effect(const Settings& settings) const { return !applies || applies(settings); }
 };
 

@@ -29,6 +29,10 @@ auto& part_of(auto& settings) {
     return settings.options.schedule;
   else if constexpr (std::is_same_v<Part, DataOptions>)
     return settings.options.data;
+  else if constexpr (std::is_same_v<Part, FimOptions>)
+    return settings.options.data.fim;
+  else if constexpr (std::is_same_v<Part, TokenizerOptions>)
+    return settings.options.data.tokenizer;
   else if constexpr (std::is_same_v<Part, TrainOptions>)
     return settings.options.train;
   else if constexpr (std::is_same_v<Part, ParallelOptions>)
@@ -43,6 +47,12 @@ auto& part_of(auto& settings) {
     return settings.inspect;
   else if constexpr (std::is_same_v<Part, ConvertOptions>)
     return settings.convert;
+  else if constexpr (std::is_same_v<Part, TokenizeOptions>)
+    return settings.tokenize;
+  else if constexpr (std::is_same_v<Part, TrainTokenizerOptions>)
+    return settings.train_tokenizer;
+  else if constexpr (std::is_same_v<Part, SplitDataOptions>)
+    return settings.split_data;
   else {
     static_assert(std::is_same_v<Part, PreprocessOptions>, "not a part of Settings");
     return settings.preprocess;

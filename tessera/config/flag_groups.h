@@ -16,6 +16,8 @@ void append_parallel_flags(std::vector<Flag>& table);
 void append_pipeline_flags(std::vector<Flag>& table);
 void append_optimizer_flags(std::vector<Flag>& table);
 void append_data_flags(std::vector<Flag>& table);
+void append_tokenizer_flags(std::vector<Flag>& table);
+void append_preprocess_flags(std::vector<Flag>& table);
 void append_checkpoint_flags(std::vector<Flag>& table);
 void append_convert_flags(std::vector<Flag>& table);
 

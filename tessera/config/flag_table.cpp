@@ -8,8 +8,10 @@
 namespace tessera::config {
 namespace {
 
-constexpr CommandSet kAll = {Command::train,    Command::preprocess, Command::generate,
-                             Command::evaluate, Command::inspect,    Command::convert};
+constexpr CommandSet kAll = {Command::train,      Command::preprocess, Command::merge_data,
+                             Command::split_data, Command::tokenize,   Command::train_tokenizer,
+                             Command::generate,   Command::evaluate,   Command::inspect,
+                             Command::convert};
 
 void append_general_flags(std::vector<Flag>& table) {
   std::vector<Flag> flags = {
@@ -34,6 +36,8 @@ std::vector<Flag> build_table() {
   append_pipeline_flags(table);
   append_optimizer_flags(table);
   append_data_flags(table);
+  append_tokenizer_flags(table);
+  append_preprocess_flags(table);
   append_checkpoint_flags(table);
   append_convert_flags(table);
   return table;

@@ -33,23 +33,35 @@ std::vector<std::string> wrap(std::string_view text) {
 }
 
 // The help text with the default, unless the text explains it or a switch is simply off.
-std::string described(const Flag& flag, const Settings& defaults) {
-  std::string text(flag.help);
+std::string described(const Flag& flag, Command command, const Settings& defaults) {
+  std::string text(flag.help_of(command));
   const auto values = flag.get(defaults);
   if (flag.required && !values)
     return text + (flag.group == Group::model ? " (required, unless --load-hf gives a model)"
                                               : " (required)");
-  const bool says_default = flag.help.find("[default") != std::string_view::npos;
+  const bool says_default = text.find("[default") != std::string::npos;
   if (values && flag.arity != Arity::none && !says_default)
     text += fmt::format(" [default:{}{}]", kTie, fmt::join(*values, " "));
   return text;
 }
 
-std::string entry(const Flag& flag, const Settings& defaults) {
-  std::string text = fmt::format("  --{}", flag.name);
-  if (!flag.placeholder.empty()) text += " " + flag.placeholder;
+// A long list of words is broken behind commas.
+std::string name_and_placeholder(const Flag& flag) {
+  const std::string name = fmt::format("  --{} ", flag.name);
+  std::string text = name, rest = flag.placeholder;
+  while (name.size() + rest.size() > kColumns) {
+    const std::size_t comma = rest.rfind(',', kColumns - name.size() - 1);
+    if (comma == std::string::npos) break;
+    text += rest.substr(0, comma + 1) + "\n" + std::string(name.size() + 1, ' ');
+    rest.erase(0, comma + 1);
+  }
+  return rest.empty() ? text.substr(0, text.size() - 1) : text + rest;
+}
+
+std::string entry(const Flag& flag, Command command, const Settings& defaults) {
+  std::string text = name_and_placeholder(flag);
   bool on_first_line = text.size() + 2 <= kHelpColumn;
-  for (const std::string& line : wrap(described(flag, defaults))) {
+  for (const std::string& line : wrap(described(flag, command, defaults))) {
     if (on_first_line)
       text += std::string(kHelpColumn - text.size(), ' ') + line;
     else
@@ -74,7 +86,7 @@ std::string overview_text() {
   std::string text =
       "tessera: trains transformer language models\n\nUsage: tessera COMMAND ...\n\n";
   for (const Command command : kCommands)
-    text += fmt::format("  {:<12}{}\n", name_of(command), summary_of(command));
+    text += fmt::format("  {:<17}{}\n", name_of(command), summary_of(command));
   return text + "\ntessera COMMAND --help shows the flags of a command.\n";
 }
 
@@ -87,7 +99,8 @@ std::string help_text(Command command) {
   for (const auto& [group, title] : config::group_titles()) {
     std::string entries;
     for (const Flag& flag : config::flag_table())
-      if (flag.group == group && flag.commands.has(command)) entries += entry(flag, defaults);
+      if (flag.group == group && flag.commands.has(command))
+        entries += entry(flag, command, defaults);
     if (!entries.empty()) text += fmt::format("\n{}:\n{}", title, entries);
   }
   return text;

@@ -24,6 +24,8 @@ inline constexpr std::int64_t kMaxRanks = 1 << 20;
 inline constexpr std::int64_t kMaxGridSide = 1 << 10;
 /// Ranks that one program starts itself, as threads or processes.
 inline constexpr std::int64_t kMaxStartedRanks = 1 << 10;
+/// Threads of a rank that read data.
+inline constexpr std::int64_t kMaxWorkers = 1 << 6;
 inline constexpr std::int64_t kMaxMinutes = 1 << 24;
 inline constexpr std::int64_t kMaxStagingMib = std::int64_t{1} << 32;
 /// NumPy's generator, which data order follows, takes a 32-bit seed.

@@ -91,7 +91,7 @@ void fit_rules(const Options& options, Problems& problems) {
       "--dump-step writes the batch of one data-parallel rank, but there are {}: start "
       "one copy of the model",
       options.parallel.data);
-  const std::int64_t tokens = tokenizer_vocabulary(options.data);
+  const std::int64_t tokens = tokenizer_vocabulary(options.data.tokenizer);
   problems.require(tokens <= m.vocab_size,
                    "the tokenizer has {} tokens (end-of-document included), but the model's "
                    "vocabulary {}: raise --padded-vocab-size, or, for a model that is loaded, give "

@@ -9,6 +9,8 @@
 #include "tessera/optim/optim_options.h"
 #include "tessera/parallel/parallel_options.h"
 #include "tessera/pipeline/pipeline_options.h"
+#include "tessera/tokenizer/tokenize_options.h"
+#include "tessera/tokenizer/train_tokenizer_options.h"
 #include "tessera/train/train_options.h"
 
 namespace tessera {
@@ -33,7 +35,10 @@ struct Settings {
   EvaluateOptions evaluate;
   InspectOptions inspect;
   ConvertOptions convert;
-  PreprocessOptions preprocess;
+  PreprocessOptions preprocess;  ///< inputs and output of merge_data and split_data too
+  SplitDataOptions split_data;
+  TokenizeOptions tokenize;
+  TrainTokenizerOptions train_tokenizer;
   bool help = false;
   bool print_config = false;
   bool mesh = false;          ///< of inspect: draw the ranks

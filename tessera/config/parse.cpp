@@ -21,15 +21,32 @@ Assignments read_file(Command command, const Assignments& arguments, Problems& p
                              problems);
 }
 
+// Flags that several commands have are stored once; each command carries what it needs along.
+void share_flags(ParsedCommand& parsed) {
+  if (parsed.command == Command::preprocess)
+    parsed.preprocess.tokenizer = parsed.options.data.tokenizer;
+  if (parsed.command == Command::tokenize) {
+    parsed.tokenize.inputs = parsed.preprocess.inputs;
+    parsed.tokenize.output = parsed.evaluate.output;
+    parsed.tokenize.overwrite = parsed.preprocess.overwrite;
+  }
+  if (parsed.command == Command::train_tokenizer) {
+    TrainTokenizerOptions& options = parsed.train_tokenizer;
+    options.inputs = parsed.preprocess.inputs;
+    options.json_keys = parsed.preprocess.json_keys;
+    options.output = parsed.evaluate.output;
+    options.overwrite = parsed.preprocess.overwrite;
+    options.vocab_size = parsed.options.data.tokenizer.vocab_size;
+    options.threads = parsed.options.train.threads;
+  }
+}
+
 ParsedCommand settle(Command command, const Assignments& file, Assignments all,
                      Problems& problems) {
   ParsedCommand parsed{default_settings(command), command, std::move(all)};
   config::store(parsed.given, parsed, problems);
   problems.throw_if_any();
-  if (command == Command::preprocess) {  // which carries its tokenizer along
-    parsed.preprocess.tokenizer = parsed.options.data.tokenizer;
-    parsed.preprocess.vocab_size = parsed.options.data.vocab_size;
-  }
+  share_flags(parsed);
   // A file's value that the command line replaces may be bad: then it has no say either.
   Problems unused;
   Settings file_settings = default_settings(command);

@@ -81,16 +81,20 @@ void resolve_model(ModelOptions& model) {
   if (splits) fill(model.kv_channels, model.hidden_size / model.num_attention_heads);
 }
 
-std::int64_t tokenizer_vocabulary(const DataOptions& data) {
-  if (data.tokenizer == TokenizerKind::bytes) return kByteVocabulary;
-  return data.vocab_size > 0 && data.vocab_size < config::kMaxVocabulary ? data.vocab_size + 1 : 0;
+std::int64_t tokenizer_vocabulary(const TokenizerOptions& tokenizer) {
+  const std::int64_t size = tokenizer.vocab_size;
+  if (tokenizer.kind == TokenizerKind::bytes) return kByteVocabulary;
+  if (tokenizer.reads_files()) return size;
+  return size > 0 && size < config::kMaxVocabulary ? size + 1 : 0;
 }
 
 void resolve(Options& options, std::optional<int> ranks) {
   resolve_layout(options.parallel, ranks.value_or(options.parallel.nproc));
   DataOptions& data = options.data;
-  const bool more_than_bytes = data.tokenizer == TokenizerKind::bytes && data.vocab_size > 0;
-  fill(options.model.vocab_size, more_than_bytes ? data.vocab_size : tokenizer_vocabulary(data));
+  const TokenizerOptions& tokenizer = data.tokenizer;
+  const bool more_than_bytes = tokenizer.kind == TokenizerKind::bytes && tokenizer.vocab_size > 0;
+  fill(options.model.vocab_size,
+       more_than_bytes ? tokenizer.vocab_size : tokenizer_vocabulary(tokenizer));
   fill(options.model.max_position_embeddings, data.seq_length);
   resolve_model(options.model);
   resolve_pipeline(options);

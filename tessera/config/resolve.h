@@ -18,8 +18,9 @@ void resolve_model(ModelOptions& model);
 /// --nproc counts.
 void resolve(Options& options, std::optional<int> ranks = std::nullopt);
 
-/// The vocabulary of the tokenizer that `data` names, end-of-document included; 0 when it is not
-/// known.
-std::int64_t tokenizer_vocabulary(const DataOptions& data);
+/// The vocabulary of a tokenizer, end-of-document included; 0 when it is not known. That of one
+/// that is read from files stands in vocab_size (read_vocabulary of tessera/tokenizer puts it
+/// there).
+std::int64_t tokenizer_vocabulary(const TokenizerOptions& tokenizer);
 
 }  // namespace tessera

@@ -18,8 +18,13 @@ void model_rules(const ModelOptions& model, Problems& problems);
 /// Whether the data fits the model: vocabulary and positions.
 void fit_rules(const Options& options, Problems& problems);
 
-void tokenizer_rules(const DataOptions& data, Problems& problems);
+void tokenizer_rules(const TokenizerOptions& tokenizer, Problems& problems);
+void train_tokenizer_rules(const TrainTokenizerOptions& options, Problems& problems);
+/// Whether conversations are left to be what they are.
+void sft_rules(const DataOptions& data, Problems& problems);
 void split_rules(const DataOptions& data, Problems& problems);
+/// Whether there is text whose middle can be filled in.
+void fim_rules(const DataOptions& data, Problems& problems);
 /// Whether this machine has the device, and cores for the threads.
 void device_rules(const Options& options, Problems& problems);
 /// More CPU threads than this would only wait for each other on this machine.
@@ -51,6 +56,8 @@ void train_rules(const Options& options, const Ranks& ranks, Problems& problems)
 void generate_rules(const Settings& settings, const Ranks& ranks, Problems& problems);
 void evaluate_rules(const Settings& settings, const Ranks& ranks, Problems& problems);
 void convert_rules(const Settings& settings, Problems& problems);
+/// Of commands that encode or decode.
+void text_rules(const TokenizerOptions& tokenizer, Problems& problems);
 void preprocess_rules(const Settings& settings, Problems& problems);
 
 }  // namespace tessera::config

@@ -9,6 +9,8 @@ constexpr CommandSet kTrain = {Command::train};
 constexpr CommandSet kRunning = {Command::train, Command::generate, Command::evaluate};
 constexpr CommandSet kWithModel = {Command::train, Command::generate, Command::evaluate,
                                    Command::inspect};
+constexpr CommandSet kThreaded = {Command::train, Command::generate, Command::evaluate,
+                                  Command::inspect, Command::train_tokenizer};
 constexpr CommandSet kConverting = {Command::train, Command::generate, Command::evaluate,
                                     Command::inspect, Command::convert};
 
@@ -172,7 +174,7 @@ std::vector<Flag> device_flags() {
           .only_if(on_gpu, "--device cuda"),
       integer("threads", at(&TrainOptions::threads), {0, 4096},
               "CPU threads of each rank; 0 means all cores, shared by the ranks")
-          .only_for(kWithModel),
+          .only_for(kThreaded),
   };
 }
 

@@ -103,8 +103,19 @@ void recompute_rules(const Options& options, Problems& problems) {
 }
 
 void data_rules(const DataOptions& data, Problems& problems) {
-  problems.require(data.mock_data || !data.data_path.empty(),
+  const bool shared = data.mock_data || !data.data_path.empty() || !data.data_args_path.empty();
+  const bool by_split = !data.train_data_path.empty() || !data.valid_data_path.empty() ||
+                        !data.test_data_path.empty();
+  const bool by_file = !data.per_split_data_args_path.empty();
+  problems.require(shared || by_split || by_file,
                    "no data: give --data-path PREFIX, or --mock-data");
+  problems.require(!by_split || !(shared || by_file),
+                   "--train-data-path, --valid-data-path and --test-data-path exclude --data-path, "
+                   "--data-args-path, --per-split-data-args-path and --mock-data: give one or the "
+                   "other");
+  problems.require(!by_split || !data.train_data_path.empty(),
+                   "nothing to train on: --valid-data-path and --test-data-path need "
+                   "--train-data-path");
   problems.require(data.seq_length > 0, "--seq-length is required");
 }
 
@@ -182,8 +193,10 @@ void train_rules(const Options& options, const Ranks& ranks, Problems& problems)
   schedule_rules(options.schedule, problems);
   recompute_rules(options, problems);
   data_rules(options.data, problems);
-  tokenizer_rules(options.data, problems);
+  tokenizer_rules(options.data.tokenizer, problems);
   split_rules(options.data, problems);
+  fim_rules(options.data, problems);
+  sft_rules(options.data, problems);
   fit_rules(options, problems);
   const TrainOptions& train = options.train;
   problems.require(train.save.empty() || train.save_interval > 0, "--save needs --save-interval");

@@ -64,10 +64,20 @@ void check_command(const ParsedCommand& parsed, const config::Ranks& ranks, Prob
   switch (parsed.command) {
     case Command::train: config::train_rules(parsed.options, ranks, problems); break;
     case Command::preprocess: config::preprocess_rules(parsed, problems); break;
+    case Command::merge_data: break;
+    case Command::split_data:
+      problems.require(parsed.preprocess.inputs.size() <= 1,
+                       "--input names {} pairs, but one is split at a time",
+                       parsed.preprocess.inputs.size());
+      break;
     case Command::generate: config::generate_rules(parsed, ranks, problems); break;
     case Command::evaluate: config::evaluate_rules(parsed, ranks, problems); break;
     case Command::inspect: check_inspect(parsed, problems); break;
     case Command::convert: config::convert_rules(parsed, problems); break;
+    case Command::tokenize: config::text_rules(parsed.options.data.tokenizer, problems); break;
+    case Command::train_tokenizer:
+      config::train_tokenizer_rules(parsed.train_tokenizer, problems);
+      break;
   }
 }
 

@@ -17,14 +17,25 @@ struct SampleView {
   std::span<std::int32_t> documents = {};
 };
 
+/// Two numbers as one that hardly any other two give.
+constexpr std::uint64_t mixed_number(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t x = a * 0x9e3779b97f4a7c15u + b;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
   virtual std::int64_t size() const = 0;
   virtual std::int64_t seq_length() const = 0;
-  /// Const, without allocation, and safe from several threads; 0 <= i < size().
+  /// Const, without allocation (but for text, fim_dataset.h), and safe from several threads;
+  /// 0 <= i < size().
   virtual void get(std::int64_t i, const SampleView& sample) const = 0;
+  /// A number for what sample i is made of, without reading it: others hardly ever have the same.
+  virtual std::uint64_t identity(std::int64_t i) const { return static_cast<std::uint64_t>(i); }
 };
 
 }  // namespace tessera

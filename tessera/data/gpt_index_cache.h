@@ -1,9 +1,5 @@
-// Keeps built indices as NumPy files, so that the next run, and all processes of one machine, map
-// them instead of building their own. The file names hold a hash of everything that the indices
-// depend on, the sequence lengths included:
-//
-//   <hash>-document_index.npy, <hash>-sample_index.npy, <hash>-shuffle_index.npy
-//   <hash>-description.txt    the specification and a checksum of each file; written last
+// GPT indices through the cache of built arrays (array_cache.h): document_index.npy,
+// sample_index.npy and shuffle_index.npy, under a hash that covers the sequence lengths too.
 #pragma once
 
 #include "tessera/base/files.h"
@@ -11,8 +7,7 @@
 
 namespace tessera {
 
-/// build_gpt_indices through the cache in `folder` (made when missing). A damaged cache is built
-/// anew and an unwritable one is left alone, both with a warning. Safe when several do it at once.
+/// build_gpt_indices through the cache in `folder`; empty: no cache.
 GptIndices cached_gpt_indices(const fs::path& folder, std::span<const std::int32_t> lengths,
                               const GptIndexSpec& spec);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/base/check.h"
+#include "tessera/data/in_parts.h"
 #include "tessera/data/numpy_shuffle.h"
 
 namespace tessera {
@@ -20,39 +21,67 @@ struct Arrays {
   std::vector<std::int64_t> shuffle_index;
 };
 
-void append_epochs(std::vector<std::int32_t>& documents, SequenceRange range, std::int64_t epochs,
-                   std::mt19937& generator) {
-  const std::size_t first = documents.size();
-  for (std::int64_t epoch = 0; epoch < epochs; ++epoch)
-    for (std::int64_t i = range.begin; i < range.end; ++i)
-      documents.push_back(static_cast<std::int32_t>(i));
-  numpy_shuffle(std::span(documents).subspan(first), generator);
+// The sequences of the range, as often as there are epochs.
+void fill_epochs(std::span<std::int32_t> documents, SequenceRange range, int parts) {
+  const auto count = static_cast<std::int64_t>(documents.size());
+  in_parts(parts_or(parts, count), count, [&](int, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      documents[static_cast<std::size_t>(i)] =
+          static_cast<std::int32_t>(range.begin + i % range.size());
+  });
 }
 
-// Steps seq_length tokens at a time through the stream.
+// Token k x seq_length of the stream starts sample k. Each part of the documents finds the samples
+// that start in it, once the tokens before it are known. Sample 0 starts at the first document,
+// even when that is empty.
 std::vector<SampleStart> sample_starts(std::span<const std::int32_t> lengths,
                                        std::span<const std::int32_t> documents,
-                                       const GptIndexSpec& spec, std::int64_t samples) {
-  std::vector<SampleStart> starts{SampleStart{}};
-  starts.reserve(static_cast<std::size_t>(samples) + 1);
-  SampleStart at;
-  for (std::int64_t k = 0; k < samples; ++k) {
-    at.offset += spec.seq_length;
-    for (;;) {
-      const std::int32_t length = lengths[documents[at.document] - spec.range.begin];
-      if (at.offset < length) break;
-      at.offset -= length;
-      ++at.document;
+                                       const GptIndexSpec& spec, std::int64_t samples,
+                                       int given_parts) {
+  const auto length_of = [&](std::int64_t d) -> std::int64_t {
+    return lengths[static_cast<std::size_t>(documents[static_cast<std::size_t>(d)] -
+                                            spec.range.begin)];
+  };
+  const auto count = static_cast<std::int64_t>(documents.size());
+  const int parts = parts_or(given_parts, count);
+  std::vector<std::int64_t> before(static_cast<std::size_t>(parts) + 1);
+  in_parts(parts, count, [&](int part, std::int64_t begin, std::int64_t end) {
+    std::int64_t tokens = 0;
+    for (std::int64_t d = begin; d < end; ++d) tokens += length_of(d);
+    before[static_cast<std::size_t>(part) + 1] = tokens;
+  });
+  std::partial_sum(before.begin(), before.end(), before.begin());
+  std::vector<SampleStart> starts(static_cast<std::size_t>(samples) + 1);
+  in_parts(parts, count, [&](int part, std::int64_t begin, std::int64_t end) {
+    std::int64_t first = before[static_cast<std::size_t>(part)];  // token of document d
+    std::int64_t k = std::max<std::int64_t>(1, (first + spec.seq_length - 1) / spec.seq_length);
+    for (std::int64_t d = begin; d < end && k <= samples; ++d) {
+      const std::int64_t next = first + length_of(d);
+      for (; k <= samples && k * spec.seq_length < next; ++k)
+        starts[static_cast<std::size_t>(k)] = {d, k * spec.seq_length - first};
+      first = next;
     }
-    starts.push_back(at);
-  }
+  });
   return starts;
+}
+
+// The order of the samples. The generator's draws for the documents come first.
+void fill_shuffle(std::span<std::int64_t> shuffle, std::size_t apart, std::mt19937& generator) {
+  std::iota(shuffle.begin(), shuffle.end(), std::int64_t{0});
+  numpy_shuffle(shuffle.first(apart), generator);
+  numpy_shuffle(shuffle.subspan(apart), generator);
 }
 
 }  // namespace
 
-std::int64_t count_tokens(std::span<const std::int32_t> lengths) {
-  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+std::int64_t count_tokens(std::span<const std::int32_t> lengths, int parts) {
+  const auto size = static_cast<std::int64_t>(lengths.size());
+  std::vector<std::int64_t> sums(static_cast<std::size_t>(parts_or(parts, size)));
+  in_parts(parts_or(parts, size), size, [&](int part, std::int64_t begin, std::int64_t end) {
+    sums[static_cast<std::size_t>(part)] =
+        std::accumulate(lengths.begin() + begin, lengths.begin() + end, std::int64_t{0});
+  });
+  return std::accumulate(sums.begin(), sums.end(), std::int64_t{0});
 }
 
 GptEpochs plan_epochs(std::int64_t tokens_per_epoch, const GptIndexSpec& spec) {
@@ -83,7 +112,8 @@ GptEpochs plan_epochs(std::int64_t tokens_per_epoch, const GptIndexSpec& spec) {
   return plan;
 }
 
-GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptIndexSpec& spec) {
+GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptIndexSpec& spec,
+                             int parts) {
   const SequenceRange range = spec.range;
   check(range.begin >= 0 && range.size() == static_cast<std::int64_t>(lengths.size()),
         "{} lengths were given for the sequences [{}, {})", lengths.size(), range.begin, range.end);
@@ -93,22 +123,29 @@ GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptInd
       range.end, std::numeric_limits<std::int32_t>::max());
   check_input(spec.seed <= 0xffffffffu, "the seed of the data order is {}, expected below 2^32",
               spec.seed);
-  const GptEpochs plan = plan_epochs(count_tokens(lengths), spec);
+  const GptEpochs plan = plan_epochs(count_tokens(lengths, parts), spec);
 
   auto arrays = std::make_shared<Arrays>();
-  std::mt19937 generator(static_cast<std::uint32_t>(spec.seed));
-  arrays->document_index.reserve(static_cast<std::size_t>(plan.epochs * range.size()));
-  const std::int64_t apart = plan.last_epoch_apart ? 1 : 0;
-  append_epochs(arrays->document_index, range, plan.epochs - apart, generator);
-  append_epochs(arrays->document_index, range, apart, generator);
-
-  arrays->sample_index = sample_starts(lengths, arrays->document_index, spec, plan.samples);
-
+  arrays->document_index.resize(static_cast<std::size_t>(plan.epochs * range.size()));
   arrays->shuffle_index.resize(static_cast<std::size_t>(plan.samples));
-  std::iota(arrays->shuffle_index.begin(), arrays->shuffle_index.end(), std::int64_t{0});
-  const std::span<std::int64_t> shuffle = arrays->shuffle_index;
-  numpy_shuffle(shuffle.first(static_cast<std::size_t>(plan.samples_apart)), generator);
-  numpy_shuffle(shuffle.subspan(static_cast<std::size_t>(plan.samples_apart)), generator);
+  const std::span<std::int32_t> documents = arrays->document_index;
+  const auto together =
+      static_cast<std::size_t>((plan.epochs - (plan.last_epoch_apart ? 1 : 0)) * range.size());
+  // One stream of random numbers orders the documents, then the samples. To do both at once, a
+  // second generator passes over the draws of the first.
+  in_parts(2, 2, [&](int part, std::int64_t, std::int64_t) {
+    std::mt19937 generator(static_cast<std::uint32_t>(spec.seed));
+    if (part == 0) {
+      fill_epochs(documents, range, parts);
+      numpy_shuffle(documents.first(together), generator);
+      numpy_shuffle(documents.subspan(together), generator);
+      arrays->sample_index = sample_starts(lengths, documents, spec, plan.samples, parts);
+    } else {
+      skip_numpy_shuffle(together, generator);
+      skip_numpy_shuffle(documents.size() - together, generator);
+      fill_shuffle(arrays->shuffle_index, static_cast<std::size_t>(plan.samples_apart), generator);
+    }
+  });
   return {arrays->document_index, arrays->sample_index, arrays->shuffle_index, arrays};
 }
 

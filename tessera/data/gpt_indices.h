@@ -47,10 +47,12 @@ struct GptIndices {
   std::shared_ptr<const void> storage;           ///< keeps the three alive
 };
 
-/// `lengths` are those of the sequences in spec.range.
-GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptIndexSpec& spec);
+/// `lengths` are those of the sequences in spec.range. `parts` are worked on at the same time, and
+/// do not change the result; 0: as many as are worth it.
+GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptIndexSpec& spec,
+                             int parts = 0);
 
 /// The tokens of all sequences together.
-std::int64_t count_tokens(std::span<const std::int32_t> lengths);
+std::int64_t count_tokens(std::span<const std::int32_t> lengths, int parts = 0);
 
 }  // namespace tessera

@@ -18,11 +18,21 @@ JoinedDataset::JoinedDataset(std::vector<std::shared_ptr<const Dataset>> parts)
   }
 }
 
-void JoinedDataset::get(std::int64_t i, const SampleView& sample) const {
+JoinedDataset::Place JoinedDataset::place_of(std::int64_t i) const {
   check(i >= 0 && i < size(), "there is no sample {}, only {}", i, size());
-  const auto part = std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin();
-  const auto at = static_cast<std::size_t>(part);
-  parts_[at]->get(i - (at == 0 ? 0 : ends_[at - 1]), sample);
+  const auto at =
+      static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
+  return {at, i - (at == 0 ? 0 : ends_[at - 1])};
+}
+
+void JoinedDataset::get(std::int64_t i, const SampleView& sample) const {
+  const Place place = place_of(i);
+  parts_[place.part]->get(place.sample, sample);
+}
+
+std::uint64_t JoinedDataset::identity(std::int64_t i) const {
+  const Place place = place_of(i);
+  return parts_[place.part]->identity(place.sample);
 }
 
 }  // namespace tessera

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tessera/data/token_source.h"
-#include "tessera/data/tokenizer.h"
+#include "tessera/tokenizer/tokenizer.h"
 
 namespace tessera {
 

@@ -1,20 +1,25 @@
 #include "tessera/data/preprocess.h"
 
+#include <algorithm>
 #include <memory>
 #include <set>
-#include <utility>
+#include <span>
+#include <thread>
 
 #include "tessera/base/check.h"
-#include "tessera/base/files.h"
-#include "tessera/base/json.h"
-#include "tessera/data/indexed_dataset_writer.h"
-#include "tessera/data/line_reader.h"
-#include "tessera/data/tokenizer.h"
+#include "tessera/base/log.h"
+#include "tessera/data/document_encoder.h"
+#include "tessera/data/ordered_workers.h"
+#include "tessera/data/pending_file.h"
+#include "tessera/data/preprocess_progress.h"
+#include "tessera/data/preprocess_work.h"
+#include "tessera/tokenizer/tokenizer.h"
 
 namespace tessera {
 namespace {
 
-bool is_text_file(const fs::path& path) { return path.extension() == ".txt"; }
+constexpr std::int64_t kShownErrors = 10;
+constexpr std::int64_t kPendingBytes = std::int64_t{1} << 26;  // of text that waits for its tokens
 
 void check_options(const PreprocessOptions& options) {
   check_input(!options.inputs.empty(), "nothing to preprocess: give at least one --input");
@@ -23,6 +28,11 @@ void check_options(const PreprocessOptions& options) {
   std::error_code ignored;
   check_input(fs::is_directory(folder, ignored),
               "the folder '{}' of the output prefix does not exist", folder.string());
+  check_input(options.chat_template.empty() || !options.append_eod,
+              "--append-eod and --chat-template exclude each other: the template says how a "
+              "conversation ends");
+  check_input(options.chat_template.empty() || options.tokenizer.kind != TokenizerKind::null,
+              "--chat-template needs a tokenizer of texts: choose another --tokenizer-type");
   check_input(!options.json_keys.empty(), "preprocessing needs at least one of --json-keys");
   std::set<std::string> seen;
   for (const std::string& key : options.json_keys) {
@@ -30,122 +40,178 @@ void check_options(const PreprocessOptions& options) {
                 "the JSON key '{}' cannot be part of a file name", key);
     check_input(seen.insert(key).second, "--json-keys names '{}' twice", key);
   }
-  for (const std::string& input : options.inputs)
-    check_input(!is_text_file(input) || options.json_keys.size() == 1,
-                "'{}' is one plain document, but --json-keys names {} outputs: give JSON lines, or "
-                "one key",
-                input, options.json_keys.size());
 }
 
-// Tokenizes documents and hands them to one writer per key.
-class Preprocessor {
+std::vector<InputFile> find_inputs(const PreprocessOptions& options) {
+  std::vector<InputFile> files = find_input_files(options.inputs);
+  const bool chats = !options.chat_template.empty();
+  for (const InputFile& file : files) {
+    check_input(!file.plain_text || !chats,
+                "'{}' is one plain document, but --chat-template takes conversations: give JSON "
+                "lines, or leave the template out",
+                file.path.string());
+    check_input(!file.plain_text || options.json_keys.size() == 1,
+                "'{}' is one plain document, but --json-keys names {} outputs: give JSON lines, or "
+                "one key",
+                file.path.string(), options.json_keys.size());
+  }
+  return files;
+}
+
+int threads_of(const PreprocessOptions& options) {
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return options.workers > 0 ? options.workers : std::max(1, cores);
+}
+
+// Writes batches to the spools in their order, and makes durable points.
+class OutputWriter {
  public:
-  explicit Preprocessor(const PreprocessOptions& options)
-      : append_eod_(options.append_eod),
-        tokenizer_(make_tokenizer(options.tokenizer, options.vocab_size)) {
-    const TokenType type = token_type_for_vocab(tokenizer_->vocab_size());
-    for (const std::string& key : options.json_keys) {
-      const std::string prefix = fmt::format("{}_{}_document", options.output_prefix, key);
-      outputs_.push_back({key, std::make_unique<IndexedDatasetWriter>(prefix, type)});
-    }
+  OutputWriter(const PreprocessOptions& options, const std::vector<InputFile>& files,
+               PreprocessWork& work)
+      : options_(options), files_(files), work_(work), state_(work.state()) {
+    for (const OutputFile& output : work.outputs())
+      spools_.push_back(std::make_unique<TokenSpool>(work.base(output), output.type,
+                                                     state_.outputs[spools_.size()]));
+    if (options.save_errors) errors_.emplace(work.errors_file(), state_.error_bytes);
+    sync_path(work.folder());  // the names come before the first state that speaks of them
   }
 
-  void add_text_file(const fs::path& path) {
-    const std::string text = read_text_file(path);
-    bytes_ += static_cast<std::int64_t>(text.size());
-    add_sentence(text, fmt::format("'{}'", path.string()), *outputs_.front().writer);
-    end_document(*outputs_.front().writer);
+  void add(const EncodedBatch& batch, PreprocessProgress& progress) {
+    for (const BadDocument& bad : batch.bad) take_bad(bad, progress);
+    for (std::size_t k = 0; k < spools_.size(); ++k) batch.keys[k].append_to(*spools_[k]);
+    state_.at = batch.end;
+    state_.bytes += batch.bytes;
+    if (state_.bytes - committed_bytes() >= options_.commit_bytes) commit();
   }
 
-  void add_json_lines(const fs::path& path) {
-    const bool by_name = path.extension() == ".jsonl" || path.extension() == ".json";
-    const char* hint = by_name ? "" : " (read as JSON lines, since it does not end in .txt)";
-    LineReader reader(path);
-    std::string line;
-    while (reader.next(line)) {
-      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      add_json(line, fmt::format("'{}'{} line {}", path.string(), hint, reader.number()));
-    }
-    bytes_ += reader.bytes();
-  }
+  std::int64_t documents() const { return spools_.front()->position().documents; }
 
-  PreprocessStats finish() {
-    PreprocessStats stats{.bytes = bytes_};
-    for (const Output& output : outputs_) {
-      output.writer->finish();
-      stats.documents += output.writer->documents();
-      stats.tokens += output.writer->tokens();
-    }
-    return stats;
+  void finish() {
+    commit();
+    for (const auto& spool : spools_) spool->finish();
+    work_.check_outputs();  // somebody else may have made them meanwhile
+    state_.complete = true;
+    commit();
   }
 
  private:
-  struct Output {
-    std::string key;
-    std::unique_ptr<IndexedDatasetWriter> writer;
-  };
+  std::int64_t committed_bytes() const { return work_.state().bytes; }
 
-  void add_json(std::string_view line, const std::string& where) {
-    const Json object = parse_json(line, where);
-    check_input(object.is_object(), "{}: expected a JSON object, got {}", where,
-                object.type_name());
-    for (const Output& output : outputs_) {
-      const auto value = object.find(output.key);
-      check_input(value != object.end(), "{}: the object has no key '{}'", where, output.key);
-      add_value(*value, fmt::format("{}, key '{}'", where, output.key), *output.writer);
-      end_document(*output.writer);
+  void take_bad(const BadDocument& bad, PreprocessProgress& progress) {
+    if (options_.on_error == OnError::fail) throw InputError(bad.message);
+    if (state_.skipped < kShownErrors) {
+      progress.clear();
+      log_warning("skipped: {}", bad.message);
+    } else if (state_.skipped == kShownErrors) {
+      progress.clear();
+      log_warning("further bad documents are counted{}",
+                  options_.save_errors ? " and saved" : ", and saved with --save-errors");
     }
+    ++state_.skipped;
+    if (!errors_) return;
+    const Json entry{
+        {"file", files_[bad.file].path.string()}, {"line", bad.line}, {"error", bad.message}};
+    const std::string line = entry.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    errors_->write(line.data(), line.size());
   }
 
-  void add_value(const Json& value, const std::string& where, IndexedDatasetWriter& writer) {
-    check_input(value.is_string() || value.is_array(),
-                "{}: expected a string or an array of strings, got {}", where, value.type_name());
-    if (value.is_string()) return add_sentence(value.get_ref<const std::string&>(), where, writer);
-    for (const Json& sentence : value) {
-      check_input(sentence.is_string(), "{}: expected an array of strings, it holds {}", where,
-                  sentence.type_name());
-      add_sentence(sentence.get_ref<const std::string&>(), where, writer);
+  void commit() {
+    for (std::size_t k = 0; k < spools_.size(); ++k) {
+      spools_[k]->sync();
+      state_.outputs[k] = spools_[k]->position();
     }
+    if (errors_) errors_->sync();
+    state_.error_bytes = errors_ ? errors_->size() : 0;
+    work_.commit(state_);
   }
 
-  // A sequence is written only when the next one comes or the document ends: EOD goes to the last.
-  void add_sentence(std::string_view text, const std::string& where, IndexedDatasetWriter& writer) {
-    std::vector<std::int32_t> tokens;
-    try {
-      tokens = tokenizer_->encode(text);
-    } catch (const InputError& error) {
-      fail_input("{}: {}", where, error.what());
-    }
-    if (tokens.empty()) return;
-    if (!pending_.empty()) writer.add_sequence(pending_);
-    pending_ = std::move(tokens);
-  }
-
-  void end_document(IndexedDatasetWriter& writer) {
-    if (append_eod_ && !pending_.empty()) pending_.push_back(tokenizer_->eod());
-    writer.add_document(pending_);
-    pending_.clear();
-  }
-
-  bool append_eod_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::vector<Output> outputs_;
-  std::vector<std::int32_t> pending_;
-  std::int64_t bytes_ = 0;
+  const PreprocessOptions& options_;
+  const std::vector<InputFile>& files_;
+  PreprocessWork& work_;
+  PreprocessState state_;
+  std::vector<std::unique_ptr<TokenSpool>> spools_;
+  std::optional<AppendFile> errors_;
 };
+
+std::int64_t stored_bytes(const std::vector<InputFile>& files) {
+  std::int64_t sum = 0;
+  for (const InputFile& file : files) sum += file.size;
+  return sum;
+}
+
+// Reads here, tokenizes in threads, writes here: so the order is kept, and what is under way stays
+// bounded.
+void write_tokens(const PreprocessOptions& options, const std::vector<InputFile>& files,
+                  const Tokenizer& tokenizer, PreprocessWork& work) {
+  DocumentReader reader(files, work.state().at, static_cast<std::size_t>(options.max_line_bytes));
+  const DocumentEncoder encoder(options, files, tokenizer);
+  OutputWriter writer(options, files, work);
+  PreprocessProgress progress(stored_bytes(files));
+  const int threads = threads_of(options);
+  OrderedWorkers<DocumentBatch, EncodedBatch> workers(
+      threads, [&](DocumentBatch&& batch) { return encoder.encode(batch); });
+  std::int64_t pending_bytes = 0;
+  const auto write_oldest = [&] {
+    const EncodedBatch batch = workers.take();
+    pending_bytes -= batch.bytes;
+    writer.add(batch, progress);
+    progress.update(batch.file_bytes, writer.documents());
+  };
+  const auto next_batch = [&]() -> std::optional<DocumentBatch> {
+    try {
+      return reader.next();
+    } catch (...) {  // a mistake in what was read before comes first
+      while (workers.pending() > 0) write_oldest();
+      throw;
+    }
+  };
+  while (std::optional<DocumentBatch> batch = next_batch()) {
+    pending_bytes += batch->bytes;
+    workers.put(std::move(*batch));
+    while (workers.pending() > 2 * static_cast<std::size_t>(threads) ||
+           (pending_bytes > kPendingBytes && workers.pending() > 0))
+      write_oldest();
+  }
+  while (workers.pending() > 0) write_oldest();
+  writer.finish();
+}
+
+PreprocessStats stats_of(const PreprocessState& state, bool chats) {
+  PreprocessStats stats{.bytes = state.bytes, .skipped = state.skipped};
+  const std::size_t count = chats ? 1 : state.outputs.size();  // a mask holds no tokens
+  for (const SpoolPosition& output : std::span(state.outputs).first(count)) {
+    stats.documents += output.documents;
+    stats.tokens += output.tokens;
+  }
+  return stats;
+}
 
 }  // namespace
 
 PreprocessStats preprocess(const PreprocessOptions& options) {
   check_options(options);
-  Preprocessor preprocessor(options);
-  for (const std::string& input : options.inputs) {
-    if (is_text_file(input))
-      preprocessor.add_text_file(input);
-    else
-      preprocessor.add_json_lines(input);
+  const std::vector<InputFile> files = find_inputs(options);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.tokenizer);
+  PreprocessWork work(options, output_files(options, tokenizer->vocab_size()),
+                      describe_run(options, files, *tokenizer));
+  if (work.resumed())
+    log_info("going on with the run in '{}': {} of {} files are done", work.folder().string(),
+             work.state().at.file, files.size());
+  try {
+    if (!work.state().complete) write_tokens(options, files, *tokenizer, work);
+  } catch (const InputError& error) {
+    if (!work.keep_or_remove()) throw;
+    fail_input(
+        "{}\nwhat was done before is kept in '{}': the same command goes on from there, also with "
+        "another --on-error or --workers; --restart drops it",
+        error.what(), work.folder().string());
+  } catch (...) {
+    work.keep_or_remove();
+    throw;
   }
-  return preprocessor.finish();
+  const PreprocessStats stats = stats_of(work.state(), !options.chat_template.empty());
+  work.publish();
+  return stats;
 }
 
 }  // namespace tessera

@@ -26,4 +26,8 @@ class TokenSource {
 void check_token_range(const TokenSource& source, std::int64_t i, std::int64_t offset,
                        std::size_t count);
 
+/// Reads, and throws InputError for a token outside [0, vocab_size); 0: all are taken.
+void read_in_vocabulary(const TokenSource& source, std::int64_t i, std::int64_t offset,
+                        std::span<std::int32_t> out, std::int64_t vocab_size);
+
 }  // namespace tessera

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <span>
 
 #include "tessera/train/session.h"
 
@@ -11,14 +13,19 @@ namespace tessera {
 class Agreement {
  public:
   static constexpr std::size_t kWords = 3;
+  static constexpr std::size_t kLimbs = 4;
   using Words = std::array<double, kWords>;
 
   explicit Agreement(Session& session);
 
   /// All ranks together: the largest of each word. Waits for the device.
   Words largest(const Words& own);
+  /// The ranks of a data-parallel group together: the sum of their numbers, which wraps around.
+  std::uint64_t sum_over_replicas(std::uint64_t own);
 
  private:
+  void share(Communicator& ranks, ReduceOp op, std::span<double> values);
+
   Session& session_;
   Tensor words_;  ///< f64, on the device
 };

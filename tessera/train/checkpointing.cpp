@@ -1,6 +1,7 @@
 #include "tessera/train/checkpointing.h"
 
 #include <array>
+#include <charconv>
 #include <functional>
 
 #include "tessera/base/check.h"
@@ -171,22 +172,57 @@ std::vector<std::int64_t> order_samples_of(const Checkpoint& checkpoint, const J
   return samples;
 }
 
+std::optional<Progress::OrderShape> order_shape_of(const Checkpoint& checkpoint,
+                                                   const Json& state) {
+  if (!state.contains("order_micro_batch_size")) return std::nullopt;
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
+  const std::int64_t micro = checkpoint.counter("order_micro_batch_size");
+  const std::int64_t ranks = checkpoint.counter("order_ranks");
+  check_input(micro >= 1 && micro <= kMost && ranks >= 1 && ranks <= kMost,
+              "'{}': an order of samples for {} ranks with microbatches of {} cannot be",
+              checkpoint.path().string(), ranks, micro);
+  return Progress::OrderShape{micro, static_cast<int>(ranks)};
+}
+
+// Sixteen hexadecimal digits, since JSON's numbers are not exact.
+std::optional<std::uint64_t> order_digest_of(const Checkpoint& checkpoint, const Json& state,
+                                             std::int64_t consumed) {
+  if (!state.contains("order_digest"))
+    return consumed == 0 ? std::optional<std::uint64_t>(0) : std::nullopt;
+  const Json& digits = state["order_digest"];
+  std::uint64_t digest = 0;
+  bool good = digits.is_string() && digits.get_ref<const std::string&>().size() == 16;
+  if (good) {
+    const std::string& text = digits.get_ref<const std::string&>();
+    const char* end = text.data() + text.size();
+    good = std::from_chars(text.data(), end, digest, 16).ptr == end;
+  }
+  check_input(good, "'{}': the digest of the samples' order is {}, expected 16 hexadecimal digits",
+              checkpoint.path().string(), digits.dump());
+  return digest;
+}
+
 }  // namespace
 
 std::string state_of(Session& session, const Progress& progress) {
   const StepState state = session.optimizer().step_state(session.context());
-  const Json json{{"iteration", progress.iteration},
-                  {"consumed_samples", progress.consumed_samples},
-                  {"schedule_samples", progress.schedule_samples},
-                  {"schedule_iterations", progress.schedule_iterations},
-                  {"evaluation_due", progress.evaluation_due},
-                  {"optimizer_steps", state.step},
-                  {"loss_scale", state.loss_scale},
-                  {"good_steps", state.good_steps},
-                  {"overflows_left", state.overflows_left},
-                  {"rng", {{"kind", "philox4x32-10"}, {"seed", session.options().seed}}},
-                  {"order_seed", progress.order_seed.value_or(session.options().seed)},
-                  {"order_samples", progress.order_samples}};
+  Json json{{"iteration", progress.iteration},
+            {"consumed_samples", progress.consumed_samples},
+            {"schedule_samples", progress.schedule_samples},
+            {"schedule_iterations", progress.schedule_iterations},
+            {"evaluation_due", progress.evaluation_due},
+            {"optimizer_steps", state.step},
+            {"loss_scale", state.loss_scale},
+            {"good_steps", state.good_steps},
+            {"overflows_left", state.overflows_left},
+            {"rng", {{"kind", "philox4x32-10"}, {"seed", session.options().seed}}},
+            {"order_seed", progress.order_seed.value_or(session.options().seed)},
+            {"order_samples", progress.order_samples}};
+  if (progress.order_shape) {
+    json["order_micro_batch_size"] = progress.order_shape->micro_batch_size;
+    json["order_ranks"] = progress.order_shape->ranks;
+  }
+  if (progress.order_digest) json["order_digest"] = fmt::format("{:016x}", *progress.order_digest);
   return json.dump();
 }
 
@@ -199,7 +235,9 @@ Progress progress_of(const Checkpoint& checkpoint) {
       state.contains("schedule_iterations") ? checkpoint.counter("schedule_iterations") : kUnknown,
       state.value("evaluation_due", Json(false)) == Json(true),
       order_seed_of(checkpoint, state),
-      order_samples_of(checkpoint, state)};
+      order_samples_of(checkpoint, state),
+      order_shape_of(checkpoint, state),
+      order_digest_of(checkpoint, state, checkpoint.counter("consumed_samples"))};
   check_input(progress.iteration == checkpoint.iteration() && progress.consumed_samples >= 0 &&
                   progress.schedule_samples >= 0,
               "'{}' says iteration {} in a folder of iteration {}", checkpoint.path().string(),

@@ -21,6 +21,14 @@ struct Progress {
   /// How many samples the order was made for when the run began, and each time that it went on for
   /// more than there were.
   std::vector<std::int64_t> order_samples;
+  /// Of --dataloader-type cyclic: the ranks that the order was made for.
+  struct OrderShape {
+    std::int64_t micro_batch_size = 0;
+    int ranks = 0;
+  };
+  std::optional<OrderShape> order_shape;
+  /// Of all samples consumed (data/sample_order.h); nothing when a run began without one.
+  std::optional<std::uint64_t> order_digest = 0;
 };
 
 /// The counters that a checkpoint keeps. All ranks may call it.

@@ -1,7 +1,9 @@
-// The datasets of a run, and loaders over them.
+// The datasets of a run.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tessera/config/options.h"
@@ -18,25 +20,29 @@ class Datasets {
   Datasets(const Options& options, std::vector<std::int64_t> order_samples,
            std::int64_t train_samples);
 
-  /// Null when the split has no data.
-  std::shared_ptr<const Dataset> get(Split split) const {
+  /// Empty when the split has no data. Several only for --multiple-validation-sets.
+  const std::vector<NamedDataset>& get(Split split) const {
     return datasets_[static_cast<std::size_t>(split)];
   }
+  const std::shared_ptr<const Dataset>& train() const { return get(Split::train).front().dataset; }
   /// Of the training samples, for Progress.
   const std::vector<std::int64_t>& order_samples() const { return order_samples_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
  private:
-  std::shared_ptr<const Dataset> train_order(const Options& options,
-                                             const std::shared_ptr<const TokenSource>& source,
+  void build_train(const DatasetBuilder& builder, const Options& options, std::int64_t samples);
+  /// Nothing: all samples that there are.
+  void build_evaluation(const DatasetBuilder& builder, const Options& options, Split split,
+                        std::optional<std::int64_t> samples);
+  std::shared_ptr<const Dataset> train_order(const DatasetBuilder& builder, const Options& options,
                                              std::int64_t samples);
 
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<std::int64_t> order_samples_;
-  std::array<std::shared_ptr<const Dataset>, kSplits> datasets_;
+  std::array<std::vector<NamedDataset>, kSplits> datasets_;
 };
 
-/// How many samples evaluations on a split read, as Megatron counts them.
-std::int64_t evaluation_samples(const TrainOptions& options, Split split);
+/// How many samples evaluations on a split read, as Megatron counts them; nothing: all of them.
+std::optional<std::int64_t> evaluation_samples(const Options& options, Split split);
 
 }  // namespace tessera

@@ -87,13 +87,21 @@ double EvaluationResult::perplexity() const { return std::exp(loss); }
 
 EvaluationResult evaluate_dataset(Session& session, const Options& options,
                                   std::int64_t iterations) {
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.data);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.data.tokenizer);
   const std::int64_t batch = options.train.global_batch_size;
   // The validation part of --split, which is all of the data unless given.
   const Split split = Split::valid;
-  const std::shared_ptr<const Dataset> dataset = build_gpt_dataset(
-      open_tokens(options.data, *tokenizer), options.data, *tokenizer, split, iterations * batch);
-  Loader loader(dataset, {options.train.micro_batch_size, 0, 1, options.data.reset_attention_mask},
+  DataOptions data = options.data;
+  data.multiple_validation_sets = false;  // one result for all
+  const std::shared_ptr<const Dataset> dataset =
+      DatasetBuilder(data, *tokenizer).build(split, iterations * batch).front().dataset;
+  check_input(dataset->size() >= iterations * batch,
+              "the data holds {} samples, but {} batches of {} are asked for: lower --eval-iters",
+              dataset->size(), iterations, batch);
+  Loader loader(dataset,
+                {.micro_batch_size = options.train.micro_batch_size,
+                 .workers = options.data.num_workers,
+                 .documents = options.data.keeps_documents_apart()},
                 0);
   EvaluationResult result;
   for (std::int64_t i = 0; i < iterations; ++i) {

@@ -71,8 +71,9 @@ std::string log_line_of(const StepMetrics& m, std::int64_t skipped, bool through
          fmt::format(
              " learning rate: {:.6E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: "
              "{:.1f} | grad norm: {:.3f} | number of skipped iterations: {:3} | number of nan "
-             "iterations:   0 |",
-             m.learning_rate, m.global_batch, m.loss, m.loss_scale, m.grad_norm, skipped);
+             "iterations:   0 | data wait (ms): {:.1f} |",
+             m.learning_rate, m.global_batch, m.loss, m.loss_scale, m.grad_norm, skipped,
+             m.data_wait * 1e3);
 }
 
 std::string progress_line_of(const StepMetrics& m, int width) {
@@ -138,6 +139,7 @@ void MetricsFile::write(const StepMetrics& m) {
       {"learning_rate", m.learning_rate},
       {"grad_norm", number(m.grad_norm)},
       {"seconds", m.seconds},
+      {"data_wait", m.data_wait},
       {"tokens_per_second", m.tokens_per_second},
       {"tflops", m.tflops},
       {"loss_scale", m.loss_scale},
@@ -151,6 +153,15 @@ void MetricsFile::write_evaluation(std::int64_t iteration, const std::string& sp
                   {split + "_loss", number(loss)},
                   {split + "_ppl", number(std::exp(loss))}}
                  .dump());
+}
+
+void MetricsFile::write_set_evaluation(std::int64_t iteration, const std::string& split,
+                                       const std::string& set, double loss) {
+  write_line(Json{{"iteration", iteration},
+                  {"set", set},
+                  {split + "_set_loss", number(loss)},
+                  {split + "_set_ppl", number(std::exp(loss))}}
+                 .dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 ProgressDisplay::ProgressDisplay(std::int64_t log_interval, bool throughput, bool shown)
@@ -172,6 +183,7 @@ void ProgressDisplay::average_in(const StepMetrics& m) {
   sums_.seconds += m.seconds;
   sums_.loss += m.loss;
   sums_.tflops += m.tflops;
+  sums_.data_wait += m.data_wait;
   ++summed_;
   skipped_ += m.skipped ? 1 : 0;
 }
@@ -191,6 +203,7 @@ void ProgressDisplay::step(const StepMetrics& metrics) {
   shown.seconds = sums_.seconds / n;
   shown.loss = sums_.loss / n;
   shown.tflops = sums_.tflops / n;
+  shown.data_wait = sums_.data_wait / n;
   sums_ = {};
   summed_ = 0;
   if (!terminal_) log_info("{}", log_line_of(shown, skipped_, throughput_));

@@ -24,6 +24,7 @@ struct StepMetrics {
   double tflops = 0;  ///< model FLOP/s of this rank, in 10^12
   double loss_scale = 1;
   bool skipped = false;  ///< the gradients overflowed, the weights stayed
+  double data_wait = 0;  ///< seconds of an iteration in which this rank waited for data
 };
 
 /// " iteration 10/ 100 | consumed samples: ... | lm loss: ...": fields in Megatron's order.
@@ -45,6 +46,9 @@ class MetricsFile {
   MetricsFile& operator=(const MetricsFile&) = delete;
   void write(const StepMetrics& metrics);
   void write_evaluation(std::int64_t iteration, const std::string& split, double loss);
+  /// Of one validation set of several.
+  void write_set_evaluation(std::int64_t iteration, const std::string& split,
+                            const std::string& set, double loss);
 
  private:
   void write_line(const std::string& line);

@@ -7,6 +7,7 @@
 #include "tessera/base/check.h"
 #include "tessera/config/parse.h"
 #include "tessera/config/print.h"
+#include "tessera/tokenizer/tokenizer_files.h"
 
 namespace tessera {
 namespace {
@@ -46,6 +47,27 @@ std::string differences(const Options& saved, const Options& now) {
       text += fmt::format("{}{}: {} there, {} now", text.empty() ? "" : "; ", name,
                           shown(before, name), shown(after, name));
   return text;
+}
+
+// How data is read and evaluated on, which says nothing of what a run trains on.
+void copy_reading(DataOptions& to, const DataOptions& from) {
+  to.data_cache_path = from.data_cache_path;
+  to.num_workers = from.num_workers;
+  to.multiple_validation_sets = from.multiple_validation_sets;
+  to.full_validation = from.full_validation;
+}
+
+// Where a checkpoint has a copy of the tokenizer, contents are compared (check_same_tokenizer), and
+// its files may have moved.
+bool carries_tokenizer(const Checkpoint& checkpoint, const TokenizerOptions& tokenizer) {
+  const std::vector<TokenizerFile> files = tokenizer_files(tokenizer);
+  return !files.empty() && fs::exists(checkpoint.path() / files.front().name);
+}
+
+void copy_places(TokenizerOptions& to, const TokenizerOptions& from) {
+  to.model = from.model;
+  to.vocab_file = from.vocab_file;
+  to.merge_file = from.merge_file;
 }
 
 // What the optimizer's state is made of. Its types may change: state is converted.
@@ -137,7 +159,9 @@ void check_same_run(const Checkpoint& checkpoint, const Options& now) {
   before.model.dtype = after.model.dtype;
   before.data = saved.data;
   after.data = now.data;
-  before.data.data_cache_path = after.data.data_cache_path;
+  copy_reading(before.data, after.data);
+  if (carries_tokenizer(checkpoint, now.data.tokenizer))
+    copy_places(before.data.tokenizer, after.data.tokenizer);
   if (!now.train.no_load_rng) {
     before.train.seed = saved.train.seed;
     after.train.seed = now.train.seed;

@@ -1,27 +1,24 @@
 #include "tessera/train/trainer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
 #include "tessera/base/check.h"
 #include "tessera/base/log.h"
-#include "tessera/checkpoint/carried_files.h"
 #include "tessera/launch/compare.h"
 #include "tessera/model/flops.h"
 #include "tessera/optim/schedule.h"
 #include "tessera/train/hf_weights.h"
 #include "tessera/train/places.h"
 #include "tessera/train/resume.h"
+#include "tessera/train/tokenizer_copy.h"
 
 namespace tessera {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-LossAverage average_of(const TrainOptions& options) {
-  return options.calculate_per_token_loss ? LossAverage::per_token : LossAverage::per_microbatch;
-}
 
 // Where a run writes its metrics; empty: nowhere.
 std::string metrics_file(const TrainOptions& options) {
@@ -29,24 +26,37 @@ std::string metrics_file(const TrainOptions& options) {
   return options.metrics_file;
 }
 
+void tell_what_is_missing(const Datasets& datasets, const Options& options) {
+  for (const Split split : {Split::valid, Split::test})
+    if (evaluation_samples(options, split) != std::int64_t{0} && datasets.get(split).empty())
+      log_info(
+          "no {0} data: --split {1} leaves none, or there is no --{0}-data-path; it is skipped",
+          name_of(split), options.data.split);
+}
+
 // Rank 0 comes first: it makes the index files that the others then find. That may take long, and
 // where they cannot be kept it takes the others as long again.
 Datasets datasets_of(const Options& options, const Progress& progress, const Rank& rank) {
   if (rank.rank > 0) rank.world->patient_barrier();
   Datasets datasets(options, progress.order_samples, samples_of_run(options.train, progress));
-  if (rank.rank == 0) rank.world->patient_barrier();
+  if (rank.rank == 0) {
+    tell_what_is_missing(datasets, options);
+    rank.world->patient_barrier();
+  }
   rank.world->patient_barrier();
   return datasets;
 }
 
 double without_sign_of_nan(double x) { return std::isnan(x) ? std::fabs(x) : x; }
 
-// FNV-1a of tokens and labels: equal batches have equal ones, others hardly ever.
+// FNV-1a of what a batch teaches: equal batches have equal ones, others hardly ever.
 std::uint64_t fingerprint_of(const HostBatch& batch) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::vector<std::int32_t>* all : {&batch.tokens, &batch.labels})
     for (const std::int32_t each : *all)
       hash = (hash ^ static_cast<std::uint32_t>(each)) * 0x100000001b3u;
+  for (const float each : batch.loss_mask)
+    hash = (hash ^ std::bit_cast<std::uint32_t>(each)) * 0x100000001b3u;
   return hash;
 }
 
@@ -58,6 +68,10 @@ SessionOptions on_device_of(const Rank& rank, SessionOptions session) {
 
 }  // namespace
 
+LossAverage average_of(const TrainOptions& options) {
+  return options.calculate_per_token_loss ? LossAverage::per_token : LossAverage::per_microbatch;
+}
+
 SessionOptions session_options(const Options& options, bool training) {
   SessionOptions session;
   session.model = options.model;
@@ -66,7 +80,7 @@ SessionOptions session_options(const Options& options, bool training) {
   session.parallel = options.parallel;
   session.pipeline = options.pipeline;
   session.shape = {options.data.seq_length, options.train.micro_batch_size};
-  session.documents = options.data.reset_attention_mask;
+  session.documents = options.data.keeps_documents_apart();
   if (options.train.micro_batch_size > 0)
     session.microbatches = static_cast<int>(
         options.train.global_batch_size / (options.train.micro_batch_size * options.parallel.data));
@@ -114,7 +128,7 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
     agreement_.emplace(session_);
     stop_reasons_.emplace(rank, o, begun_);
   }
-  loader_.emplace(datasets_.get(Split::train), loader_shape(), progress_.consumed_samples);
+  open_loader();
   check_same_start();
   steps_.emplace(session_, average_of(o));
   if (const std::string file = metrics_file(o); writes_ && !file.empty())
@@ -123,8 +137,47 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
 
 LoaderShape Trainer::loader_shape() {
   const Communicator& data = session_.context().mesh.data();
-  return {options_.train.micro_batch_size, data.rank(), data.size(),
-          options_.data.reset_attention_mask};
+  return {.micro_batch_size = options_.train.micro_batch_size,
+          .dp_rank = data.rank(),
+          .dp_size = data.size(),
+          .workers = options_.data.num_workers,
+          .reads = needs_tokens(),
+          .documents = options_.data.keeps_documents_apart()};
+}
+
+// The embedding reads tokens and the head labels. What tokens decide besides concerns all stages.
+bool Trainer::needs_tokens() {
+  const DataOptions& data = options_.data;
+  if (data.eod_mask_loss || data.reset_position_ids || data.keeps_documents_apart() ||
+      data.fim.enabled)
+    return true;
+  const auto sees = [](const GptModel& part) { return part.embedding || part.head; };
+  return std::any_of(session_.chunks().begin(), session_.chunks().end(), sees);
+}
+
+void Trainer::open_loader() {
+  const DataOptions& data = options_.data;
+  SampleOrderSpec spec{data.dataloader, data.data_sharding, options_.train.micro_batch_size,
+                       options_.parallel.data};
+  if (data.dataloader == SampleOrderKind::cyclic) {
+    if (!progress_.order_shape)
+      progress_.order_shape = Progress::OrderShape{spec.micro_batch_size, spec.ranks};
+    spec.micro_batch_size = progress_.order_shape->micro_batch_size;
+    spec.ranks = progress_.order_shape->ranks;
+  }
+  order_ = std::make_shared<SampleOrder>(datasets_.train()->size(), spec);
+  if (writes_) check_order();
+  loader_.emplace(datasets_.train(), loader_shape(), progress_.consumed_samples, order_);
+}
+
+void Trainer::check_order() const {
+  const std::int64_t consumed = progress_.consumed_samples;
+  if (!progress_.order_digest || consumed > order_->end()) return;
+  if (*progress_.order_digest == order_digest(*datasets_.train(), *order_, consumed)) return;
+  log_warning(
+      "the data has changed: the {} samples that this run has trained on are not those that lie at "
+      "their places now, so some will come twice, and some not at all",
+      consumed);
 }
 
 void Trainer::check_same_start() {
@@ -137,7 +190,7 @@ void Trainer::check_same_start() {
   if (progress_.iteration < options_.train.train_iters) {
     // All look at what the first data-parallel rank will take.
     const LoaderShape shape{options_.train.micro_batch_size, 0, options_.parallel.data};
-    Loader loader(datasets_.get(Split::train), shape, progress_.consumed_samples);
+    Loader loader(datasets_.train(), shape, progress_.consumed_samples, order_);
     text += fmt::format("first batch: {}\n", fingerprint_of(loader.next()));
   }
   compare_across(context.mesh.world(), "start (checkpoint and data)", text,
@@ -179,6 +232,7 @@ void Trainer::load_checkpoint(Checkpoint& checkpoint) {
       loaded_iteration_ = progress_.iteration;
   }
   carried_ = carried_files(checkpoint);
+  if (!o.finetune) check_same_tokenizer(checkpoint, carried_, options_.data.tokenizer);
   const DType saved = weight_type(checkpoint);
   const std::string types = saved == options_.model.dtype
                                 ? ""
@@ -193,6 +247,7 @@ void Trainer::load_checkpoint(Checkpoint& checkpoint) {
 
 void Trainer::prepare_saving() {
   const TrainOptions& o = options_.train;
+  carry_tokenizer(options_.data.tokenizer, carried_);
   SaveOptions save;
   save.folder = o.save;
   save.with_optimizer = !o.no_save_optim;
@@ -320,6 +375,8 @@ void Trainer::report() {
   const auto count = static_cast<std::int64_t>(records.size());
   const double seconds =
       std::chrono::duration<double>(Clock::now() - reported_).count() / static_cast<double>(count);
+  const double wait = (loader_->waited_seconds() - reported_wait_) / static_cast<double>(count);
+  reported_wait_ = loader_->waited_seconds();
   const double tokens = static_cast<double>(o.global_batch_size * options_.data.seq_length);
   const double flops = flops_per_token(options_.model, options_.data.seq_length) /
                        session_.context().mesh.world().size();  // of one rank
@@ -345,7 +402,8 @@ void Trainer::report() {
                               tokens / seconds,
                               tokens / seconds * flops / 1e12,
                               record.loss_scale,
-                              record.skipped != 0};
+                              record.skipped != 0,
+                              wait};
     display_.step(metrics);
     if (metrics_) metrics_->write(metrics);
   }
@@ -377,41 +435,13 @@ void Trainer::check_finite(const StepRecord& record, std::int64_t iteration) {
         options_.train.save.empty() ? "" : ". Checkpoints saved before are good");
 }
 
-// The n-th evaluation reads the n-th stretch of the split, so that a resumed run reads what it
-// would have read.
-bool Trainer::evaluate(Split split) {
-  const std::shared_ptr<const Dataset> dataset = datasets_.get(split);
-  if (!dataset) return true;
-  const TraceRange range(session_.context().trace, "evaluation");
-  const TrainOptions& o = options_.train;
-  const std::int64_t samples = o.eval_iters * o.global_batch_size;
-  const std::int64_t before =
-      split == Split::valid ? (progress_.iteration - 1) / o.eval_interval : 0;
-  Loader loader(dataset, loader_shape(), before * samples);
-  double sum = 0;
-  double weights = 0;
-  for (std::int64_t i = 0; i < o.eval_iters; ++i) {
-    const StepResult step = evaluate_step(
-        session_, [&]() -> const HostBatch& { return loader.next(); }, average_of(o));
-    const double weight = o.calculate_per_token_loss ? step.tokens : 1.0;
-    sum += step.loss * weight;
-    weights += weight;
-    agree();
-    if (stop_ != 0) return false;
-  }
-  const double loss = sum / std::max(weights, 1.0);
-  display_.message(fmt::format("{} loss at iteration {}: {:.6E} | PPL: {:.6E}",
-                               split == Split::valid ? "validation" : "test", progress_.iteration,
-                               loss, std::exp(loss)));
-  if (metrics_) metrics_->write_evaluation(progress_.iteration, std::string(name_of(split)), loss);
-  return true;
-}
-
 void Trainer::save() {
   const TraceRange range(session_.context().trace, "checkpoint");
   progress_.order_seed = options_.data.seed;
   progress_.order_samples = datasets_.order_samples();
-  SaveContents contents{progress_.iteration, state_of(session_, progress_), carried_};
+  Progress saved = progress_;
+  if (saved.order_digest) *saved.order_digest += agreement_->sum_over_replicas(loader_->digest());
+  SaveContents contents{progress_.iteration, state_of(session_, saved), carried_};
   contents.files.emplace_back(kConfigFile, config_);
   saver_->request(contents);
   if (saver_->pending())

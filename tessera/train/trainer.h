@@ -1,11 +1,13 @@
 // A whole training run: data, session, steps, evaluation, logs, checkpoints.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
 
 #include "tessera/base/folder_lock.h"
+#include "tessera/checkpoint/carried_files.h"
 #include "tessera/config/options.h"
 #include "tessera/train/agreement.h"
 #include "tessera/train/checkpointing.h"
@@ -19,11 +21,25 @@
 
 namespace tessera {
 
+/// How the losses of a step are averaged.
+LossAverage average_of(const TrainOptions& options);
+
 /// What a session of these (resolved) options looks like.
 SessionOptions session_options(const Options& options, bool training);
 
 /// What a rank needs to use a model on batches of this shape, one at a time.
 SessionOptions inference_options(const Options& options, const BatchShape& shape, const Rank& rank);
+
+/// A mean over parts that count differently.
+struct WeightedMean {
+  double sum = 0;
+  double weights = 0;
+  void add(double value, double weight) {
+    sum += value * weight;
+    weights += weight;
+  }
+  double value() const { return sum / std::max(weights, 1.0); }
+};
 
 class Trainer {
  public:
@@ -49,6 +65,12 @@ class Trainer {
   void agree();
   /// Of the batches that this rank takes.
   LoaderShape loader_shape();
+  /// Whether this rank's part of the model sees tokens, or needs to know what they are.
+  bool needs_tokens();
+  /// Where the run's samples come from, from here on.
+  void open_loader();
+  /// Warns when the samples consumed so far are not those that the order has at their positions.
+  void check_order() const;
   /// InputError unless all ranks start from the same place with the same data: files under one name
   /// may differ from machine to machine.
   void check_same_start();
@@ -69,6 +91,11 @@ class Trainer {
   }
   /// False: the run is to stop, and the evaluation was broken off.
   bool evaluate(Split split);
+  /// Of one dataset; nothing: the run is to stop.
+  std::optional<WeightedMean> evaluate_set(Split split,
+                                           const std::shared_ptr<const Dataset>& dataset);
+  /// Logs a loss; of which set, where there are several and this is not their mean.
+  void tell_loss(Split split, const std::string& set, double loss);
   void save();
   /// Ends the run with a checkpoint of where it is; throws when there can be none.
   void save_last();
@@ -89,13 +116,15 @@ class Trainer {
   std::chrono::steady_clock::time_point reported_;
   std::optional<Saver> saver_;
   std::int64_t loaded_iteration_ = -1;  ///< of the checkpoint in --save that the run goes on from
-  std::vector<std::pair<std::string, std::string>> carried_;  ///< files that checkpoints pass on
+  CarriedFiles carried_;                ///< files that checkpoints pass on
   std::optional<Agreement> agreement_;
   std::optional<StopReasons> stop_reasons_;
   std::int64_t next_agreement_ = 0;  ///< iteration
   double step_seconds_ = 0;
   double stop_ = 0;  ///< why the run is to stop (StopReasons); all ranks know alike
+  std::shared_ptr<const SampleOrder> order_;
   std::optional<Loader> loader_;
+  double reported_wait_ = 0;  ///< of the loader, in reports so far
   std::optional<StepDump> dump_;
   std::optional<MetricsFile> metrics_;
   std::optional<StepProfile> profile_;

@@ -63,8 +63,8 @@ class Commands : public testing::Test {
 TEST_F(Commands, HelpAndVersion) {
   const test::ProgramResult top = run({});
   EXPECT_EQ(top.exit_code, 0);
-  for (const char* command :
-       {"train", "preprocess", "generate", "evaluate", "inspect", "convert"}) {
+  for (const char* command : {"train", "preprocess", "merge-data", "split-data", "generate",
+                              "evaluate", "inspect", "convert", "tokenize", "train-tokenizer"}) {
     EXPECT_NE(top.out.find(command), std::string::npos);
     const test::ProgramResult help = run({command, "--help"});
     EXPECT_EQ(help.exit_code, 0);

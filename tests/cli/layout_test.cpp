@@ -163,6 +163,28 @@ TEST_F(Layouts, TakeTheirModelFromAFolder) {
       << drawn.out;
 }
 
+TEST_F(Layouts, HaveTheVocabularyOfATokenizerFile) {
+  const std::string model =
+      "--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 ";
+  const std::string tokenizer = "--tokenizer-type HuggingFaceTokenizer --tokenizer-model ";
+  write_file_atomically(temp_ / "text.txt", "a few words");
+  ASSERT_EQ(run("train-tokenizer --input text.txt --vocab-size 258 --output t.json").exit_code, 0);
+  const test::ProgramResult mesh =
+      run("inspect --mesh " + model + tokenizer + "t.json --print-config");
+  EXPECT_NE(mesh.out.find("padded-vocab-size: 258\n"), std::string::npos) << mesh.out << mesh.error;
+  const test::ProgramResult schedule =
+      run("inspect --schedule --pipeline-model-parallel-size 2 " + model + tokenizer + "t.json");
+  EXPECT_EQ(schedule.exit_code, 0) << schedule.error;
+  const test::ProgramResult given = run("inspect --schedule --pipeline-model-parallel-size 2 " +
+                                        model + "--padded-vocab-size 258");
+  EXPECT_EQ(schedule.out, given.out) << given.error;
+  for (const char* how : {"inspect --mesh ", "inspect --schedule "}) {
+    const test::ProgramResult refused = run(how + model + tokenizer + "none.json");
+    EXPECT_EQ(refused.exit_code, 2) << how;
+    EXPECT_NE(refused.error.find("none.json"), std::string::npos) << refused.error;
+  }
+}
+
 TEST_F(Layouts, OfAMeshPrintTheTrainingsConfiguration) {
   const test::ProgramResult printed =
       run("inspect --mesh --tensor-model-parallel-size 2 --nproc 2 --lr 0.5 --print-config");

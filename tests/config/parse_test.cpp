@@ -99,9 +99,9 @@ TEST(Parse, ListsTakeSeveralValuesAndRepeat) {
       parse("preprocess", "--input a.jsonl b.jsonl --json-keys text title --input c.jsonl");
   EXPECT_EQ(parsed.preprocess.inputs, (Texts{"a.jsonl", "b.jsonl", "c.jsonl"}));
   EXPECT_EQ(parsed.preprocess.json_keys, (Texts{"text", "title"}));
-  EXPECT_EQ(
-      parse("preprocess", "--tokenizer-type NullTokenizer --vocab-size 9").preprocess.vocab_size,
-      9);
+  EXPECT_EQ(parse("preprocess", "--tokenizer-type NullTokenizer --vocab-size 9")
+                .preprocess.tokenizer.vocab_size,
+            9);
   const Texts args = {"--prompt", "once upon", "--prompt=--a", "--prompt", "false", "-1"};
   EXPECT_EQ(parse_command("generate", args).generate.prompts,
             (Texts{"once upon", "--a", "false", "-1"}));
@@ -168,7 +168,7 @@ TEST_F(ConfigFile, TheCommandLineReplacesAlternatives) {
   EXPECT_EQ(with_file("params-dtype: f64\n", "--bf16=false").options.model.dtype, DType::f64);
   const DataOptions data = with_file("mock-data: true\n", "--data-path p").options.data;
   EXPECT_FALSE(data.mock_data);
-  EXPECT_EQ(data.data_path, "p");
+  EXPECT_EQ(data.data_path, std::vector<std::string>{"p"});
 }
 
 TEST_F(ConfigFile, MayLoseItsEffectToTheCommandLine) {

@@ -53,6 +53,17 @@ TEST(Help, ShowsDefaultsAndWhatIsRequired) {
   EXPECT_NE(help_text(Command::evaluate).find("at once [default: 1]"), std::string::npos);
 }
 
+TEST(Help, SaysWhatAFlagMeansToTheCommand) {
+  const std::string tokenize = help_text(Command::tokenize);
+  EXPECT_NE(tokenize.find("- is standard input"), std::string::npos) << tokenize;
+  EXPECT_EQ(tokenize.find(".idx"), std::string::npos) << tokenize;
+  EXPECT_NE(help_text(Command::merge_data).find(".idx files of pairs"), std::string::npos);
+  EXPECT_NE(help_text(Command::preprocess).find(".gz and .zst"), std::string::npos);
+  const std::string train = help_text(Command::train_tokenizer);
+  for (const char* part : {"the tokenizer.json to write", "how many tokens to make"})
+    EXPECT_NE(train.find(part), std::string::npos) << part;
+}
+
 TEST(Help, OfInspectSaysWhichFlagsOfTrainItTakes) {
   const std::string note = "Other flags of tessera train are\nrefused, but for --mesh";
   EXPECT_NE(help_text(Command::inspect).find(note), std::string::npos);
@@ -107,6 +118,10 @@ TEST(PrintConfig, RoundTripsTrainings) {
         "--profile --profile-step-start 3 --profile-step-end 4 --profile-file p --profile-ranks 0",
         "--calculate-per-token-loss --log-throughput --eod-mask-loss",
         "--reset-position-ids --reset-attention-mask",
+        "--fim-data",
+        "--fim-data --fim-rate 0 --fim-spm-rate 1 --fim-split-sample <f> --fim-fragment-rate 0.1",
+        "--fim-data --fim-prefix-token a --fim-middle-token b --fim-suffix-token c",
+        "--fim-data --fim-pad-token d --fim-eod-token e --fim-no-prefix f:#",
         "--tensor-model-parallel-size 2 --sequence-parallel --nproc 4 --device cuda",
         "--tensor-model-parallel-grid 2,2 --nproc 8 --launch processes",
         "--tensor-model-parallel-size 9 --tensor-model-parallel-grid (3,3) --nproc 9",
@@ -138,6 +153,11 @@ TEST(PrintConfig, RoundTripsOtherCommands) {
   expect_round_trip("preprocess", test::words("--input a b c --output-prefix o --json-keys x y "
                                               "--append-eod --tokenizer-type NullTokenizer "
                                               "--vocab-size 9"));
+  expect_round_trip("preprocess", test::words("--input a --output-prefix o --workers 3 --on-error "
+                                              "skip --save-errors --max-line-size 64MiB "
+                                              "--commit-interval 1GB --overwrite"));
+  expect_round_trip("merge-data", test::words("--input a b --output-prefix o --overwrite"));
+  expect_round_trip("split-data", test::words("--input a --output-prefix o --partitions 7"));
   expect_round_trip("inspect",
                     test::words("--num-layers 2 --hidden-size 64 --num-attention-heads 4 "
                                 "--seq-length 8 --vocab-size 1000"));

@@ -69,11 +69,15 @@ constexpr Refusal kValues[] = {
     {"--params-dtype fp8", "expected one of f64, f32, bf16, f16"},
     {"--params-dtype i32", "expected one of f64, f32, bf16, f16"},
     {"--device gpu", "expected one of cpu, cuda"},
-    {"--tokenizer-type HuggingFaceTokenizer", "expected one of ByteTokenizer, NullTokenizer"},
+    {"--tokenizer-type BertWordPieceLowerCase", "expected one of ByteTokenizer, NullTokenizer"},
     {"--window-size 128", "--window-size '128': expected LEFT,RIGHT"},
     {"--window-size 128,128", "the right side must be 0"},
     {"--recompute-granularity partial", "expected one of none, selective, full"},
     {"--threads 100000", "--threads '100000'"},
+    {"--fim-data --fim-rate 1.5",
+     "--fim-rate '1.5': expected a number of at least 0 and at most 1"},
+    {"--fim-data --fim-spm-rate -0.1", "--fim-spm-rate '-0.1'"},
+    {"--fim-data --fim-split-sample s --fim-fragment-rate nan", "--fim-fragment-rate 'nan'"},
     {"--nproc 0", "--nproc '0': expected an integer from 1 to 1048576"},
     {"--nproc many", "--nproc 'many': expected an integer from 1 to"},
     {"--launch ssh", "--launch 'ssh': expected one of threads, processes"},
@@ -109,6 +113,9 @@ constexpr Refusal kTogether[] = {
     {"--fp16 --loss-scale-window 0", "--loss-scale-window"},
     {"--num-query-groups 4", "--num-query-groups needs --group-query-attention"},
     {"--split 1,1,1", "--split '1,1,1' has no effect"},
+    {"--fim-rate 0.9", "has no effect: it belongs to --fim-data"},
+    {"--fim-pad-token p", "has no effect: it belongs to --fim-data"},
+    {"--fim-data --fim-fragment-rate 0.1", "has no effect: it belongs to --fim-split-sample"},
     {"--rotary-base 500000", "has no effect: it belongs to --position-embedding-type rope"},
     {"--use-rope-scaling", "has no effect: it belongs to --position-embedding-type rope"},
     {"--position-embedding-type rope --rope-scaling-factor 4", "belongs to RoPE scaling"},
@@ -161,6 +168,17 @@ constexpr Refusal kRules[] = {
     {"--padded-vocab-size 100", "the tokenizer has 257 tokens"},
     {"--vocab-size 100", "--vocab-size 100 is less than the 257 tokens of ByteTokenizer"},
     {"--tokenizer-type NullTokenizer", "NullTokenizer needs --vocab-size"},
+    {"--tokenizer-type GPT2BPETokenizer --vocab-file a", "--merge-file (merges.txt)"},
+    {"--tokenizer-type HuggingFaceTokenizer", "needs --tokenizer-model"},
+    {"--tokenizer-type SentencePieceTokenizer", "needs --tokenizer-model"},
+    {"--tokenizer-type TikTokenizer --tokenizer-model a --tiktoken-num-special-tokens 1 "
+     "--tiktoken-special-tokens a b",
+     "--tiktoken-special-tokens has 2 texts"},
+    {"--tokenizer-type TikTokenizer --tokenizer-model a --tiktoken-special-tokens a a",
+     "has 'a' twice"},
+    {"--tokenizer-model a", "--tokenizer-type HuggingFaceTokenizer"},
+    {"--merge-file a", "--tokenizer-type GPT2BPETokenizer"},
+    {"--tiktoken-pattern v1", "--tokenizer-type TikTokenizer"},
     {"--tokenizer-type NullTokenizer --vocab-size 100 --padded-vocab-size 100",
      "the tokenizer has 101 tokens (end-of-document included)"},
     {"--min-lr 0.1", "--min-lr 0.1 is above --lr 0.001"},
@@ -180,6 +198,9 @@ constexpr Refusal kRules[] = {
      "--profile-step-start 100 is never passed: the training has 100 iterations"},
     {"--profile --profile-ranks 0 1", "--profile-ranks 1: this run has one rank, 0"},
     {"--profile --profile-ranks 0 --profile-ranks 0", "--profile-ranks has 0 twice"},
+    {"--fim-data", "--mock-data has none: give --data-path"},
+    {"--sft --fim-data", "--fim-data rearranges texts, not the conversations of --sft"},
+    {"--sft", "--mock-data makes up no conversations for --sft"},
     {"--device cuda", "CUDA"},
     {"--threads 4096", "processors: give at most "},
     {"--tensor-model-parallel-size 2", "add --nproc 2"},
@@ -226,7 +247,17 @@ TEST(Refusals, OfIncompleteTrainings) {
       {"--data-path p --split 1,-1", "--split '1,-1'"},
       {"--data-path p --split 1,", "--split '1,'"},
       {"--data-path p --split nan", "--split 'nan'"},
-      {"--data-path 0.3 a 0.7 b", "Megatron's blends"},
+      {"--data-path p --train-data-path q", "exclude --data-path"},
+      {"--valid-data-path q", "need --train-data-path"},
+      {"--train-data-path a --split 1,1,1", "--split '1,1,1' has no effect"},
+      {"--data-path p --data-args-path q", "exclude each other (data source)"},
+      {"--data-path p --per-split-data-args-path q", "exclude each other (data source)"},
+      {"--data-path p --multiple-validation-sets", "belongs to --valid-data-path"},
+      {"--data-path p --no-data-sharding", "belongs to --dataloader-type cyclic"},
+      {"--data-path p --dataloader-type external", "expected one of single, cyclic"},
+      {"--data-path p --num-workers -1", "--num-workers"},
+      {"--data-path p --sft --reset-position-ids", "drop --eod-mask-loss, --reset-position-ids"},
+      {"--data-path p --num-workers 65", "--num-workers"},
       {"--num-layers 65536 --hidden-size 1048576 --num-attention-heads 1024", "parameters is more"},
       {"--micro-batch-size 65536 --seq-length 16777216 --num-attention-heads 8", "too large"},
       {"--train-iters 1000000000000 --micro-batch-size 65536 --seq-length 65536", "too long"},
@@ -248,13 +279,37 @@ TEST(Refusals, OfOtherCommands) {
   expect_refused("evaluate", "", {"--mock-data", "one of --load FOLDER"});
   expect_refused("evaluate", "--load a", {"--mock-data --tokens t", "exclude each other"});
   expect_refused("evaluate", "--load a", {"--mock-data --eval-iters 0", "evaluates nothing"});
+  expect_refused("evaluate", "--load a", {"--mock-data --fim-data", "--fim-data=false"});
   expect_refused("preprocess", "--input a", {"", "--output-prefix is required"});
   expect_refused("preprocess", "--output-prefix a", {"", "--input is required"});
   expect_refused("preprocess", "--input a --output-prefix b", {"--json-keys x y x", "'x' twice"});
   expect_refused("preprocess", "--input a --output-prefix b",
-                 {"--tokenizer-type NullTokenizer", "needs --vocab-size"});
+                 {"--save-errors", "no effect: it belongs to --on-error skip"});
   expect_refused("preprocess", "--input a --output-prefix b",
-                 {"--workers 4", "known Megatron flag"});
+                 {"--on-error ignore", "expected one of fail, skip"});
+  expect_refused("preprocess", "--input a --output-prefix b", {"--workers -1", "--workers"});
+  expect_refused("preprocess", "--input a --output-prefix b",
+                 {"--vocab-size 300", "--vocab-size has no say here"});
+  expect_refused("tokenize", "--input a", {"--vocab-size 300", "--vocab-size has no say here"});
+  for (const char* flag : {"--append-eod", "--json-keys text"})
+    expect_refused("preprocess", "--input a --output-prefix b --chat-template chatml",
+                   {flag, "texts (without --chat-template)"});
+  expect_refused("preprocess", "--input a --output-prefix b --chat-template chatml",
+                 {"--tokenizer-type NullTokenizer --vocab-size 9", "tokenizer of texts"});
+  expect_refused("preprocess", "--input a --output-prefix b",
+                 {"--max-line-size 2GiB", "--max-line-size"});
+  expect_refused("preprocess", "--input a --output-prefix b", {"--partitions 2", "--partitions"});
+  expect_refused("merge-data", "--input a b", {"", "--output-prefix is required"});
+  expect_refused("merge-data", "--input a b --output-prefix c", {"--append-eod", "--append-eod"});
+  expect_refused("split-data", "--input a --output-prefix c", {"", "--partitions is required"});
+  expect_refused("split-data", "--input a b --output-prefix c",
+                 {"--partitions 2", "one is split at a time"});
+  expect_refused("preprocess", "--input a --output-prefix b",
+                 {"--tokenizer-type NullTokenizer", "needs --vocab-size"});
+  expect_refused("train-tokenizer", "--input a --vocab-size 300", {"", "--output is required"});
+  expect_refused("train-tokenizer", "--input a --output b", {"--vocab-size 256", "is too small"});
+  expect_refused("train-tokenizer", "--input a --output b --vocab-size 300",
+                 {"--special-tokens <a> <b> <a>", "'<a>' twice"});
   expect_refused("inspect", "", {"", "give the model in one way"});
   expect_refused("inspect", "--load a", {"--num-layers 5", "give the model in one way"});
   expect_refused("inspect", "--load a", {"--device cuda", "CUDA"});
@@ -262,7 +317,9 @@ TEST(Refusals, OfOtherCommands) {
                  {"--lr 1", "a flag of tessera train, not of tessera inspect"});
   expect_refused("tran", "", {"", "unknown command 'tran' (did you mean train?)"});
   expect_refused("", "",
-                 {"", "expected train, preprocess, generate, evaluate, inspect or convert"});
+                 {"",
+                  "expected train, preprocess, merge-data, split-data, tokenize, train-tokenizer, "
+                  "generate, evaluate, inspect or convert"});
 }
 
 TEST(Refusals, ListEveryBrokenRule) {

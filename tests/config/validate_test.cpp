@@ -93,9 +93,9 @@ TEST(Resolve, SurvivesAnyValue) {
   for (const std::int64_t value : {std::numeric_limits<std::int64_t>::min(), std::int64_t{-1},
                                    std::int64_t{0}, std::numeric_limits<std::int64_t>::max()}) {
     Options o;
-    o.model.hidden_size = o.model.num_attention_heads = o.data.vocab_size = value;
+    o.model.hidden_size = o.model.num_attention_heads = o.data.tokenizer.vocab_size = value;
     o.train.micro_batch_size = o.train.train_samples = value;
-    o.data.tokenizer = TokenizerKind::null;
+    o.data.tokenizer.kind = TokenizerKind::null;
     resolve(o);
     EXPECT_THROW(validate_model(o.model), InputError);
   }

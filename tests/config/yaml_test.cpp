@@ -147,7 +147,6 @@ TEST(OptionsFromYaml, ChecksTypesAndNames) {
   refuse("config: other.yaml\n", {"config works on the command line only"});
   refuse("print-config: true\n", {"print-config works on the command line only"});
   refuse("prompt: hello\n", {"a flag of tessera generate, not of tessera train"});
-  refuse("data-path: [0.5, a, 0.5, b]\n", {"data-path", "got 4 values", "blends"});
   refuse("data-path: \"a\\0b\"\n", {"data-path", "NUL"});
   refuse("train-iters: 1\ntrain-samples: 2\n", {"--train-iters and --train-samples exclude"});
   refuse("lr-wsd-decay-iters: 5\n", {"run.yaml:1: lr-wsd-decay-iters '5' has no effect"});

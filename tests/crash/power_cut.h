@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <mutex>
@@ -23,10 +24,15 @@ inline std::string path_of(int fd) {
 
 class UnsyncedChanges {
  public:
-  void wrote(const std::string& path) { add({Kind::data, path, ""}); }
-  void made(const std::string& path) { add({Kind::entry, path, ""}); }
-  void renamed(const std::string& from, const std::string& to) { add({Kind::name, to, from}); }
-  void exchanged(const std::string& a, const std::string& b) { add({Kind::both_names, a, b}); }
+  /// Called before the write, which is at the end of the file.
+  void wrote(const std::string& path) {
+    std::error_code unknown;
+    const std::uintmax_t size = fs::file_size(path, unknown);
+    add({Kind::data, path, "", unknown ? 0 : size});
+  }
+  void made(const std::string& path) { add({Kind::entry, path, "", 0}); }
+  void renamed(const std::string& from, const std::string& to) { add({Kind::name, to, from, 0}); }
+  void exchanged(const std::string& a, const std::string& b) { add({Kind::both_names, a, b, 0}); }
 
   /// A folder's fsync keeps the names in it, a file's its bytes.
   void synced(const std::string& path) {
@@ -41,8 +47,8 @@ class UnsyncedChanges {
     const std::lock_guard lock(mutex_);
     std::error_code error;
     for (; !changes_.empty(); changes_.pop_back()) {
-      const auto& [kind, path, other] = changes_.back();
-      if (kind == Kind::data) fs::resize_file(path, 0, error);
+      const auto& [kind, path, other, size] = changes_.back();
+      if (kind == Kind::data) fs::resize_file(path, size, error);
       if (kind == Kind::entry) fs::remove_all(path, error);
       if (kind == Kind::name) fs::rename(path, other, error);
       if (kind == Kind::both_names)
@@ -55,6 +61,7 @@ class UnsyncedChanges {
   struct Change {
     Kind kind;
     std::string path, other;
+    std::uintmax_t size;  // of the file before it was written
   };
   void add(Change change) {
     const std::lock_guard lock(mutex_);

@@ -172,17 +172,16 @@ TEST(GptDataset, RefusesWrongSamplesAndWrongIndices) {
 class BuildGptDataset : public testing::Test {
  protected:
   BuildGptDataset() {
-    options_.data_path = (folder_ / "data").string();
+    options_.data_path = {(folder_ / "data").string()};
     options_.split = "6,3,1";
     options_.seq_length = 7;
-    IndexedDatasetWriter writer(options_.data_path, TokenType::u16);
+    IndexedDatasetWriter writer(options_.data_path.front(), TokenType::u16);
     for (std::int32_t i = 0; i < 10; ++i) writer.add_document(Tokens(20, i));
     writer.finish();
   }
 
-  std::unique_ptr<Dataset> build(Split split, std::int64_t samples) const {
-    return build_gpt_dataset(open_tokens(options_, tokenizer_), options_, tokenizer_, split,
-                             samples);
+  std::shared_ptr<const Dataset> build(Split split, std::int64_t samples) const {
+    return DatasetBuilder(options_, tokenizer_).build(split, samples).at(0).dataset;
   }
 
   test::TempFolder folder_;

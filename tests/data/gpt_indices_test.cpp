@@ -136,16 +136,18 @@ TEST(GptIndices, AgreesWithTheNumpyReference) {
     const auto lengths = std::span(all).subspan(static_cast<std::size_t>(golden.range.begin),
                                                 static_cast<std::size_t>(golden.range.size()));
     const GptIndexSpec spec{golden.range, golden.num_samples, golden.seq_length, golden.seed};
-    const GptEpochs plan = plan_epochs(count_tokens(lengths), spec);
-    const GptIndices indices = build_gpt_indices(lengths, spec);
-    const std::vector<std::int64_t> starts = flat(indices.sample_index);
-    SCOPED_TRACE(golden.sequences);
-    EXPECT_EQ(plan.epochs, golden.epochs);
-    EXPECT_EQ(plan.last_epoch_apart, golden.apart);
-    EXPECT_EQ(plan.samples, golden.samples);
-    EXPECT_EQ(digest(indices.document_index), golden.documents);
-    EXPECT_EQ(digest(std::span<const std::int64_t>(starts)), golden.starts);
-    EXPECT_EQ(digest(indices.shuffle_index), golden.shuffle);
+    for (const int parts : {0, 1, 7}) {
+      SCOPED_TRACE(fmt::format("{} sequences in {} parts", golden.sequences, parts));
+      const GptEpochs plan = plan_epochs(count_tokens(lengths, parts), spec);
+      const GptIndices indices = build_gpt_indices(lengths, spec, parts);
+      const std::vector<std::int64_t> starts = flat(indices.sample_index);
+      EXPECT_EQ(plan.epochs, golden.epochs);
+      EXPECT_EQ(plan.last_epoch_apart, golden.apart);
+      EXPECT_EQ(plan.samples, golden.samples);
+      EXPECT_EQ(digest(indices.document_index), golden.documents);
+      EXPECT_EQ(digest(std::span<const std::int64_t>(starts)), golden.starts);
+      EXPECT_EQ(digest(indices.shuffle_index), golden.shuffle);
+    }
   }
 }
 

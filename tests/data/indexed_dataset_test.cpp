@@ -75,11 +75,11 @@ TEST(IndexedDatasetWriter, LeavesNothingWhenItIsNotFinished) {
         [&] {
           writer.add_document(Tokens{1, 65536});
         },
-        {"data.bin", "sequence 1", "65536"});
+        {"data.tmp.bin", "sequence 1", "65536"});
     test::expect_input_error([&] { writer.add_document(Tokens{-1}); }, {"-1"});
   }
   EXPECT_EQ(files_in(folder.path()), 0u);
-  EXPECT_THROW(IndexedDatasetWriter(prefix, TokenType::f32), Error);
+  EXPECT_THROW(IndexedDatasetWriter(prefix, TokenType::f32).add_document(Tokens{1}), Error);
   EXPECT_THROW(IndexedDatasetWriter((folder / "none" / "data").string(), TokenType::u16), Error);
 }
 

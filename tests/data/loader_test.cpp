@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <thread>
+
 #include "tessera/base/check.h"
+#include "tests/support/expect_error.h"
 
 namespace tessera {
 namespace {
@@ -89,6 +96,117 @@ TEST(Loader, RunningOutIsAnError) {
   EXPECT_THROW(loader({2, 0, 1}, -1), Error);
   EXPECT_THROW(loader({0, 0, 1}), Error);
   EXPECT_THROW(loader({1, 1, 1}), Error);
+}
+
+TEST(Loader, WorkersChangeNothing) {
+  for (const int workers : {1, 2, 5}) {
+    Loader plain = loader({2, 1, 2});
+    Loader ahead = loader({2, 1, 2, workers});
+    for (int i = 0; i < 6; ++i) {
+      const HostBatch& expected = plain.next();
+      const HostBatch& batch = ahead.next();
+      EXPECT_EQ(batch.tokens, expected.tokens);
+      EXPECT_EQ(batch.labels, expected.labels);
+      EXPECT_EQ(batch.sample_numbers, expected.sample_numbers);
+    }
+    EXPECT_EQ(ahead.digest(), plain.digest());
+    EXPECT_EQ(ahead.consumed_samples(), 24);
+    EXPECT_THROW(ahead.next(), Error);
+    ahead.seek(8);
+    EXPECT_EQ(next_numbers(ahead), (Numbers{10, 11}));
+  }
+}
+
+TEST(Loader, WhoNeedsNoTokensReadsNone) {
+  Loader one = loader({2, 0, 1, 2, false}, 4);
+  const HostBatch& batch = one.next();
+  EXPECT_EQ(batch.sample_numbers, (Numbers{4, 5}));
+  EXPECT_EQ(batch.tokens, (std::vector<std::int32_t>(6, 0)));
+  EXPECT_EQ(batch.loss_mask, (std::vector<float>(6, 1)));
+  EXPECT_EQ(batch.positions, (std::vector<std::int32_t>{0, 1, 2, 0, 1, 2}));
+  Loader reads = loader({2, 0, 1}, 4);
+  reads.next();
+  EXPECT_EQ(one.digest(), reads.digest());
+}
+
+TEST(Loader, FillsTheLastBlockWithRowsThatCountNothing) {
+  Loader last = loader({5, 1, 2, 2, true, true}, 20);
+  const HostBatch& batch = last.next();  // positions 25 to 29 of 24
+  EXPECT_EQ(batch.loss_mask, (std::vector<float>(15, 0)));
+  EXPECT_EQ(last.next().loss_mask, (std::vector<float>(15, 0)));  // a batch may have more blocks
+  Loader first = loader({5, 0, 2, 0, true, true}, 20);
+  EXPECT_EQ(first.next().loss_mask,
+            (std::vector<float>{20, 20, 20, 21, 21, 21, 22, 22, 22, 23, 23, 23, 0, 0, 0}));
+}
+
+// A disk that is slow or fails.
+class SlowDataset : public CountingDataset {
+ public:
+  void get(std::int64_t i, const SampleView& sample) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    check_input(i != 6, "sample 6 cannot be read");
+    CountingDataset::get(i, sample);
+  }
+};
+
+TEST(Loader, WaitsAreMeasuredAndReadingGoesOnBesideTheStep) {
+  Loader plain(std::make_shared<SlowDataset>(), {1, 0, 1}, 0);
+  for (int i = 0; i < 4; ++i) plain.next();
+  EXPECT_GE(plain.waited_seconds(), 0.02);
+  Loader ahead(std::make_shared<SlowDataset>(), {1, 0, 1, 2}, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // a step, in which four are read
+  for (int i = 0; i < 4; ++i) ahead.next();
+  EXPECT_LT(ahead.waited_seconds(), 0.02);
+}
+
+TEST(Loader, AFailureComesWhereItsSampleWouldHave) {
+  Loader ahead(std::make_shared<SlowDataset>(), {1, 0, 1, 3}, 4);
+  ahead.next();
+  ahead.next();
+  test::expect_input_error([&] { ahead.next(); }, {"sample 6 cannot be read"});
+}
+
+class LongDataset : public CountingDataset {
+ public:
+  std::int64_t size() const override { return 2000; }
+};
+
+// A run that is resumed again and again on other numbers of ranks.
+void expect_exactly_once(const SampleOrderSpec& spec, int resumes) {
+  const auto data = std::make_shared<LongDataset>();
+  const std::int64_t size = spec.kind == SampleOrderKind::single ? data->size() : 50;
+  const auto order = std::make_shared<SampleOrder>(size, spec);
+  constexpr std::int64_t kBatch = 12;
+  std::mt19937 random(5);
+  std::int64_t consumed = 0;
+  std::uint64_t digest = 0;
+  std::map<std::int64_t, std::int64_t> taken;  // by position
+  for (int run = 0; run <= resumes; ++run) {
+    const int ranks = std::vector<int>{1, 2, 3, 4, 6, 12}[random() % 6];
+    const std::int64_t micro = kBatch / ranks / (ranks <= 6 && random() % 2 == 1 ? 2 : 1);
+    const std::int64_t steps = 1 + static_cast<std::int64_t>(random() % 3);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int workers = static_cast<int>(random() % 3);
+      Loader part(data, {micro, rank, ranks, workers}, consumed, order);
+      for (std::int64_t i = 0; i < steps * kBatch / (micro * ranks); ++i) {
+        const HostBatch& batch = part.next();
+        for (std::size_t row = 0; row < batch.sample_numbers.size(); ++row)
+          EXPECT_TRUE(taken.emplace(batch.sample_numbers[row], batch.tokens[row * 3]).second);
+      }
+      digest += part.digest();
+    }
+    consumed += steps * kBatch;
+  }
+  ASSERT_EQ(static_cast<std::int64_t>(taken.size()), consumed);
+  for (const auto& [position, sample] : taken) EXPECT_EQ(sample, order->at(position));
+  EXPECT_EQ(digest, order_digest(*data, *order, consumed));
+}
+
+TEST(Loader, ResumedOnOtherRanksItTakesEachSampleOnceInOrder) {
+  const bool full = std::getenv("TESSERA_FULL") != nullptr;
+  expect_exactly_once({}, full ? 50 : 6);
+  for (const bool sharded : {true, false})
+    expect_exactly_once({SampleOrderKind::cyclic, sharded, 2, 3}, full ? 50 : 6);
 }
 
 }  // namespace

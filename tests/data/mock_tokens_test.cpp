@@ -60,11 +60,10 @@ TEST(MockTokens, TheFirstSampleIsMegatrons) {
   DataOptions options;
   options.mock_data = true;
   options.seq_length = kLength;
-  options.tokenizer = TokenizerKind::null;
-  options.vocab_size = 131072;
-  const auto tokenizer = make_tokenizer(options);
-  const auto train =
-      build_gpt_dataset(open_tokens(options, *tokenizer), options, *tokenizer, Split::train, 8000);
+  options.tokenizer.kind = TokenizerKind::null;
+  options.tokenizer.vocab_size = 131072;
+  const auto tokenizer = make_tokenizer(options.tokenizer);
+  const auto train = DatasetBuilder(options, *tokenizer).build(Split::train, 8000).at(0).dataset;
   EXPECT_EQ(train->size(), 8324);
   std::vector<std::int32_t> tokens(kLength), labels(kLength), positions(kLength);
   std::vector<float> mask(kLength);

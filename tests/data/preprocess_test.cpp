@@ -86,8 +86,8 @@ TEST_F(Preprocess, ATextFileIsOneDocument) {
 
 TEST_F(Preprocess, NullTokensOfALargeVocabularyAreStoredAsI32) {
   input("a.jsonl", R"({"text": "70000 1 2"})");
-  options_.tokenizer = TokenizerKind::null;
-  options_.vocab_size = 100000;
+  options_.tokenizer.kind = TokenizerKind::null;
+  options_.tokenizer.vocab_size = 100000;
   options_.append_eod = true;
   preprocess(options_);
   EXPECT_EQ(output().table().type(), TokenType::i32);
@@ -117,8 +117,8 @@ TEST_F(Preprocess, MistakesNameFileAndLineAndLeaveNothing) {
   expect_refused({"line 1", "array of strings", "null"});
   input("a.jsonl", "{\"text\": \"\xff\"}");
   expect_refused({"line 1", "not valid JSON"});
-  options_.tokenizer = TokenizerKind::null;
-  options_.vocab_size = 10;
+  options_.tokenizer.kind = TokenizerKind::null;
+  options_.tokenizer.vocab_size = 10;
   input("a.jsonl", "{\"text\": \"1 2\"}\n{\"text\": \"1 two\"}");
   expect_refused({"a.jsonl", "line 2", "'two'", "byte 2"});
 }
@@ -127,6 +127,7 @@ TEST_F(Preprocess, AnOldPairSurvivesAFailedRun) {
   input("a.jsonl", "{\"text\": \"old\"}\n");
   preprocess(options_);
   input("a.jsonl", "{\"text\": \"new\"}\n{");
+  options_.overwrite = true;
   test::expect_input_error([&] { preprocess(options_); }, {"line 2"});
   EXPECT_EQ(tokens(output(), 0), (Tokens{'o', 'l', 'd'}));
 }
@@ -141,10 +142,11 @@ TEST_F(Preprocess, RefusesOptionsThatCannotWork) {
   options_.json_keys = {};
   expect_refused({"--json-keys"});
   options_.json_keys = {"a", "b"};
-  options_.inputs = {(folder_ / "a.txt").string()};
+  input("a.txt", "text");
   expect_refused({"a.txt", "one plain document"});
   options_.json_keys = {"text"};
-  expect_refused({"a.txt"});  // does not exist
+  options_.inputs = {(folder_ / "b.txt").string()};
+  expect_refused({"b.txt", "No such file"});
   options_.inputs = {(folder_ / "none.jsonl").string()};
   expect_refused({"none.jsonl", "No such file"});
   options_.inputs = {folder_.path().string()};

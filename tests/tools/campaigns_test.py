@@ -84,6 +84,8 @@ class CampaignsTest(unittest.TestCase):
             (campaigns.CTEST_COUNT, "100% tests passed, 0 tests failed out of 12"),
             (campaigns.FUZZ_COUNT, "fuzz: fuzz_json                 12 inputs ok    1 s"),
             (campaigns.FILE_COUNT, "check_layers: 12 files, 0 violations"),
+            (campaigns.STRING_COUNT, "hf-gpt2: 12 strings, 0 differ"),
+            (campaigns.STRING_COUNT, "trainer: 12 models, 0 differ"),
         ):
             self.assertRegex(line, pattern)
 

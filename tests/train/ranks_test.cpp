@@ -20,7 +20,7 @@ Options options_for(const fs::path& folder, int tensor, bool sequence_parallel) 
   return options;
 }
 
-std::vector<double> losses_of(const fs::path& folder) {
+std::vector<double> step_losses(const fs::path& folder) {
   std::vector<double> losses;
   for (const Json& entry : test::metrics_of(folder))
     if (entry.contains("lm_loss")) losses.push_back(entry["lm_loss"]);
@@ -36,8 +36,8 @@ TEST(Ranks, TrainAsOneDoes) {
   const test::TempFolder temp;
   test::run(options_for(temp / "one", 1, false));
   test::run(options_for(temp / "four", 4, true));
-  EXPECT_EQ(losses_of(temp / "one").size(), static_cast<std::size_t>(kSteps));
-  expect_near(losses_of(temp / "four"), losses_of(temp / "one"), 1e-5);
+  EXPECT_EQ(step_losses(temp / "one").size(), static_cast<std::size_t>(kSteps));
+  expect_near(step_losses(temp / "four"), step_losses(temp / "one"), 1e-5);
 }
 
 // Half of a run in one layout, the other half in another.
@@ -53,7 +53,7 @@ TEST(Ranks, GoOnInAnotherLayout) {
   };
   half(4, true, kSteps / 2);
   half(2, false, kSteps);
-  expect_near(losses_of(temp / "parts"), losses_of(temp / "whole"), 1e-5);
+  expect_near(step_losses(temp / "parts"), step_losses(temp / "whole"), 1e-5);
 }
 
 // Machines may have other files under the same name.

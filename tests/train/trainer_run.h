@@ -23,10 +23,10 @@ inline Options run_options(const fs::path& folder, Device device = {}) {
   Options options;
   options.model = tiny_gpt();
   options.model.vocab_size = 0;
-  options.data.data_path = small_data();
+  options.data.data_path = {small_data()};
   options.data.split = "80,10,10";
-  options.data.tokenizer = TokenizerKind::null;
-  options.data.vocab_size = kVocabulary;
+  options.data.tokenizer.kind = TokenizerKind::null;
+  options.data.tokenizer.vocab_size = kVocabulary;
   options.data.seq_length = 16;
   options.train.micro_batch_size = 2;
   options.train.global_batch_size = 4;

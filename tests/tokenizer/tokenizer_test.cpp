@@ -1,4 +1,4 @@
-#include "tessera/data/tokenizer.h"
+#include "tessera/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -45,10 +45,28 @@ TEST(NullTokenizer, RefusesWhatIsNotATokenNumber) {
                              {word, "byte 3", "[0, 101)"});
 }
 
+TEST(MakeTokenizer, TokensAreFoundByTheirTexts) {
+  EXPECT_EQ(ByteTokenizer().find("a"), -1);
+  EXPECT_EQ(NullTokenizer(5).find("3"), -1);
+  const std::string golden = std::string(TESSERA_SOURCE_DIR) + "/tests/tokenizer/golden/";
+  TokenizerOptions options;
+  for (const auto& [kind, name] : {std::pair(TokenizerKind::hugging_face, "llama2"),
+                                   {TokenizerKind::hugging_face, "gpt2"},
+                                   {TokenizerKind::sentencepiece, "sp_bpe"},
+                                   {TokenizerKind::sentencepiece, "sp_unigram"}}) {
+    SCOPED_TRACE(name);
+    options.kind = kind;
+    options.model = golden + name;
+    const auto tokenizer = make_tokenizer(options);
+    EXPECT_EQ(tokenizer->find("<no such token>"), -1);
+    EXPECT_EQ(tokenizer->find(tokenizer->piece(tokenizer->eod())), tokenizer->eod());
+  }
+}
+
 TEST(MakeTokenizer, FollowsTheOptions) {
-  DataOptions options;
+  TokenizerOptions options;
   EXPECT_EQ(make_tokenizer(options)->vocab_size(), 257);
-  options.tokenizer = TokenizerKind::null;
+  options.kind = TokenizerKind::null;
   options.vocab_size = 131072;
   EXPECT_EQ(make_tokenizer(options)->vocab_size(), 131073);
   EXPECT_EQ(make_tokenizer(options)->eod(), 131072);

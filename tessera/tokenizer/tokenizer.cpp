@@ -1,4 +1,4 @@
-#include "tessera/data/tokenizer.h"
+#include "tessera/tokenizer/tokenizer.h"
 
 #include <fmt/ranges.h>
 
@@ -11,13 +11,6 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kWhitespace = " \t\r\n\v\f";
-
-void check_in_vocabulary(std::span<const std::int32_t> tokens, std::int64_t vocab_size) {
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    check_input(tokens[i] >= 0 && tokens[i] < vocab_size,
-                "token {} at position {} is outside the tokenizer's vocabulary [0, {})", tokens[i],
-                i, vocab_size);
-}
 
 // `byte` is where the word starts in the text, for the message.
 std::int32_t parse_token(std::string_view word, std::size_t byte, std::int64_t vocab_size) {
@@ -33,10 +26,16 @@ std::int32_t parse_token(std::string_view word, std::size_t byte, std::int64_t v
 
 }  // namespace
 
-std::vector<std::int32_t> ByteTokenizer::encode(std::string_view text) const {
-  std::vector<std::int32_t> tokens(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) tokens[i] = static_cast<unsigned char>(text[i]);
-  return tokens;
+void check_in_vocabulary(std::span<const std::int32_t> tokens, std::int64_t vocab_size) {
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    check_input(tokens[i] >= 0 && tokens[i] < vocab_size,
+                "token {} at position {} is outside the tokenizer's vocabulary [0, {})", tokens[i],
+                i, vocab_size);
+}
+
+void ByteTokenizer::encode_to(std::string_view text, std::vector<std::int32_t>& tokens) const {
+  tokens.reserve(tokens.size() + text.size());
+  for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
 }
 
 std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) const {
@@ -54,32 +53,18 @@ NullTokenizer::NullTokenizer(std::int64_t ids) : eod_(static_cast<std::int32_t>(
               std::numeric_limits<std::int32_t>::max() - 1, ids);
 }
 
-std::vector<std::int32_t> NullTokenizer::encode(std::string_view text) const {
-  std::vector<std::int32_t> tokens;
+void NullTokenizer::encode_to(std::string_view text, std::vector<std::int32_t>& tokens) const {
   std::size_t at = text.find_first_not_of(kWhitespace);
   while (at != std::string_view::npos) {
     const std::size_t end = std::min(text.find_first_of(kWhitespace, at), text.size());
     tokens.push_back(parse_token(text.substr(at, end - at), at, vocab_size()));
     at = text.find_first_not_of(kWhitespace, end);
   }
-  return tokens;
 }
 
 std::string NullTokenizer::decode(std::span<const std::int32_t> tokens) const {
   check_in_vocabulary(tokens, vocab_size());
   return fmt::format("{}", fmt::join(tokens, " "));
-}
-
-std::unique_ptr<Tokenizer> make_tokenizer(TokenizerKind kind, std::int64_t vocab_size) {
-  switch (kind) {
-    case TokenizerKind::bytes: return std::make_unique<ByteTokenizer>();
-    case TokenizerKind::null: return std::make_unique<NullTokenizer>(vocab_size);
-  }
-  fail("no tokenizer of kind {}", static_cast<int>(kind));
-}
-
-std::unique_ptr<Tokenizer> make_tokenizer(const DataOptions& options) {
-  return make_tokenizer(options.tokenizer, options.vocab_size);
 }
 
 }  // namespace tessera

@@ -1,0 +1,32 @@
+#include "tessera/base/check.h"
+#include "tessera/tokenizer/byte_bpe_tokenizer.h"
+#include "tessera/tokenizer/hf_tokenizer.h"
+#include "tessera/tokenizer/sentencepiece_tokenizer.h"
+#include "tessera/tokenizer/tokenizer.h"
+
+namespace tessera {
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options) {
+  switch (options.kind) {
+    case TokenizerKind::bytes: return std::make_unique<ByteTokenizer>();
+    case TokenizerKind::null: return std::make_unique<NullTokenizer>(options.vocab_size);
+    case TokenizerKind::gpt2: return read_gpt2_tokenizer(options.vocab_file, options.merge_file);
+    case TokenizerKind::hugging_face:
+      return read_hf_tokenizer(options.model, {options.include_special_tokens, ""});
+    case TokenizerKind::sentencepiece: return read_sentencepiece(options.model);
+    case TokenizerKind::llama2: return read_sentencepiece(options.model, true);
+    case TokenizerKind::tiktoken: return read_tiktoken_tokenizer(options);
+  }
+  fail("no tokenizer of kind {}", static_cast<int>(options.kind));
+}
+
+void read_vocabulary(TokenizerOptions& options) {
+  if (!options.reads_files()) return;
+  const std::int64_t size = make_tokenizer(options)->vocab_size();
+  check_input(options.vocab_size == 0 || options.vocab_size >= size,
+              "--vocab-size {} is less than the {} tokens of the tokenizer: raise or drop it",
+              options.vocab_size, size);
+  if (options.vocab_size == 0) options.vocab_size = size;
+}
+
+}  // namespace tessera

@@ -1,0 +1,182 @@
+// What a run reads: order and exactly-once over resumes, validation sets, data by split.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "tests/train/trainer_run.h"
+
+namespace tessera {
+namespace {
+
+bool full() { return std::getenv("TESSERA_FULL") != nullptr; }
+
+// Other tokens than small_data has, and fewer.
+std::string other_data() {
+  static const test::TempFolder folder;
+  static const std::string prefix = [] {
+    std::string path = (folder / "other").string();
+    IndexedDatasetWriter writer(path, TokenType::u16);
+    for (std::int32_t d = 0; d < 9; ++d)
+      writer.add_document(std::vector<std::int32_t>(static_cast<std::size_t>(25 + d), d));
+    writer.finish();
+    return path;
+  }();
+  return prefix;
+}
+
+Json state_in(const fs::path& folder) {
+  return Json::parse(Checkpoint::open(folder, std::nullopt).manifest().state);
+}
+
+// One step at a time, each time on other ranks, and once in one go.
+void expect_same_order(Options options, const fs::path& folder) {
+  const std::int64_t steps = options.train.train_iters;
+  options.train.save = (folder / "straight").string();
+  test::run(options);
+  const std::vector<std::array<int, 2>> layouts{{1, 2}, {2, 1}, {4, 1}, {2, 2}, {8, 1}};
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const auto [data, micro] = layouts[static_cast<std::size_t>(i * 3 % 5)];
+    options.parallel.data = data;
+    options.train.micro_batch_size = micro;
+    options.train.save = options.train.load = (folder / "resumed").string();
+    options.train.exit_interval = 1;
+    test::run(options);
+  }
+  const Json straight = state_in(folder / "straight");
+  const Json resumed = state_in(folder / "resumed");
+  EXPECT_EQ(resumed["iteration"], steps);
+  EXPECT_EQ(resumed["consumed_samples"], straight["consumed_samples"]);
+  EXPECT_EQ(resumed["order_digest"], straight["order_digest"]);
+}
+
+TEST(DataRun, ResumedOnOtherRanksItTrainsOnEachSampleOnceInOrder) {
+  const test::TempFolder folder;
+  Options options = test::ranks_options(folder / "straight", full() ? 51 : 7);
+  options.train.eval_iters = 0;
+  options.data.data_path = {"0.7", test::small_data(), "0.3", other_data()};
+  expect_same_order(options, folder / "single");
+  options.data.data_path = {test::small_data(), other_data()};
+  options.data.dataloader = SampleOrderKind::cyclic;
+  options.train.micro_batch_size = 2;
+  expect_same_order(options, folder / "cyclic");
+  EXPECT_EQ(state_in(folder / "cyclic" / "resumed")["order_micro_batch_size"], 2);
+}
+
+TEST(DataRun, AnOrderThatHasChangedIsNoticed) {
+  const test::TempFolder folder;
+  Options options = test::ranks_options(folder / "run", 20);
+  options.train.eval_iters = 0;
+  options.train.exit_interval = 1;
+  options.train.load = options.train.save;
+  const auto put = [&](const std::string& prefix) {
+    for (const char* suffix : {".bin", ".idx"})
+      fs::copy_file(prefix + suffix, (folder / "data").string() + suffix,
+                    fs::copy_options::overwrite_existing);
+  };
+  put(test::small_data());
+  options.data.data_path = {(folder / "data").string()};
+  const auto told = [&] {
+    testing::internal::CaptureStderr();
+    test::run(options);
+    return testing::internal::GetCapturedStderr().find("some will come twice") != std::string::npos;
+  };
+  EXPECT_FALSE(told());
+  EXPECT_FALSE(told());
+  options.train.train_iters = 100;  // takes more epochs, but the first ones stay as they are
+  EXPECT_FALSE(told());
+  put(other_data());
+  EXPECT_TRUE(told());
+}
+
+// Losses by their name: those of sets, and "valid".
+std::map<std::string, double> validation_of(const fs::path& folder) {
+  std::map<std::string, double> losses;
+  for (const Json& entry : test::metrics_of(folder)) {
+    if (entry.contains("valid_set_loss")) losses[entry["set"]] = entry["valid_set_loss"];
+    if (entry.contains("valid_loss")) losses["valid"] = entry["valid_loss"];
+    if (entry.contains("lm_loss")) {
+      EXPECT_GE(entry["data_wait"].get<double>(), 0);
+    }
+  }
+  return losses;
+}
+
+// A run that does not learn, so that all evaluate the same model.
+Options still_options(const fs::path& folder) {
+  Options options = test::ranks_options(folder, 1);
+  options.data.data_path = {};
+  options.data.train_data_path = {test::small_data()};
+  options.data.valid_data_path = {test::small_data(), other_data()};
+  options.data.multiple_validation_sets = true;
+  options.model.hidden_dropout = options.model.attention_dropout = 0;
+  options.schedule.lr = options.schedule.min_lr = 0;
+  options.train.eval_interval = 1;
+  options.train.save = folder.string();
+  return options;
+}
+
+TEST(DataRun, ValidationSetsAreEvaluatedByThemselves) {
+  const test::TempFolder folder;
+  Options options = still_options(folder / "both");
+  test::run(options);
+  const auto both = validation_of(folder / "both");
+  ASSERT_EQ(both.size(), 3u);
+  EXPECT_NEAR(both.at("valid"), (both.at("tokens") + both.at("other")) / 2, 1e-6);
+  EXPECT_NE(both.at("tokens"), both.at("other"));
+  options.data.valid_data_path = {other_data()};
+  options.train.save = (folder / "one").string();
+  test::run(options);
+  EXPECT_EQ(validation_of(folder / "one").at("valid"), both.at("other"));
+}
+
+TEST(DataRun, FullValidationIsTheSameForAllBatchesAndRanks) {
+  const test::TempFolder folder;
+  Options options = still_options(folder / "plain");
+  options.data.full_validation = true;
+  options.train.eval_iters = 1;
+  test::run(options);
+  const auto plain = validation_of(folder / "plain");
+  ASSERT_EQ(plain.size(), 3u);
+  const auto expect_same = [&](const std::string& name, auto change) {
+    Options other = options;
+    change(other);
+    other.train.save = (folder / name).string();
+    test::run(other);
+    for (const auto& [set, loss] : validation_of(folder / name))
+      EXPECT_NEAR(loss, plain.at(set), 1e-5) << name << " " << set;
+  };
+  expect_same("batch", [](Options& o) { o.train.global_batch_size = 6; });
+  expect_same("data", [](Options& o) { o.parallel.data = 4; });
+  expect_same("stages", [](Options& o) { o.parallel.pipeline = 2; });
+}
+
+// Stages that have neither the embedding nor the head read no tokens.
+TEST(DataRun, StagesInTheMiddleNeedNoTokens) {
+  const test::TempFolder folder;
+  Options options = test::ranks_options(folder / "one", 3);
+  options.model.num_layers = 3;
+  test::run(options);
+  const std::vector<double> one = test::losses_of(folder / "one");
+  options.parallel.pipeline = 3;
+  options.train.save = (folder / "three").string();
+  test::run(options);
+  const std::vector<double> three = test::losses_of(folder / "three");
+  ASSERT_EQ(three.size(), one.size());
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(three[i], one[i], 1e-4);
+}
+
+TEST(DataRun, DataThatDoesNotLastIsRefused) {
+  const test::TempFolder folder;
+  Options options = test::ranks_options(folder / "run", 100);
+  options.data.data_path = {test::small_data(), other_data()};
+  try {
+    test::run(options);
+    FAIL() << "it ran";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("give weights"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tessera
