@@ -61,7 +61,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderShape& shape,
   if (!shape_.reads) shape_.workers = 0;  // there is nothing to wait for
   if (!order_) order_ = std::make_shared<SampleOrder>(dataset_->size(), SampleOrderSpec{});
   // One that the caller looks at, and for each worker one to read and one that is ready.
-  slots_.resize(static_cast<std::size_t>(1 + 2 * shape_.workers));
+  slots_.resize(1 + 2 * static_cast<std::size_t>(shape_.workers));
   for (Slot& slot : slots_)
     prepare(slot.batch, shape.micro_batch_size, dataset_->seq_length(), shape.documents);
   seek(consumed_samples);

@@ -34,7 +34,7 @@ MadeDecoder make_each(Each each) {
   });
 }
 
-DecoderTokens decode_byte_level(DecoderTokens tokens) {
+DecoderTokens decode_byte_level(const DecoderTokens& tokens) {
   std::string bytes;
   for (const std::string& token : tokens) bytes += bytes_of_alphabet(token).value_or(token);
   return {to_valid_utf8(bytes)};
@@ -78,7 +78,7 @@ DecoderTokens decode_byte_fallback(DecoderTokens tokens) {
   return out;
 }
 
-DecoderTokens fuse(DecoderTokens tokens) {
+DecoderTokens fuse(const DecoderTokens& tokens) {
   std::string all;
   for (const std::string& token : tokens) all += token;
   return {all};
@@ -128,16 +128,17 @@ MadeDecoder make_bpe_decoder(const HfNode& node) {
 MadeDecoder make_strip_decoder(const HfNode& node) {
   node.allow_only({"type", "content", "start", "stop"});
   constexpr std::int64_t kMost = 1 << 20;
-  return make_each(
-      [content = node.at("content").character(), start = node.at("start").integer(0, kMost),
-       stop = node.at("stop").integer(0, kMost)](std::string token, std::size_t, std::size_t) {
-        std::string_view rest = token;
-        for (std::int64_t i = 0; i < start && rest.starts_with(content); ++i)
-          rest.remove_prefix(content.size());
-        for (std::int64_t i = 0; i < stop && rest.ends_with(content); ++i)
-          rest.remove_suffix(content.size());
-        return std::string(rest);
-      });
+  return make_each([content = node.at("content").character(),
+                    start = node.at("start").integer(0, kMost),
+                    stop = node.at("stop").integer(0, kMost)](const std::string& token, std::size_t,
+                                                              std::size_t) {
+    std::string_view rest = token;
+    for (std::int64_t i = 0; i < start && rest.starts_with(content); ++i)
+      rest.remove_prefix(content.size());
+    for (std::int64_t i = 0; i < stop && rest.ends_with(content); ++i)
+      rest.remove_suffix(content.size());
+    return std::string(rest);
+  });
 }
 
 MadeDecoder make_replace_decoder(const HfNode& node) {
