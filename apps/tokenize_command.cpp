@@ -8,6 +8,7 @@
 #include "tessera/base/files.h"
 #include "tessera/config/print.h"
 #include "tessera/config/validate.h"
+#include "tessera/data/output_check.h"
 #include "tessera/tokenizer/tokenize.h"
 
 namespace tessera {
@@ -22,9 +23,7 @@ void check_files(const TokenizeOptions& options) {
     check_input(options.output.empty() || !fs::equivalent(name, options.output, unknown),
                 "--output '{}' is an input, too: it would be lost", options.output);
   }
-  check_input(options.output.empty() || options.overwrite || !fs::exists(options.output, unknown),
-              "'{}' is there already: give --overwrite to replace it, or another --output",
-              options.output);
+  if (!options.output.empty()) check_may_write(options.output, options.overwrite, "--output");
 }
 
 void tokenize_inputs(const Tokenizer& tokenizer, const TokenizeOptions& options,

@@ -30,11 +30,7 @@ void fill_in(ParsedCommand& parsed) {
         std::max({1e-3, options.schedule.min_lr, options.schedule.lr_warmup_init});
   if (!parsed.was_given("train-iters") && !parsed.was_given("train-samples"))
     options.train.train_iters = 1'000'000;
-  bool has_data = false;
-  for (const char* source : {"data-path", "data-args-path", "train-data-path", "valid-data-path",
-                             "test-data-path", "per-split-data-args-path"})
-    has_data |= parsed.was_given(source);
-  if (!has_data) options.data.mock_data = true;
+  if (!options.data.names_files()) options.data.mock_data = true;
 }
 
 // The layout's own number, unless the flags say one.

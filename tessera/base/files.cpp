@@ -114,6 +114,16 @@ void sync_path(const fs::path& path) {
   check(synced, "cannot fsync '{}': {}", path.string(), reason());
 }
 
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+void rename_durably(const fs::path& from, const fs::path& to) {
+  const bool renamed = ::rename(from.c_str(), to.c_str()) == 0;
+  check(renamed, "cannot rename '{}' to '{}': {}", from.string(), to.string(), reason());
+  sync_path(folder_of(to));
+}
+
 std::string temporary_suffix() {
   std::random_device random;
   return fmt::format(".tmp-{:08x}{:08x}", random(), random());
@@ -131,13 +141,11 @@ void write_file_atomically(const fs::path& name, std::string_view bytes,
   try {
     writer.write(bytes.data(), bytes.size());
     writer.close();
-    const bool renamed = ::rename(temporary.c_str(), path.c_str()) == 0;
-    check(renamed, "cannot rename '{}' to '{}': {}", temporary.string(), path.string(), reason());
+    rename_durably(temporary, path);
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
   }
-  sync_path(path.has_parent_path() ? path.parent_path() : fs::path("."));
 }
 
 FileWriter::FileWriter(const fs::path& path)

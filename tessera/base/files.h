@@ -30,8 +30,14 @@ void check_folder_can_be(const fs::path& path);
 /// Makes a folder and those above it that are missing, so that they outlive a crash.
 void make_folders(const fs::path& path);
 
+/// The folder that a path is in: "." for a bare name.
+fs::path folder_of(const fs::path& path);
+
 /// fsync of a file or folder by name.
 void sync_path(const fs::path& path);
+/// Gives a file, which must be durable itself, another name, in the place of an older one: after a
+/// crash it has one or the other.
+void rename_durably(const fs::path& from, const fs::path& to);
 
 /// A file opened for sequential writing; `close` (which fsyncs) must be called for the data to be
 /// safe.

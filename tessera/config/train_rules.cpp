@@ -107,7 +107,7 @@ void data_rules(const DataOptions& data, Problems& problems) {
   const bool by_split = !data.train_data_path.empty() || !data.valid_data_path.empty() ||
                         !data.test_data_path.empty();
   const bool by_file = !data.per_split_data_args_path.empty();
-  problems.require(shared || by_split || by_file,
+  problems.require(data.mock_data || data.names_files(),
                    "no data: give --data-path PREFIX, or --mock-data");
   problems.require(!by_split || !(shared || by_file),
                    "--train-data-path, --valid-data-path and --test-data-path exclude --data-path, "

@@ -1,8 +1,6 @@
 #include "tessera/data/count_pieces.h"
 
-#include <algorithm>
 #include <mutex>
-#include <thread>
 
 #include "tessera/base/check.h"
 #include "tessera/data/json_texts.h"
@@ -10,6 +8,7 @@
 #include "tessera/data/ordered_workers.h"
 #include "tessera/data/text_chunks.h"
 #include "tessera/tokenizer/splitter.h"
+#include "tessera/tokenizer/text_lines.h"
 #include "tessera/tokenizer/tokenizer_json.h"
 
 namespace tessera {
@@ -63,18 +62,14 @@ class PieceCounter {
   }
 
   void add_lines(const TextChunk& chunk, CountedPieces& sums) const {
-    const std::string_view text = chunk.text;
     JsonTexts json(options_.json_keys);
-    std::int64_t number = chunk.line;
-    for (std::size_t at = 0; at < text.size(); ++number) {
-      const std::size_t end = std::min(text.find('\n', at), text.size());
-      const std::string_view line = text.substr(at, end - at);
-      at = end + 1;
-      if (is_blank(line)) continue;
-      json.read(line, fmt::format("{} line {}", chunk.file->shown(), number));
+    each_line(chunk.text, [&](std::string_view line, std::size_t number) {
+      if (is_blank(line)) return;
+      const std::int64_t in_file = chunk.line + static_cast<std::int64_t>(number) - 1;
+      json.read(line, fmt::format("{} line {}", chunk.file->shown(), in_file));
       for (const auto& texts : json.texts())
         for (const std::string_view each : texts) add_text(each, sums);
-    }
+    });
   }
 
   const TrainTokenizerOptions& options_;
@@ -89,9 +84,7 @@ CountedPieces count_pieces(const TrainTokenizerOptions& options) {
   const std::vector<InputFile> files = find_input_files(options.inputs);
   TextChunks chunks(files);
   PieceCounter counter(options);
-  const int threads = options.threads > 0
-                          ? options.threads
-                          : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int threads = threads_or_all(options.threads);
   {
     OrderedWorkers<TextChunk, bool> workers(threads, [&](TextChunk&& chunk) {
       counter.count(chunk);

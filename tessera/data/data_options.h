@@ -57,6 +57,11 @@ struct DataOptions {
   bool data_sharding = true;  ///< of cyclic: each data-parallel rank shuffles a part of its own
   int num_workers = 2;        ///< threads that read ahead, of each rank
 
+  /// Whether any files are named.
+  bool names_files() const {
+    return !data_path.empty() || !train_data_path.empty() || !valid_data_path.empty() ||
+           !test_data_path.empty() || !data_args_path.empty() || !per_split_data_args_path.empty();
+  }
   /// Whether a sample's documents do not see each other.
   bool keeps_documents_apart() const { return reset_attention_mask || sft; }
 

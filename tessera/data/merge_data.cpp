@@ -7,7 +7,7 @@
 #include "tessera/base/folder_lock.h"
 #include "tessera/data/indexed_dataset.h"
 #include "tessera/data/indexed_dataset_writer.h"
-#include "tessera/data/pending_file.h"
+#include "tessera/data/output_check.h"
 
 namespace tessera {
 namespace {
@@ -19,15 +19,9 @@ std::string prefix_of(const std::string& name) {
 }
 
 void check_output(const std::string& prefix, bool overwrite) {
-  const fs::path folder = folder_of(prefix);
-  std::error_code ignored;
-  check_input(fs::is_directory(folder, ignored),
-              "the folder '{}' of the output prefix does not exist", folder.string());
+  check_output_folder(prefix, "the output prefix");
   for (const char* ending : {".bin", ".idx"})
-    check_input(
-        overwrite || !fs::exists(prefix + ending, ignored),
-        "'{}{}' is there already: give --overwrite to replace it, or another --output-prefix",
-        prefix, ending);
+    check_may_write(prefix + ending, overwrite, "--output-prefix");
 }
 
 // A pair of an older split into more parts would be taken for one of this.

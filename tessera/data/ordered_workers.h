@@ -1,6 +1,7 @@
 // Threads that work on jobs side by side and hand the results back in the order of the jobs.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -15,6 +16,11 @@
 #include "tessera/base/check.h"
 
 namespace tessera {
+
+/// 0: as many as there are cores.
+inline int threads_or_all(int asked) {
+  return asked > 0 ? asked : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
 
 /// put and take are for one thread, the owner. It bounds the memory: it takes results before it
 /// puts more jobs.

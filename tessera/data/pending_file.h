@@ -5,9 +5,8 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "tessera/base/files.h"
+#include "tessera/data/append_file.h"
 
 namespace tessera {
 
@@ -28,15 +27,9 @@ class PendingFile {
   void publish();
 
  private:
-  void flush();
-
   fs::path path_;
   fs::path temporary_;
-  std::optional<FileWriter> writer_;
-  std::vector<std::byte> buffer_;
+  std::optional<AppendFile> file_;
 };
-
-/// The folder that a path is in: "." for a bare name.
-fs::path folder_of(const fs::path& path);
 
 }  // namespace tessera

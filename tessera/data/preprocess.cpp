@@ -10,7 +10,7 @@
 #include "tessera/base/log.h"
 #include "tessera/data/document_encoder.h"
 #include "tessera/data/ordered_workers.h"
-#include "tessera/data/pending_file.h"
+#include "tessera/data/output_check.h"
 #include "tessera/data/preprocess_progress.h"
 #include "tessera/data/preprocess_work.h"
 #include "tessera/tokenizer/tokenizer.h"
@@ -24,10 +24,7 @@ constexpr std::int64_t kPendingBytes = std::int64_t{1} << 26;  // of text that w
 void check_options(const PreprocessOptions& options) {
   check_input(!options.inputs.empty(), "nothing to preprocess: give at least one --input");
   check_input(!options.output_prefix.empty(), "preprocessing needs an --output-prefix");
-  const fs::path folder = folder_of(options.output_prefix);
-  std::error_code ignored;
-  check_input(fs::is_directory(folder, ignored),
-              "the folder '{}' of the output prefix does not exist", folder.string());
+  check_output_folder(options.output_prefix, "the output prefix");
   check_input(options.chat_template.empty() || !options.append_eod,
               "--append-eod and --chat-template exclude each other: the template says how a "
               "conversation ends");
@@ -56,11 +53,6 @@ std::vector<InputFile> find_inputs(const PreprocessOptions& options) {
                 file.path.string(), options.json_keys.size());
   }
   return files;
-}
-
-int threads_of(const PreprocessOptions& options) {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return options.workers > 0 ? options.workers : std::max(1, cores);
 }
 
 // Writes batches to the spools in their order, and makes durable points.
@@ -147,7 +139,7 @@ void write_tokens(const PreprocessOptions& options, const std::vector<InputFile>
   const DocumentEncoder encoder(options, files, tokenizer);
   OutputWriter writer(options, files, work);
   PreprocessProgress progress(stored_bytes(files));
-  const int threads = threads_of(options);
+  const int threads = threads_or_all(options.workers);
   OrderedWorkers<DocumentBatch, EncodedBatch> workers(
       threads, [&](DocumentBatch&& batch) { return encoder.encode(batch); });
   std::int64_t pending_bytes = 0;

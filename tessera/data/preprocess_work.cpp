@@ -4,7 +4,7 @@
 
 #include "tessera/base/check.h"
 #include "tessera/data/array_cache.h"
-#include "tessera/data/pending_file.h"
+#include "tessera/data/output_check.h"
 #include "tessera/tokenizer/tokenizer_files.h"
 
 namespace tessera {
@@ -207,9 +207,7 @@ void PreprocessWork::check_outputs() const {
     for (const char* ending : {".bin", ".idx"}) names.push_back(output.prefix + ending);
   if (options_.save_errors) names.push_back(options_.output_prefix + ".errors.jsonl");
   for (const std::string& name : names)
-    check_input(options_.overwrite || !is_there(name),
-                "'{}' is there already: give --overwrite to replace it, or another --output-prefix",
-                name);
+    check_may_write(name, options_.overwrite, "--output-prefix");
 }
 
 void PreprocessWork::commit(const PreprocessState& state) {
@@ -220,13 +218,7 @@ void PreprocessWork::commit(const PreprocessState& state) {
 void PreprocessWork::publish() {
   for (const OutputFile& output : outputs_) publish_spool(base(output), output.prefix);
   const fs::path errors = options_.output_prefix + ".errors.jsonl";
-  if (options_.save_errors && is_there(errors_file())) {
-    std::error_code error;
-    fs::rename(errors_file(), errors, error);
-    check(!error, "cannot rename '{}' to '{}': {}", errors_file().string(), errors.string(),
-          error.message());
-    sync_path(folder_of(errors));
-  }
+  if (options_.save_errors && is_there(errors_file())) rename_durably(errors_file(), errors);
   remove();
 }
 

@@ -7,7 +7,6 @@
 
 #include "tessera/base/check.h"
 #include "tessera/data/index_table.h"
-#include "tessera/data/pending_file.h"
 
 namespace tessera {
 
@@ -30,13 +29,6 @@ void read_table(const fs::path& path, std::int64_t count, const Use& use) {
     use(std::span<const T>(piece).first(static_cast<std::size_t>(n)));
     count -= n;
   }
-}
-
-void rename_durably(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  check(!error, "cannot rename '{}' to '{}': {}", from.string(), to.string(), error.message());
-  sync_path(folder_of(to));
 }
 
 }  // namespace

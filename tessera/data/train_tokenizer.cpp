@@ -5,7 +5,7 @@
 #include "tessera/base/check.h"
 #include "tessera/base/files.h"
 #include "tessera/data/count_pieces.h"
-#include "tessera/data/pending_file.h"
+#include "tessera/data/output_check.h"
 #include "tessera/tokenizer/splitter.h"
 #include "tessera/tokenizer/tokenizer_json.h"
 
@@ -23,16 +23,12 @@ void check_special(const TrainTokenizerOptions& options) {
 
 // Before the text is read, which may take long.
 void check_output(const TrainTokenizerOptions& options) {
+  check_output_folder(options.output, "--output");
   std::error_code ignored;
-  const fs::path folder = folder_of(options.output);
-  check_input(fs::is_directory(folder, ignored), "the folder '{}' of --output does not exist",
-              folder.string());
   check_input(!fs::is_directory(options.output, ignored),
               "--output '{}' is a folder: name the file, as '{}'", options.output,
               (fs::path(options.output) / "tokenizer.json").string());
-  check_input(options.overwrite || !fs::exists(options.output, ignored),
-              "'{}' is there already: give --overwrite to replace it, or another --output",
-              options.output);
+  check_may_write(options.output, options.overwrite, "--output");
 }
 
 }  // namespace

@@ -25,25 +25,6 @@ std::string_view trimmed(std::string_view text) {
   return begin < end ? text.substr(begin, end - begin) : std::string_view();
 }
 
-std::string_view without_spaces_before(std::string_view text) {
-  while (!text.empty()) {
-    const CodePoint c = decode_utf8(text, 0);
-    if (!is_whitespace(c.value)) break;
-    text.remove_prefix(c.length);
-  }
-  return text;
-}
-
-std::string without_spaces_behind(const std::string& text) {
-  std::size_t end = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const CodePoint c = decode_utf8(text, at);
-    at += c.length;
-    if (!is_whitespace(c.value)) end = at;
-  }
-  return text.substr(0, end);
-}
-
 std::string roles_text(const ChatTemplate& chat) {
   std::string names;
   for (const auto& [name, role] : chat.roles) names += (names.empty() ? "" : ", ") + name;
@@ -58,7 +39,7 @@ class ChatEncoder::Writer {
   explicit Writer(const ChatEncoder& encoder) : encoder_(encoder) {}
 
   void add(std::string_view text, bool learned) {
-    if (swallows_) text = without_spaces_before(text);
+    if (swallows_) text.remove_prefix(skip_spaces(text, 0));
     if (text.empty()) return;
     swallows_ = false;
     if (learned != learned_) flush();
@@ -73,7 +54,7 @@ class ChatEncoder::Writer {
         continue;
       }
       const Tokenizer::Swallowed spaces = encoder_.tokenizer_.swallows(part.token);
-      if (spaces.before) text_ = without_spaces_behind(text_);
+      if (spaces.before) text_.resize(skip_spaces_back(text_, text_.size()));
       flush();
       chat_.tokens.push_back(part.token);
       chat_.mask.push_back(learned ? 1 : 0);

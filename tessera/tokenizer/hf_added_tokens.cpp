@@ -12,35 +12,10 @@ namespace {
 // Every place of a text may be compared with so many.
 constexpr std::size_t kMostBytes = 4096;
 
-// Where the character before `at` starts; `at` is not 0.
-std::size_t previous_character(std::string_view text, std::size_t at) {
-  do --at;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
-  return at;
-}
-
 bool is_alone(std::string_view text, std::size_t begin, std::size_t end) {
   if (begin > 0 && is_hf_word(decode_utf8(text, previous_character(text, begin)).value))
     return false;
   return end == text.size() || !is_hf_word(decode_utf8(text, end).value);
-}
-
-std::size_t skip_spaces_back(std::string_view text, std::size_t at) {
-  while (at > 0) {
-    const std::size_t before = previous_character(text, at);
-    if (!is_whitespace(decode_utf8(text, before).value)) break;
-    at = before;
-  }
-  return at;
-}
-
-std::size_t skip_spaces(std::string_view text, std::size_t at) {
-  while (at < text.size()) {
-    const CodePoint c = decode_utf8(text, at);
-    if (!is_whitespace(c.value)) break;
-    at += c.length;
-  }
-  return at;
 }
 
 }  // namespace

@@ -48,6 +48,13 @@ HfMatches find_literal(std::string_view text, std::string_view literal) {
   return matches;
 }
 
+HfMatches find_pieces(const Splitter& splitter, std::string_view text) {
+  HfMatches pieces;
+  for (std::size_t at = 0; at < text.size(); at = pieces.back().end)
+    pieces.push_back(splitter.next(text, at));
+  return pieces;
+}
+
 HfPattern::HfPattern(const HfNode& node) {
   if (const auto literal = node.find("String")) {
     node.allow_only({"String"});
@@ -61,11 +68,7 @@ HfPattern::HfPattern(const HfNode& node) {
 }
 
 HfMatches HfPattern::matches(std::string_view text) const {
-  if (!splitter_) return find_literal(text, literal_);
-  HfMatches matches;
-  for (std::size_t at = 0; at < text.size(); at = matches.back().end)
-    matches.push_back(splitter_->next(text, at));
-  return matches;
+  return splitter_ ? find_pieces(*splitter_, text) : find_literal(text, literal_);
 }
 
 SplitBehavior parse_split_behavior(const HfNode& node) {

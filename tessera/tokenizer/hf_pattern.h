@@ -18,6 +18,9 @@ using HfMatches = std::vector<Piece>;
 /// Where the literal, which is not empty, occurs in a text, and what lies between.
 HfMatches find_literal(std::string_view text, std::string_view literal);
 
+/// All pieces of a text.
+HfMatches find_pieces(const Splitter& splitter, std::string_view text);
+
 /// {"String": "..."} or {"Regex": "..."}.
 class HfPattern {
  public:

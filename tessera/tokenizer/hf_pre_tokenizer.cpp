@@ -126,13 +126,7 @@ class ByteLevel : public HfPreTokenizer {
     if (prefix_space_) add_spaces(pieces);
     if (splitter_)
       split(
-          pieces,
-          [this](std::string_view text) {
-            HfMatches matches;
-            for (std::size_t at = 0; at < text.size(); at = matches.back().end)
-              matches.push_back(splitter_->next(text, at));
-            return matches;
-          },
+          pieces, [this](std::string_view text) { return find_pieces(*splitter_, text); },
           SplitBehavior::isolated);
     if (keeps_bytes_) return;
     HfPieces mapped;

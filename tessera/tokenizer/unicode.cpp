@@ -122,4 +122,28 @@ bool is_whitespace(char32_t c) {
          (c >= 0xA0 && is_between(category_of(c), Category::Zs, Category::Zp));
 }
 
+std::size_t previous_character(std::string_view text, std::size_t at) {
+  do --at;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
+  return at;
+}
+
+std::size_t skip_spaces_back(std::string_view text, std::size_t at) {
+  while (at > 0) {
+    const std::size_t before = previous_character(text, at);
+    if (!is_whitespace(decode_utf8(text, before).value)) break;
+    at = before;
+  }
+  return at;
+}
+
+std::size_t skip_spaces(std::string_view text, std::size_t at) {
+  while (at < text.size()) {
+    const CodePoint c = decode_utf8(text, at);
+    if (!is_whitespace(c.value)) break;
+    at += c.length;
+  }
+  return at;
+}
+
 }  // namespace tessera

@@ -74,6 +74,11 @@ inline bool is_symbol(Category c) { return is_between(c, Category::Sm, Category:
 
 /// \s: the 25 code points with Unicode's White_Space, the same in every version since 6.3.
 bool is_whitespace(char32_t c);
+/// Where white space that begins at `at` ends, and where that which ends at `at` begins.
+std::size_t skip_spaces(std::string_view text, std::size_t at);
+std::size_t skip_spaces_back(std::string_view text, std::size_t at);
+/// Where the character before `at` starts; `at` is not 0.
+std::size_t previous_character(std::string_view text, std::size_t at);
 
 /// One byte for every code point in pages of 256, of which equal ones are there once.
 class CodePointTable {

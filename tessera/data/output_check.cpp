@@ -1,0 +1,21 @@
+#include "tessera/data/output_check.h"
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+
+void check_may_write(const fs::path& path, bool overwrite, const char* flag) {
+  std::error_code ignored;
+  check_input(overwrite || !fs::exists(path, ignored),
+              "'{}' is there already: give --overwrite to replace it, or another {}", path.string(),
+              flag);
+}
+
+void check_output_folder(const fs::path& output, const char* what) {
+  const fs::path folder = folder_of(output);
+  std::error_code ignored;
+  check_input(fs::is_directory(folder, ignored), "the folder '{}' of {} does not exist",
+              folder.string(), what);
+}
+
+}  // namespace tessera
