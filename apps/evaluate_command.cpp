@@ -10,6 +10,7 @@
 #include "tessera/base/json.h"
 #include "tessera/config/print.h"
 #include "tessera/config/validate.h"
+#include "tessera/data/output_check.h"
 #include "tessera/train/evaluate.h"
 #include "tessera/train/trainer.h"
 
@@ -23,14 +24,11 @@ void write_output(const std::string& path, const std::string& text) {
 }
 
 // Found now, and not after the work.
-void check_output(const EvaluateOptions& options) {
+void check_output(const EvaluateOptions& options, bool overwrite) {
   if (options.output.empty()) return;
   check_folder_can_be(fs::absolute(options.output).parent_path());
-  std::error_code error;
-  check_input(
-      !fs::equivalent(options.output, options.tokens, error),
-      "--output {}: this is the file of --tokens, which it would replace: give another name",
-      options.output);
+  check_is_no_input(options.output, options.tokens, "--output");
+  check_may_write(options.output, overwrite, "--output");
 }
 
 // What a rank finds; the first one's is written.
@@ -62,7 +60,8 @@ Evaluation dataset_evaluation(const ParsedCommand& parsed, const ModelSource& so
     const BatchShape shape{options.data.seq_length, options.train.micro_batch_size};
     Session session(inference_options(options, shape, rank), rank);
     source.load(session);
-    const EvaluationResult result = evaluate_dataset(session, options, options.train.eval_iters);
+    const EvaluationResult result =
+        evaluate_dataset(session, rank, options, options.train.eval_iters);
     return Json{{"loss", result.loss},
                 {"perplexity", result.perplexity()},
                 {"tokens", static_cast<std::int64_t>(result.tokens)}}
@@ -79,7 +78,7 @@ int evaluate_command(ParsedCommand& parsed, const std::vector<std::string>& argu
     fmt::print("{}", print_config(parsed));
     return 0;
   }
-  check_output(parsed.evaluate);
+  check_output(parsed.evaluate, parsed.preprocess.overwrite);
   const Evaluation evaluate = parsed.evaluate.tokens.empty() ? dataset_evaluation(parsed, source)
                                                              : token_evaluation(parsed, source);
   return run_on_ranks(parsed.options, print_config(parsed), arguments, [&](Rank& rank) {

@@ -15,7 +15,13 @@
 namespace tessera {
 namespace {
 
-constexpr std::int32_t kNoToken = -1;
+std::vector<std::int32_t> stops_of(const Tokenizer& tokenizer, const GenerateOptions& options) {
+  std::vector<std::int32_t> stops;
+  if (tokenizer.has_eod()) stops.push_back(tokenizer.eod());
+  for (const std::string& text : options.stop_tokens)
+    stops.push_back(named_token(tokenizer, "stop-tokens", text));
+  return stops;
+}
 
 // What each token adds to a text. Tokens are decoded together: a space may depend on the token
 // before, and a character may take several.
@@ -60,11 +66,13 @@ int generate_command(ParsedCommand& parsed, const std::vector<std::string>& argu
               "the tokenizer has {} tokens, the model {}: choose the tokenizer that the model was "
               "trained with",
               tokenizer->vocab_size(), options.model.vocab_size);
+  const std::vector<std::int32_t> stops = stops_of(*tokenizer, parsed.generate);
   std::vector<std::vector<std::int32_t>> prompts;
   std::size_t longest = 1;
   for (const std::string& prompt : parsed.generate.prompts) {
     prompts.push_back(tokenizer->encode(prompt));
-    check_prompt(prompts.back(), parsed.generate, options.model);  // before a rank starts
+    // What does not fit is refused before a rank starts.
+    static_cast<void>(most_new_tokens(prompts.back(), parsed.generate, options.model));
     longest = std::max(longest, prompts.back().size());
   }
   return run_on_ranks(options, print_config(parsed), arguments, [&](Rank& rank) {
@@ -76,12 +84,11 @@ int generate_command(ParsedCommand& parsed, const std::vector<std::string>& argu
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       SpokenText text(*tokenizer, prompts[i]);
       if (speaks) fmt::print("{}", parsed.generate.prompts[i]);
-      generator.run(prompts[i], tokenizer->has_eod() ? tokenizer->eod() : kNoToken,
-                    [&](std::int32_t token) {
-                      if (!speaks) return;
-                      fmt::print("{}", text.add(token));
-                      std::fflush(stdout);
-                    });
+      generator.run(prompts[i], stops, [&](std::int32_t token) {
+        if (!speaks) return;
+        fmt::print("{}", text.add(token));
+        std::fflush(stdout);
+      });
       if (speaks) fmt::print("{}\n", text.rest());
     }
   });

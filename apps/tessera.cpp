@@ -1,6 +1,7 @@
 // tessera <command> [flags]: one program for the whole life of a model.
 #include <fmt/core.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "apps/commands.h"
 #include "tessera/base/check.h"
+#include "tessera/base/lost_pages.h"
 #include "tessera/config/print.h"
 #include "tessera/launch/launch.h"
 
@@ -76,6 +78,8 @@ int run(const std::vector<std::string>& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  report_lost_pages();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails, and says so
   try {
     const int code = run(std::vector<std::string>(argv + 1, argv + argc));
     check(std::fflush(stdout) == 0, "standard output cannot be written: is the disk full?");

@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 
@@ -18,12 +20,15 @@ void check_files(const TokenizeOptions& options) {
   std::error_code unknown;
   for (const std::string& name : options.inputs) {
     if (name == "-") continue;
-    check_input(fs::exists(name, unknown), "there is no file '{}'", name);
+    const bool is_there = fs::exists(name, unknown);
+    check_input(!unknown, "'{}' cannot be read: {}", name, unknown.message());
+    check_input(is_there, "there is no file '{}'", name);
     check_input(!fs::is_directory(name, unknown), "'{}' is a folder: name its files", name);
-    check_input(options.output.empty() || !fs::equivalent(name, options.output, unknown),
-                "--output '{}' is an input, too: it would be lost", options.output);
+    check_is_no_input(options.output, name, "--output");
   }
-  if (!options.output.empty()) check_may_write(options.output, options.overwrite, "--output");
+  if (options.output.empty()) return;
+  check_output_folder(options.output, "--output");
+  check_may_write(options.output, options.overwrite, "--output");
 }
 
 void tokenize_inputs(const Tokenizer& tokenizer, const TokenizeOptions& options,
@@ -32,7 +37,7 @@ void tokenize_inputs(const Tokenizer& tokenizer, const TokenizeOptions& options,
     std::ifstream in;
     if (name != "-") {
       in.open(name, std::ios::binary);
-      check_input(in.is_open(), "'{}' cannot be read", name);
+      check_input(in.is_open(), "'{}' cannot be read: {}", name, std::strerror(errno));
     }
     tokenize(tokenizer, options, name == "-" ? std::cin : in, name, out);
   }
@@ -43,7 +48,7 @@ void tokenize_inputs(const Tokenizer& tokenizer, const TokenizeOptions& options,
 void tokenize_to_file(const Tokenizer& tokenizer, const TokenizeOptions& options) {
   const std::string temporary = options.output + ".tmp";
   std::ofstream file(temporary, std::ios::binary);
-  check_input(file.is_open(), "'{}' cannot be written", temporary);
+  check_input(file.is_open(), "'{}' cannot be written: {}", temporary, std::strerror(errno));
   try {
     tokenize_inputs(tokenizer, options, file);
     file.close();

@@ -46,9 +46,9 @@ void measure(const Flags& flags) {
       build_gpt_indices(lengths, {{0, documents}, samples, seq_length, 1234});
   const double seconds = seconds_since(start);
   const Usage after = usage();
-  const double bytes =
-      static_cast<double>(indices.document_index.size_bytes() + indices.sample_index.size_bytes() +
-                          indices.shuffle_index.size_bytes());
+  const double bytes = static_cast<double>(indices.document_index.size_bytes() +
+                                           indices.sample_index.bytes().size() +
+                                           indices.shuffle_index.bytes().size());
   fmt::print(
       "| documents | epochs | samples | seconds | of processors | indices, MiB | peak, MiB |\n");
   fmt::print("|---:|---:|---:|---:|---:|---:|---:|\n");

@@ -27,11 +27,13 @@ FOLDER = ROOT / "build" / "campaigns"
 FUZZ_CHUNKS = 10
 FUZZ_CHUNK_INPUTS = 100_000
 
-# Kinds of tokenizers that are compared with their originals, in chunks with seeds of their own: 36
-# tokenizers, and so 10^6 strings in all.
+# Kinds of tokenizers that are compared with their originals, in chunks with seeds of their own. Each
+# kind sees 10^6 different texts; a few are in two chunks, and so there are more.
 TOKENIZER_KINDS = ["gpt2", "tiktoken", "hf-bytes", "hf", "sentencepiece"]
-TOKENIZER_CHUNKS = 4
-TOKENIZER_CHUNK_STRINGS = 7_000
+TOKENIZER_STRINGS = 1_000_000
+TOKENIZER_CHUNKS = 5
+TOKENIZER_CHUNK_STRINGS = 220_000
+TRAINER_CHUNKS = 4
 
 TAIL_LINES = 40
 
@@ -101,12 +103,15 @@ def fuzz_campaigns():
 
 
 def tokenizer_campaign():
-    """Random strings, then each code point and long words; and the trainer."""
+    """The trainer; then random strings, how many of them are different, each code point, long words."""
     command = ["tools/check_tokenizers.py", "--kinds"]
-    steps = [[*command, "trainer", "--seed", str(seed)] for seed in range(1, TOKENIZER_CHUNKS + 1)]
+    digests = str(FOLDER / "tokenizer_strings")
+    steps = [[*command, "trainer", "--seed", str(seed)] for seed in range(1, TRAINER_CHUNKS + 1)]
     for kind in TOKENIZER_KINDS:
         for seed in range(1, TOKENIZER_CHUNKS + 1):
-            steps.append([*command, kind, "--count", str(TOKENIZER_CHUNK_STRINGS), "--seed", str(seed)])
+            count = ["--count", str(TOKENIZER_CHUNK_STRINGS), "--seed", str(seed)]
+            steps.append([*command, kind, *count, "--digests", digests])
+        steps.append([*command, kind, "--count", str(TOKENIZER_STRINGS), "--distinct", digests])
         steps.append([*command, kind, "--count", "0", "--code-points", "--long-words"])
     return Campaign("tokenizers", steps, STRING_COUNT)
 

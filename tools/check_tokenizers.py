@@ -2,19 +2,25 @@
 """Compares Tessera's tokens with those of tokenizers, tiktoken and sentencepiece.
 
 usage: tools/check_tokenizers.py [--program PATH] [--count N] [--seed N] [--kinds NAME,...]
-                                 [--code-points] [--long-words]
+                                 [--code-points] [--long-words] [--digests FOLDER]
+       tools/check_tokenizers.py --distinct FOLDER --count N --kinds NAME,...
        tools/check_tokenizers.py --write-goldens
 
 Each kind of tokenizer is made here (rival_tokenizers.py), and both sides encode the same strings
-and decode their tokens: random ones over all planes of Unicode, words of many languages, code, runs
-of whitespace; bytes that are no UTF-8; with --code-points each code point alone, with --long-words
-words of up to 10^6 characters, whose time must grow as they do. The kind "trainer" compares
-train-tokenizer with the BpeTrainer of tokenizers. --write-goldens keeps small tokenizers and what
-they make of a few hundred strings, and what the trainer makes of small texts, for tests/tokenizer
-and tests/data, which need no Python.
+and decode their tokens: random ones (random_strings.py), which are others for each tokenizer and
+seed, and a tenth as many that are no UTF-8; with --code-points each code point alone, with
+--long-words words of up to 10^6 characters, whose time must grow as they do. The kind "trainer"
+compares train-tokenizer with the BpeTrainer of tokenizers.
+
+--digests keeps a digest of each string, from which --distinct counts how many different ones a kind
+has seen with all seeds; fewer than --count is a failure. --write-goldens keeps small tokenizers and
+what they make of a few hundred strings, and what the trainer makes of small texts, for
+tests/tokenizer and tests/data, which need no Python.
 """
 
 import argparse
+import array
+import hashlib
 import json
 import random
 import resource
@@ -22,44 +28,16 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from rival_tokenizers import KINDS, ROOT, WORDS
+from random_strings import ROOT, distinct, generator, mixed_text, random_bytes, random_text
+from rival_tokenizers import KINDS
 from rival_trainer import compare_trainers, write_trainer_golden
 from rival_venv import in_rival_venv
 
 GOLDENS = ROOT / "tests" / "tokenizer" / "data"
 TRAINER_GOLDEN = ROOT / "tests" / "data" / "golden" / "trained_tokenizers.json"
 
-SPACES = [" ", "  ", "    ", "\t", "\n", "\r", "\r\n", "\n\n", " \n ", "\u00a0", "\u3000", "\u2028"]
-SPACES += ["\x85", "\u200b", "\u180e", "\x1c", "\x0b"]
-BAD_BYTES = [b"\xff", b"\xe4\xb8", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf0\x9f\x99", b"\x80", b"\xf4\x90\x80\x80"]
-BYTE_STRINGS = 200
 AT_ONCE = 100_000
-
-
-def random_character(rng):
-    ranges = [(0, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x1FFFF)]
-    ranges += [(0x20000, 0x3FFFF), (0x40000, 0x10FFFF)]
-    return chr(rng.randint(*rng.choice(ranges)))
-
-
-def random_text(rng):
-    parts = []
-    for _ in range(rng.randint(1, 14)):
-        kind = rng.random()
-        if kind < 0.3:
-            parts.append(rng.choice(SPACES))
-        elif kind < 0.7:
-            parts.append(rng.choice(WORDS))
-        elif kind < 0.85:
-            parts.append(random_character(rng))
-        else:
-            parts.append("".join(chr(rng.randint(97, 122)) for _ in range(rng.randint(1, 9))))
-    return "".join(parts)
-
-
-def random_bytes(rng):
-    parts = [random_text(rng).encode() for _ in range(3)]
-    return parts[0] + rng.choice(BAD_BYTES) + parts[1] + rng.choice(BAD_BYTES) + parts[2]
+FILES_AT_ONCE = 2_000
 
 
 def code_points():
@@ -109,22 +87,23 @@ def compare_texts(tessera, kind, texts):
 
 def compare_bytes(tessera, kind, strings):
     """Each in a file of its own, as JSON cannot have them."""
-    with tempfile.TemporaryDirectory() as folder:
-        def files(ending, contents):
-            names = [f"{folder}/{i:06}.{ending}" for i in range(len(contents))]
-            for name, content in zip(names, contents):
-                Path(name).write_bytes(content)
-            return ["--input", *names]
+    wrong = 0
+    for begin in range(0, len(strings), FILES_AT_ONCE):
+        some = strings[begin:begin + FILES_AT_ONCE]
+        with tempfile.TemporaryDirectory() as folder:
+            def files(ending, contents):
+                names = [f"{folder}/{i:06}.{ending}" for i in range(len(contents))]
+                for name, content in zip(names, contents):
+                    Path(name).write_bytes(content)
+                return ["--input", *names]
 
-        lines = tessera.run(files("txt", strings)).splitlines()
-        if kind.invalid == "keep":
-            back = tessera.run([*files("ids", lines), "--decode"])
-            return differences(kind.name, strings, [b"".join(strings)], [back])
-    if kind.invalid == "replace":
-        expected = kind.encode([data.decode(errors="replace") for data in strings])
-    else:
-        expected = kind.encode(strings)
-    return differences(kind.name, strings, expected, [[int(n) for n in line.split()] for line in lines])
+            lines = tessera.run(files("txt", some)).splitlines()
+            found = [[int(n) for n in line.split()] for line in lines]
+            wrong += differences(f"{kind.name}, bytes", some, kind.encode_bytes(some), found)
+            if kind.keeps:
+                back = tessera.run([*files("ids", lines), "--decode"])
+                wrong += differences(f"{kind.name}, bytes and back", some, [b"".join(some)], [back])
+    return wrong
 
 
 def compare_long_words(tessera, kind):
@@ -153,6 +132,45 @@ def compare(args, kind, texts, strings):
     return wrong
 
 
+def write_digests(file, strings):
+    numbers = array.array("Q")
+    for data in strings:
+        numbers.frombytes(hashlib.blake2b(data, digest_size=8).digest())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(numbers.tobytes())
+
+
+def compare_kind(args, name, folder):
+    """Each tokenizer of the kind has its share of --count, and strings that no other has."""
+    kinds = list(KINDS[name](folder, args.vocab_size))
+    share = -(-args.count // len(kinds))
+    all_texts, all_strings, wrong = set(), set(), 0
+    for kind in kinds:
+        rng = generator(args.seed, kind.name)
+        texts = distinct(share, lambda r=rng: random_text(r), all_texts)
+        strings = distinct(-(-share // 10), lambda r=rng: random_bytes(r), all_strings)
+        wrong += compare(args, kind, texts + (code_points() if args.code_points else []), strings)
+    if args.digests:
+        write_digests(args.digests / f"{name}-{args.seed}.texts", (t.encode() for t in all_texts))
+        write_digests(args.digests / f"{name}-{args.seed}.bytes", all_strings)
+    return wrong
+
+
+def count_distinct(args):
+    """Whether each kind has seen as many different texts as wanted, and a tenth of that in bytes."""
+    enough = True
+    for name in args.kinds.split(","):
+        counts = []
+        for ending in ("texts", "bytes"):
+            seen = set()
+            for file in args.distinct.glob(f"{name}-[0-9]*.{ending}"):
+                seen.update(array.array("Q", file.read_bytes()))
+            counts.append(len(seen))
+        print(f"{name}: {counts[0]} distinct texts, {counts[1]} distinct strings that are no UTF-8")
+        enough = enough and counts[0] >= args.count and counts[1] >= args.count // 10
+    return int(not enough)
+
+
 def write_goldens():
     """tests/tokenizer/data: a small vocabulary in both formats, and strings with their tokens."""
     GOLDENS.mkdir(parents=True, exist_ok=True)
@@ -160,7 +178,7 @@ def write_goldens():
     (GOLDENS / "ranks.json").unlink()
     with open(GOLDENS / "tokens.jsonl", "w", encoding="ascii") as file:
         for seed in range(120):
-            text = random_text(random.Random(seed))
+            text = mixed_text(random.Random(seed))
             entry = {"text": text, "tokens": {kind.name: kind.encode([text])[0] for kind in kinds}}
             file.write(json.dumps(entry, separators=(",", ":")) + "\n")
     write_trainer_golden(TRAINER_GOLDEN)
@@ -169,27 +187,27 @@ def write_goldens():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=ROOT / "build/cpu/apps/tessera", type=Path)
-    parser.add_argument("--count", default=1000, type=int, help="strings for each tokenizer")
+    parser.add_argument("--count", default=10_000, type=int, help="strings for each kind, shared by its tokenizers")
     parser.add_argument("--seed", default=1, type=int)
     parser.add_argument("--kinds", default=",".join([*KINDS, "trainer"]))
     parser.add_argument("--code-points", action="store_true", help="each code point alone, too")
     parser.add_argument("--long-words", action="store_true", help="words of 10^6 characters, too")
     parser.add_argument("--vocab-size", default=2000, type=int)
+    parser.add_argument("--digests", type=Path, help="where digests of the strings go")
+    parser.add_argument("--distinct", type=Path, help="count the different strings in such a folder")
     parser.add_argument("--write-goldens", action="store_true")
     args = parser.parse_args()
     if args.write_goldens:
         return write_goldens()
-    rng = random.Random(args.seed)
-    texts = [random_text(rng) for _ in range(args.count)] + (code_points() if args.code_points else [])
-    strings = [random_bytes(rng) for _ in range(BYTE_STRINGS)]
+    if args.distinct:
+        return count_distinct(args)
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         for name in args.kinds.split(","):
             if name == "trainer":
                 wrong += compare_trainers(args.program, Path(folder), args.seed)
-                continue
-            for kind in KINDS[name](Path(folder), args.vocab_size):
-                wrong += compare(args, kind, texts, strings)
+            else:
+                wrong += compare_kind(args, name, Path(folder))
     return int(wrong > 0)
 
 

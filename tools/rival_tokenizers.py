@@ -6,17 +6,12 @@ tests/tokenizer/make_goldens.py makes small ones, which are used here too.
 
 import base64
 import json
+import re
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from random_strings import ROOT, WORDS
+
 sys.path.append(str(ROOT / "tests" / "tokenizer"))
-
-WORDS = """'s 'T 'Ll 're 'ſ 'VE 'd don't I'm hello World ABCdef iPhone naïve é e\u0301 \u0301 ǅ ʰ 中文
-日本語 한국어 абв ДЕ Ελλάδα עברית العربية हिन्दी ไทย 123 4567 ٣ ½ Ⅷ ! ... / // \\ <|endoftext|> </s> 🙂 👨‍👩‍👧 🇩🇪
-\u0000 \uffff \ufeff \U000e0001 _ a_b { } == x1y2 ' '' " # @user https://a.b/c?d=e&f=1.5e-3 int i=0;
-for(;;) if(!x)return; def f(self): <b> &amp; $5.00 100% C++ ß ﬁ İ ı K ſ <x> <word> Hello ▁ ▁the fox
-abcabcd bcdab cabcab""".split()
 
 LETTERS = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -69,6 +64,17 @@ def tiktoken_patterns():
     }
 
 
+def gpt2_alphabet():
+    """The character that stands for each byte in GPT-2's files."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in printable]
+    return [chr(b if b in printable else 256 + others.index(b)) for b in range(256)]
+
+
+ALPHABET = gpt2_alphabet()
+NO_SPECIAL = "--tokenizer-hf-no-include-special-tokens"
+
+
 def corpus():
     files = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("tessera/base/*.cpp")])
     return [f.read_text() for f in files] + [" ".join(WORDS)]
@@ -82,30 +88,59 @@ def lines():
 class Kind:
     """A tokenizer: flags for Tessera, and what its original makes of many texts at once.
 
-    `invalid` says what becomes of bytes that are no UTF-8 (docs/tokenizers.md): Python's decoder
-    has to "replace" them, the original knows what to do with "bytes", or they "keep" their values.
-    `exact`: each text comes back as it was.
+    `encode_bytes` is the same for bytes that are no UTF-8, by the rule of docs/tokenizers.md, which
+    `keeps` them or not. `exact`: each text comes back as it was.
     """
 
-    def __init__(self, name, flags, encode, decode, invalid, exact=False):
+    def __init__(self, name, flags, encode, decode, encode_bytes, keeps=False, exact=False):
         self.name, self.flags, self.encode, self.decode = name, flags, encode, decode
-        self.invalid, self.exact = invalid, exact
+        self.encode_bytes, self.keeps, self.exact = encode_bytes, keeps, exact
+
+
+def characters_of(data):
+    """(text, bytes of each character): a wrong sequence, as Python's decoder has it, is one U+FFFD."""
+    text, parts, at = "", [], 0
+    while at < len(data):
+        try:
+            valid, bad = data[at:].decode(), b""
+        except UnicodeDecodeError as error:
+            valid, bad = data[at:at + error.start].decode(), data[at + error.start:at + error.end]
+        text += valid + "\ufffd" * bool(bad)
+        parts += [c.encode() for c in valid] + [bad] * bool(bad)
+        at += len(valid.encode()) + len(bad)
+    return text, parts
+
+
+def encode_kept(data, split, encode_piece):
+    """Cut where the text with U+FFFD is cut, but with the bytes as they are."""
+    text, parts = characters_of(data)
+    ids = []
+    for begin, end in split(text):
+        ids += encode_piece(b"".join(parts[begin:end]))
+    return ids
 
 
 def hf_kind(folder, name, tokenizer, exact=False, special=True):
+    from tokenizers import Tokenizer
+
     path = folder / f"{name}.json"
     tokenizer.save(str(path))
+    tokenizer = Tokenizer.from_file(str(path))  # the caller may go on to change its own
     flags = ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", str(path)]
-    if not special:
-        flags.append("--tokenizer-hf-no-include-special-tokens")
+    return from_hf(f"hf-{name}", flags + ([] if special else [NO_SPECIAL]), tokenizer, exact, special)
 
+
+def from_hf(name, flags, tokenizer, exact=False, special=True):
     def encode(texts):
         return [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=special)]
 
     def decode(ids):
         return tokenizer.decode_batch(ids, skip_special_tokens=False)
 
-    return Kind(f"hf-{name}", flags, encode, decode, "replace", exact)
+    def encode_bytes(strings):
+        return encode([data.decode(errors="replace") for data in strings])
+
+    return Kind(name, flags, encode, decode, encode_bytes, exact=exact)
 
 
 def train_bpe(pre_tokenizer, size, special=()):
@@ -135,26 +170,49 @@ def gpt2_kinds(folder, size):
     (folder / "vocab.json").write_text(json.dumps(vocabulary))
     flags = ["--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", str(folder / "vocab.json")]
     flags += ["--merge-file", str(folder / "merges.txt")]
+
+    def split(text):
+        return [place for _, place in tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+
+    def encode_piece(piece):
+        return [token.id for token in tokenizer.model.tokenize("".join(ALPHABET[b] for b in piece))]
+
     yield Kind("gpt2", flags, lambda texts: [e.ids for e in tokenizer.encode_batch_fast(texts)],
-               tokenizer.decode_batch, "keep", exact=True)
+               tokenizer.decode_batch, lambda strings: [encode_kept(s, split, encode_piece) for s in strings],
+               keeps=True, exact=True)
 
 
 def bytes_of(token):
-    """From GPT-2's alphabet of bytes."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [b for b in range(256) if b not in printable]
-    table = {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
-    return bytes(table[c] for c in token)
+    return bytes(ALPHABET.index(c) for c in token)
 
 
 def tiktoken_kind(name, flags, pattern, ranks, special):
+    import regex  # which tiktoken has
     import tiktoken
 
     encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=special)
+    pieces = regex.compile(pattern)
+    specials = re.compile("|".join(map(re.escape, special)))
+    numbers = {text.encode(): [number] for text, number in special.items()}
+
+    def split(text):
+        begin = 0
+        for found in [*specials.finditer(text), None]:
+            end = found.start() if found else len(text)
+            for piece in pieces.finditer(text[begin:end]):
+                yield begin + piece.start(), begin + piece.end()
+            if found:
+                yield found.span()
+                begin = found.end()
+
+    def encode_piece(piece):  # also a special token, which never is a part of another piece
+        return numbers.get(piece) or encoding._encode_single_piece(piece)
+
     return Kind(
         f"tiktoken-{name}", ["--tokenizer-type", "TikTokenizer", *flags],
         lambda texts: encoding.encode_batch(texts, num_threads=2, allowed_special="all"),
-        lambda ids: [encoding.decode(i) for i in ids], "keep", exact=True)
+        lambda ids: [encoding.decode(i) for i in ids],
+        lambda strings: [encode_kept(s, split, encode_piece) for s in strings], keeps=True, exact=True)
 
 
 def tiktoken_kinds(folder, size):
@@ -289,6 +347,13 @@ def hf_kinds(folder, _size):
     yield hf_kind(folder, "wordpiece", cased)
     cased.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     yield hf_kind(folder, "bert-cased", cased)
+    for name, lowercase in {"BertWordPieceLowerCase": True, "BertWordPieceCase": False}.items():
+        out = folder / name
+        out.mkdir()
+        tokenizer = make.bert_files(texts, lowercase, out)
+        flags = ["--tokenizer-type", name, "--vocab-file", str(out / "vocab.txt")]
+        yield from_hf(name, flags, tokenizer)
+        yield from_hf(f"{name}-plain", [*flags, NO_SPECIAL], tokenizer, special=False)
 
 
 def sentencepiece_kinds(folder, size):
@@ -313,9 +378,12 @@ def sentencepiece_kinds(folder, size):
         begins = name == "bpe-llama"
         flags = ["--tokenizer-type", "Llama2Tokenizer" if begins else "SentencePieceTokenizer"]
         flags += ["--tokenizer-model", f"{prefix}.model"]
-        yield Kind(f"sentencepiece-{name}", flags,
-                   lambda texts, p=processor, b=begins: p.encode(texts, add_bos=b, num_threads=2),
-                   lambda ids, p=processor: [p.decode(i) for i in ids], "bytes")
+
+        def encode(texts, processor=processor, begins=begins):  # bytes, too
+            return processor.encode(texts, add_bos=begins, num_threads=2)
+
+        yield Kind(f"sentencepiece-{name}", flags, encode,
+                   lambda ids, p=processor: [p.decode(i) for i in ids], encode)
 
 
 KINDS = {

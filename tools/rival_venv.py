@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 PACKAGES = ["tokenizers==0.23.3", "tiktoken==0.14.0", "sentencepiece==0.2.2"]
+# Cuts bytes that are no UTF-8 by tiktoken's patterns; this one has the Unicode that tiktoken has.
+PACKAGES += ["regex==2024.11.6"]
 VENV = Path(__file__).parent.parent / "build" / "tokenizer-venv"
 
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tessera/base/check.h"
+#include "tessera/base/lost_pages.h"
 
 namespace tessera {
 namespace {
@@ -183,6 +184,7 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
   void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   check(map != MAP_FAILED, "cannot map '{}' ({} bytes): {}", path.string(), size_, reason());
   data_ = static_cast<const std::byte*>(map);
+  remember_mapping(path.string(), data_, size_);
 }
 
 void MappedFile::forget() const {
@@ -190,7 +192,9 @@ void MappedFile::forget() const {
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  forget_mapping(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

@@ -43,7 +43,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    fail_input("{}: not valid JSON: {:.300}", what_, error.what());
+    fail_input("{}: not valid JSON: {:.300}", what_, reason_of(error));
   }
 
  private:
@@ -86,6 +86,12 @@ Json parse_json(std::string_view text, std::string_view what) {
   StrictBuilder builder(what);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
+}
+
+std::string reason_of(const Json::exception& error) {
+  const std::string_view text = error.what();
+  const std::size_t end = text.starts_with("[json.exception.") ? text.find("] ") : text.npos;
+  return std::string(end == text.npos ? text : text.substr(end + 2));
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 namespace tessera {
@@ -11,5 +12,8 @@ using Json = nlohmann::json;
 /// Parses text; InputError names `what` (a file, usually) and the byte where parsing stopped.
 /// Duplicate keys are refused.
 Json parse_json(std::string_view text, std::string_view what);
+
+/// What the library says, without its own name and number of the error.
+std::string reason_of(const Json::exception& error);
 
 }  // namespace tessera

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <mutex>
+#include <set>
 #include <string>
 
 namespace tessera {
@@ -18,6 +20,13 @@ void log_line(LogLevel level, std::string_view text) {
   const std::string line = fmt::format("[{:%Y-%m-%d %H:%M:%S}] {}{}\n", now, label, text);
   // One write call per line; a log that cannot be written is not worth dying for.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+bool is_first_time(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> asked;
+  const std::lock_guard lock(mutex);
+  return asked.insert(text).second;
 }
 
 }  // namespace tessera

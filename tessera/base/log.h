@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -21,6 +22,16 @@ void log_info(fmt::format_string<Args...> text, Args&&... args) {
 template <class... Args>
 void log_warning(fmt::format_string<Args...> text, Args&&... args) {
   log_line(LogLevel::warning, fmt::format(text, std::forward<Args>(args)...));
+}
+
+/// Whether it is the first time that this process asks about this text.
+bool is_first_time(const std::string& text);
+
+/// Ranks may be threads that all find the same in the same files: the first one says it.
+template <class... Args>
+void log_warning_once(fmt::format_string<Args...> text, Args&&... args) {
+  const std::string line = fmt::format(text, std::forward<Args>(args)...);
+  if (is_first_time(line)) log_line(LogLevel::warning, line);
 }
 
 }  // namespace tessera

@@ -12,13 +12,14 @@ struct CarriedName {
   const char* there;
 };
 
-constexpr std::array<CarriedName, 12> kNames{
+constexpr std::array<CarriedName, 13> kNames{
     {{"tokenizer.json", "tokenizer.json"},
      {"tokenizer_config.json", "tokenizer_config.json"},
      {"special_tokens_map.json", "special_tokens_map.json"},
      {"added_tokens.json", "added_tokens.json"},
      {"vocab.json", "vocab.json"},
      {"merges.txt", "merges.txt"},
+     {"vocab.txt", "vocab.txt"},
      {"tokenizer.model", "tokenizer.model"},
      {"tokenizer.tiktoken", "tokenizer.tiktoken"},
      {"tiktoken.json", "tiktoken.json"},

@@ -18,11 +18,13 @@ struct SplitDataOptions {
 
 struct GenerateOptions {
   std::vector<std::string> prompts;  ///< with the null tokenizer: token numbers, space-separated
-  std::int64_t max_new_tokens = 128;
+  std::int64_t max_new_tokens = 0;   ///< 0: 128, or as many as the model has positions for
   double temperature = 1.0;
   std::int64_t top_k = 0;  ///< 0: no limit
   double top_p = 1.0;      ///< 1: no limit
   bool greedy = false;     ///< always the most likely token; nothing is drawn
+  /// Tokens that end a text besides the end of a document, as the tokenizer's files write them.
+  std::vector<std::string> stop_tokens;
 
   bool operator==(const GenerateOptions&) const = default;
 };

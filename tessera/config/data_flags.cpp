@@ -79,7 +79,9 @@ std::vector<Flag> validation_flags() {
           .only_if(has_validation_paths, "--valid-data-path or --per-split-data-args-path"),
       toggle("full-validation", at(&DataOptions::full_validation),
              "evaluate on all of the validation data, each sample once, instead of --eval-iters "
-             "batches"),
+             "batches")
+          .only_if([](const Settings& s) { return s.options.train.eval_iters > 0; },
+                   "--eval-iters above 0"),
   };
 }
 
@@ -93,7 +95,9 @@ std::vector<Flag> data_flags() {
       integer("seq-length", at(&DataOptions::seq_length), {1, kMaxSequence}, "tokens of a sample")
           .only_for({Command::train, Command::evaluate, Command::inspect}),
       path("data-cache-path", at(&DataOptions::data_cache_path), "FOLDER",
-           "keep sample indices there [default: built anew in memory]"),
+           "keep sample indices there [default: built anew in memory]")
+          .only_if([](const Settings& s) { return !s.options.data.sft; },
+                   "data without --sft: conversations are packed anew when a run starts"),
       toggle("eod-mask-loss", at(&DataOptions::eod_mask_loss),
              "no loss where the input token is end-of-document"),
       toggle("reset-position-ids", at(&DataOptions::reset_position_ids),
@@ -147,7 +151,10 @@ std::vector<Flag> generate_flags() {
             "what to continue; may be given several times")
           .must_be_given(),
       integer("max-new-tokens", at(&GenerateOptions::max_new_tokens), {1, kMaxSequence},
-              "most tokens to add to each prompt"),
+              "most tokens to add to each prompt [default: 128, or what the model has positions "
+              "for]"),
+      texts("stop-tokens", at(&GenerateOptions::stop_tokens), "TOKEN", kMaxTextBytes,
+            "tokens that end a text, as the end of a document does: '<|im_end|>'"),
       toggle("greedy", at(&GenerateOptions::greedy),
              "always the most likely token: nothing is drawn"),
       real("temperature", at(&GenerateOptions::temperature), {0, 1000, true},

@@ -55,7 +55,7 @@ std::vector<Flag> shared_flags() {
           .must_be_given(),
       toggle("overwrite", at(&PreprocessOptions::overwrite), "replace files that are there already")
           .only_for({Command::preprocess, Command::merge_data, Command::split_data,
-                     Command::tokenize, Command::train_tokenizer}),
+                     Command::tokenize, Command::train_tokenizer, Command::evaluate}),
   };
 }
 

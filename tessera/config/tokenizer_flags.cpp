@@ -13,25 +13,49 @@ constexpr CommandSet kSized = {Command::train,          Command::preprocess, Com
 
 TokenizerKind kind_of(const Settings& s) { return s.options.data.tokenizer.kind; }
 
-bool reads_model(const Settings& s) {
-  return s.options.data.tokenizer.reads_files() && kind_of(s) != TokenizerKind::gpt2;
-}
-bool is_hugging_face(const Settings& s) { return kind_of(s) == TokenizerKind::hugging_face; }
 bool is_gpt2(const Settings& s) { return kind_of(s) == TokenizerKind::gpt2; }
+bool reads_vocab_file(const Settings& s) {
+  return is_gpt2(s) || s.options.data.tokenizer.is_bert();
+}
+bool reads_model(const Settings& s) {
+  return s.options.data.tokenizer.reads_files() && !reads_vocab_file(s);
+}
+bool adds_special_tokens(const Settings& s) {
+  return kind_of(s) == TokenizerKind::hugging_face || s.options.data.tokenizer.is_bert();
+}
 bool is_tiktoken(const Settings& s) { return kind_of(s) == TokenizerKind::tiktoken; }
 
+// Names of Megatron's that other flags stand for here, or nothing.
+void refuse_other_types(std::string_view name) {
+  if (name == "SFTTokenizer")
+    fail_input(
+        "chats are made tokens by tessera preprocess --chat-template NAME, with --tokenizer-type "
+        "HuggingFaceTokenizer and the same --tokenizer-model");
+  if (name == "MultimodalTokenizer" || name == "NullMultimodalTokenizer")
+    fail_input("images are not supported: for text alone use {}",
+               name.starts_with("Null") ? "NullTokenizer"
+                                        : "HuggingFaceTokenizer with the same --tokenizer-model");
+}
+
 Flag type_flag() {
-  return word("tokenizer-type", at(&TokenizerOptions::kind),
-              {{TokenizerKind::bytes, "ByteTokenizer"},
-               {TokenizerKind::null, "NullTokenizer"},
-               {TokenizerKind::gpt2, "GPT2BPETokenizer"},
-               {TokenizerKind::hugging_face, "HuggingFaceTokenizer"},
-               {TokenizerKind::sentencepiece, "SentencePieceTokenizer"},
-               {TokenizerKind::sentencepiece, "GPTSentencePieceTokenizer"},
-               {TokenizerKind::llama2, "Llama2Tokenizer"},
-               {TokenizerKind::tiktoken, "TikTokenizer"}},
-              "bytes, token numbers as text, or a vocabulary from files [default: the loaded "
-              "model's, or ByteTokenizer]");
+  Flag flag = word("tokenizer-type", at(&TokenizerOptions::kind),
+                   {{TokenizerKind::bytes, "ByteTokenizer"},
+                    {TokenizerKind::null, "NullTokenizer"},
+                    {TokenizerKind::gpt2, "GPT2BPETokenizer"},
+                    {TokenizerKind::hugging_face, "HuggingFaceTokenizer"},
+                    {TokenizerKind::sentencepiece, "SentencePieceTokenizer"},
+                    {TokenizerKind::sentencepiece, "GPTSentencePieceTokenizer"},
+                    {TokenizerKind::llama2, "Llama2Tokenizer"},
+                    {TokenizerKind::tiktoken, "TikTokenizer"},
+                    {TokenizerKind::bert_lowercase, "BertWordPieceLowerCase"},
+                    {TokenizerKind::bert_cased, "BertWordPieceCase"}},
+                   "bytes, token numbers as text, or a vocabulary from files [default: the loaded "
+                   "model's, or ByteTokenizer]");
+  flag.set = [set = flag.set](Settings& s, const Values& values) {
+    refuse_other_types(values.at(0));
+    set(s, values);
+  };
+  return flag;
 }
 
 std::vector<Flag> tokenizer_flags() {
@@ -48,16 +72,21 @@ std::vector<Flag> tokenizer_flags() {
            "tokenizer.json or its folder, a SentencePiece .model, a .tiktoken file")
           .only_if(reads_model,
                    "--tokenizer-type HuggingFaceTokenizer, SentencePieceTokenizer, "
-                   "Llama2Tokenizer or TikTokenizer"),
+                   "GPTSentencePieceTokenizer, Llama2Tokenizer or TikTokenizer"),
       action(
           "tokenizer-hf-no-include-special-tokens",
           [](Settings& s, bool on) { s.options.data.tokenizer.include_special_tokens = !on; },
           [](const Settings& s) { return !s.options.data.tokenizer.include_special_tokens; },
-          "leave out what a tokenizer.json puts around a text, such as a beginning-of-sequence "
-          "token")
-          .only_if(is_hugging_face, "--tokenizer-type HuggingFaceTokenizer"),
-      path("vocab-file", at(&TokenizerOptions::vocab_file), "FILE", "vocab.json of GPT-2")
-          .only_if(is_gpt2, "--tokenizer-type GPT2BPETokenizer"),
+          "leave out what a tokenizer.json or BERT puts around a text, such as a "
+          "beginning-of-sequence token")
+          .only_if(adds_special_tokens,
+                   "--tokenizer-type HuggingFaceTokenizer, BertWordPieceLowerCase or "
+                   "BertWordPieceCase"),
+      path("vocab-file", at(&TokenizerOptions::vocab_file), "FILE",
+           "vocab.json of GPT-2, vocab.txt of BERT")
+          .only_if(reads_vocab_file,
+                   "--tokenizer-type GPT2BPETokenizer, BertWordPieceLowerCase or "
+                   "BertWordPieceCase"),
       path("merge-file", at(&TokenizerOptions::merge_file), "FILE", "merges.txt of GPT-2")
           .only_if(is_gpt2, "--tokenizer-type GPT2BPETokenizer"),
       word("tiktoken-pattern", at(&TokenizerOptions::tiktoken_pattern),

@@ -36,6 +36,10 @@ void tokenizer_rules(const TokenizerOptions& tokenizer, Problems& problems) {
       return problems.require(!tokenizer.vocab_file.empty() && !tokenizer.merge_file.empty(),
                               "--tokenizer-type GPT2BPETokenizer needs --vocab-file (vocab.json) "
                               "and --merge-file (merges.txt)");
+    case TokenizerKind::bert_lowercase:
+    case TokenizerKind::bert_cased:
+      return problems.require(!tokenizer.vocab_file.empty(),
+                              "this --tokenizer-type needs --vocab-file (vocab.txt)");
     case TokenizerKind::tiktoken: tiktoken_rules(tokenizer, problems); break;
     default: break;
   }

@@ -1,6 +1,7 @@
 #include "tessera/data/append_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,6 +50,8 @@ void AppendFile::write(const void* data, std::size_t bytes) {
     buffer_.insert(buffer_.end(), from, from + bytes);
   size_ += static_cast<std::int64_t>(bytes);
 }
+
+void AppendFile::lock() { static_cast<void>(::flock(fd_, LOCK_EX | LOCK_NB)); }
 
 void AppendFile::flush() {
   write_out(buffer_.data(), buffer_.size());

@@ -20,6 +20,9 @@ class AppendFile {
 
   /// Buffered: many small writes are cheap.
   void write(const void* data, std::size_t bytes);
+  /// Until it is closed, or the process ends, nobody else gets its flock. Without effect on a file
+  /// system that has no locks.
+  void lock();
   /// Everything written so far is on the disk.
   void sync();
   /// What is still in the buffer included.

@@ -76,26 +76,24 @@ ArrayBytes load(const fs::path& base, const std::string& specification,
   return found;
 }
 
-void write_file(const fs::path& path, const std::string& header, std::span<const std::byte> data,
-                const std::string& suffix) {
-  PendingFile file(path, suffix);
+// Several processes may do this at the same time, on several machines.
+void write_file(const fs::path& path, const std::string& header,
+                std::span<const std::byte> data = {}) {
+  PendingFile file(path);
   file.write(header.data(), header.size());
   file.write(data.data(), data.size());
-  file.close();
   file.publish();
 }
 
 void store(const fs::path& base, const std::string& specification,
            std::span<const ArraySpec> arrays, const ArrayBytes& built) {
   fs::create_directories(folder_of(base));
-  // Several processes may do this at the same time, on several machines.
-  const std::string suffix = temporary_suffix();
   std::vector<std::uint64_t> checksums;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    write_file(array_file(base, arrays[i]), npy_header(arrays[i]), built.data[i], suffix);
+    write_file(array_file(base, arrays[i]), npy_header(arrays[i]), built.data[i]);
     checksums.push_back(bytes_checksum(built.data[i]));
   }
-  write_file(description_file(base), description(specification, arrays, checksums), {}, suffix);
+  write_file(description_file(base), description(specification, arrays, checksums));
 }
 
 }  // namespace
@@ -116,7 +114,7 @@ ArrayBytes cached_arrays(const fs::path& folder, const std::string& specificatio
     try {
       return load(base, specification, arrays);
     } catch (const Error& error) {
-      log_warning("the cached data indices are damaged and are built anew: {}", error.what());
+      log_warning_once("the cached data indices are damaged and are built anew: {}", error.what());
       return std::nullopt;
     }
   };

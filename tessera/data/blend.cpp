@@ -1,5 +1,6 @@
 #include "tessera/data/blend.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <sstream>
@@ -34,6 +35,19 @@ std::size_t count_weights(std::span<const std::string> words) {
   return count;
 }
 
+// Bytes of any other file must not reach the terminal as the name of a data set.
+void check_printable(std::span<const std::string> words, std::string_view where) {
+  const auto is_control = [](unsigned char c) { return (c < 0x20 && c != '\t') || c == 0x7F; };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word = stripped(words[i]);
+    const auto found = std::find_if(word.begin(), word.end(), is_control);
+    check_input(found == word.end(),
+                "{}: word {} holds the byte 0x{:02x}, which no name of data has: expected "
+                "prefixes, or weights and prefixes",
+                where, i + 1, found == word.end() ? 0 : static_cast<unsigned char>(*found));
+  }
+}
+
 std::vector<std::string> words_of_json(const Json& list, const std::string& what) {
   check_input(list.is_array(), "{}: expected a list of prefixes, with or without weights", what);
   std::vector<std::string> words;
@@ -50,11 +64,12 @@ std::vector<std::string> words_of_json(const Json& list, const std::string& what
 Blend parse_blend(std::span<const std::string> words, std::string_view where) {
   check_input(!words.empty(), "{} names no data: expected prefixes, or weights and prefixes",
               where);
+  check_printable(words, where);
   const std::size_t weights = count_weights(words);
   const bool pairs = words.size() % 2 == 0;
   check_input(pairs || words.size() == 1 || !number_of(words.front()),
-              "{} has {} words, of which '{}' looks like a weight: expected WEIGHT PREFIX pairs, "
-              "or prefixes alone (write ./{} for a prefix that is a number)",
+              "{} has {} words, of which '{:.100}' looks like a weight: expected WEIGHT PREFIX "
+              "pairs, or prefixes alone (write ./{:.100} for a prefix that is a number)",
               where, words.size(), words.front(), words.front());
   check_input(weights == 0 || !pairs || weights == words.size() / 2,
               "{}: {} of {} words where weights belong are numbers: expected WEIGHT PREFIX pairs, "
@@ -68,10 +83,11 @@ Blend parse_blend(std::span<const std::string> words, std::string_view where) {
                 i + 1);
     if (!weighted) continue;
     const double weight = *number_of(words[i - 1]);
-    check_input(std::isfinite(weight) && weight > 0,
-                "{}: the weight of '{}' is {}, expected a number above 0: leave data out that is "
-                "not to be used",
-                where, blend.prefixes.back(), words[i - 1]);
+    check_input(
+        std::isfinite(weight) && weight > 0,
+        "{}: the weight of '{:.100}' is {:.100}, expected a number above 0: leave data out that is "
+        "not to be used",
+        where, blend.prefixes.back(), words[i - 1]);
     blend.weights.push_back(weight);
   }
   check_input(blend.prefixes.size() <= kMaxDatasets,

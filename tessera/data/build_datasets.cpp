@@ -72,10 +72,22 @@ DatasetBuilder::DatasetBuilder(const DataOptions& options, const Tokenizer& toke
   in_parts(builders_for(prefixes.size()), static_cast<std::int64_t>(prefixes.size()),
            [&](int, std::int64_t begin, std::int64_t end) {
              for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-               opened[i] = std::make_shared<IndexedDataset>(prefixes[i]);
+               opened[i] = std::make_shared<IndexedDataset>(prefixes[i], kMaxIndexedSequences);
            });
   for (std::size_t i = 0; i < prefixes.size(); ++i) sources_[prefixes[i]] = opened[i];
   if (options.sft) open_masks();
+}
+
+std::vector<std::string> DatasetBuilder::oddities() const {
+  std::vector<std::string> found;
+  const auto add = [&](const auto& sources) {
+    for (const auto& [key, source] : sources)
+      if (std::string oddity = source->oddity(); !oddity.empty())
+        found.push_back(std::move(oddity));
+  };
+  add(sources_);
+  add(masks_);
+  return found;
 }
 
 void DatasetBuilder::open_masks() {

@@ -28,6 +28,8 @@ class DatasetBuilder {
   /// and all that it builds.
   DatasetBuilder(const DataOptions& options, const Tokenizer& tokenizer);
 
+  /// What is strange about each file, although it can be read: for one rank to warn of.
+  std::vector<std::string> oddities() const;
   /// Whether the options leave no sequence for a split.
   bool is_empty(Split split) const;
   /// Whether build with fewer samples is the beginning of build with more: of conversations, and of

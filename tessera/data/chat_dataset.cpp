@@ -124,7 +124,7 @@ std::shared_ptr<const Dataset> make_chat_dataset(std::shared_ptr<const TokenSour
     sizes.push_back(static_cast<std::int32_t>(size));
   }
   if (cut > 0)
-    log_warning(
+    log_warning_once(
         "{}: {} of {} conversations have more than {} tokens and are cut{}: raise --seq-length to "
         "keep them whole",
         tokens->name(), cut, lengths.size(), spec.seq_length + 1,

@@ -68,7 +68,9 @@ void DocumentReader::add_lines(DocumentBatch& batch) {
 
 void DocumentReader::end_file() {
   lines_.reset();
-  finished_bytes_ += files_[static_cast<std::size_t>(at_.file)].size;
+  const InputFile& file = files_[static_cast<std::size_t>(at_.file)];
+  check_unchanged(file);
+  finished_bytes_ += file.size;
   at_ = {at_.file + 1, 0, 0};
 }
 

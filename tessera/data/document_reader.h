@@ -51,6 +51,7 @@ class DocumentReader {
                  std::size_t max_bytes);
 
   /// The next documents, of about 256 KiB together; nothing at the end. Blank lines are dropped.
+  /// InputChanged at the end of a file that is another one than at the start.
   std::optional<DocumentBatch> next();
 
  private:

@@ -10,18 +10,6 @@ namespace {
 
 using TokenSpan = std::span<const std::int32_t>;
 
-std::int32_t named_token(const Tokenizer& tokenizer, const char* flag, const std::string& text) {
-  const std::int32_t token = tokenizer.find(text);
-  check_input(
-      token >= 0,
-      "--{} '{}': the tokenizer has no such token. Name one that it has, or add this one to "
-      "its files (added_tokens of a tokenizer.json, --tiktoken-special-tokens, "
-      "--special-tokens of tessera train-tokenizer); ByteTokenizer and NullTokenizer have "
-      "none that could be named",
-      flag, text);
-  return token;
-}
-
 bool happens(std::uint32_t word, double probability) {
   return uniform_from_word(word) < probability;
 }

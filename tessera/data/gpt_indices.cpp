@@ -14,11 +14,14 @@ namespace {
 
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 61;   // sums of two stay in 64 bits
 constexpr std::int64_t kMaxEntries = std::int64_t{1} << 36;  // of an index
+// Up to here Megatron's indices have 32 bits. (Lengths never have more.)
+constexpr std::int64_t kMaxNarrowDocuments = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxNarrowSamples = std::numeric_limits<std::uint32_t>::max() - 2;
 
 struct Arrays {
   std::vector<std::int32_t> document_index;
-  std::vector<SampleStart> sample_index;
-  std::vector<std::int64_t> shuffle_index;
+  SampleIndex::Vector sample_index;
+  ShuffleIndex::Vector shuffle_index;
 };
 
 // The sequences of the range, as often as there are epochs.
@@ -34,10 +37,11 @@ void fill_epochs(std::span<std::int32_t> documents, SequenceRange range, int par
 // Token k x seq_length of the stream starts sample k. Each part of the documents finds the samples
 // that start in it, once the tokens before it are known. Sample 0 starts at the first document,
 // even when that is empty.
-std::vector<SampleStart> sample_starts(std::span<const std::int32_t> lengths,
-                                       std::span<const std::int32_t> documents,
-                                       const GptIndexSpec& spec, std::int64_t samples,
-                                       int given_parts) {
+template <class Start>
+std::vector<Start> sample_starts(std::span<const std::int32_t> lengths,
+                                 std::span<const std::int32_t> documents, const GptIndexSpec& spec,
+                                 std::int64_t samples, int given_parts) {
+  using Number = decltype(Start::offset);
   const auto length_of = [&](std::int64_t d) -> std::int64_t {
     return lengths[static_cast<std::size_t>(documents[static_cast<std::size_t>(d)] -
                                             spec.range.begin)];
@@ -51,14 +55,15 @@ std::vector<SampleStart> sample_starts(std::span<const std::int32_t> lengths,
     before[static_cast<std::size_t>(part) + 1] = tokens;
   });
   std::partial_sum(before.begin(), before.end(), before.begin());
-  std::vector<SampleStart> starts(static_cast<std::size_t>(samples) + 1);
+  std::vector<Start> starts(static_cast<std::size_t>(samples) + 1);
   in_parts(parts, count, [&](int part, std::int64_t begin, std::int64_t end) {
     std::int64_t first = before[static_cast<std::size_t>(part)];  // token of document d
     std::int64_t k = std::max<std::int64_t>(1, (first + spec.seq_length - 1) / spec.seq_length);
     for (std::int64_t d = begin; d < end && k <= samples; ++d) {
       const std::int64_t next = first + length_of(d);
       for (; k <= samples && k * spec.seq_length < next; ++k)
-        starts[static_cast<std::size_t>(k)] = {d, k * spec.seq_length - first};
+        starts[static_cast<std::size_t>(k)] = {static_cast<Number>(d),
+                                               static_cast<Number>(k * spec.seq_length - first)};
       first = next;
     }
   });
@@ -66,10 +71,14 @@ std::vector<SampleStart> sample_starts(std::span<const std::int32_t> lengths,
 }
 
 // The order of the samples. The generator's draws for the documents come first.
-void fill_shuffle(std::span<std::int64_t> shuffle, std::size_t apart, std::mt19937& generator) {
-  std::iota(shuffle.begin(), shuffle.end(), std::int64_t{0});
-  numpy_shuffle(shuffle.first(apart), generator);
-  numpy_shuffle(shuffle.subspan(apart), generator);
+template <class Number>
+std::vector<Number> sample_order(const GptEpochs& plan, std::mt19937& generator) {
+  std::vector<Number> order(static_cast<std::size_t>(plan.samples));
+  std::iota(order.begin(), order.end(), Number{0});
+  const auto apart = static_cast<std::size_t>(plan.samples_apart);
+  numpy_shuffle(std::span(order).first(apart), generator);
+  numpy_shuffle(std::span(order).subspan(apart), generator);
+  return order;
 }
 
 }  // namespace
@@ -109,25 +118,30 @@ GptEpochs plan_epochs(std::int64_t tokens_per_epoch, const GptIndexSpec& spec) {
                             static_cast<std::int64_t>(0.80 * static_cast<double>(per_epoch));
     if (plan.last_epoch_apart) plan.samples_apart = before;
   }
+  plan.wide_starts = plan.epochs * spec.range.size() > kMaxNarrowDocuments;
+  plan.wide_shuffle = plan.samples > kMaxNarrowSamples;
   return plan;
 }
 
 GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptIndexSpec& spec,
                              int parts) {
+  return build_gpt_indices(lengths, spec, plan_epochs(count_tokens(lengths, parts), spec), parts);
+}
+
+GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptIndexSpec& spec,
+                             const GptEpochs& plan, int parts) {
   const SequenceRange range = spec.range;
   check(range.begin >= 0 && range.size() == static_cast<std::int64_t>(lengths.size()),
         "{} lengths were given for the sequences [{}, {})", lengths.size(), range.begin, range.end);
   check_input(
-      range.end <= std::numeric_limits<std::int32_t>::max(),
+      range.end <= kMaxIndexedSequences,
       "a dataset of {} sequences cannot be indexed: at most {}; split it into several files",
-      range.end, std::numeric_limits<std::int32_t>::max());
+      range.end, kMaxIndexedSequences);
   check_input(spec.seed <= 0xffffffffu, "the seed of the data order is {}, expected below 2^32",
               spec.seed);
-  const GptEpochs plan = plan_epochs(count_tokens(lengths, parts), spec);
 
   auto arrays = std::make_shared<Arrays>();
   arrays->document_index.resize(static_cast<std::size_t>(plan.epochs * range.size()));
-  arrays->shuffle_index.resize(static_cast<std::size_t>(plan.samples));
   const std::span<std::int32_t> documents = arrays->document_index;
   const auto together =
       static_cast<std::size_t>((plan.epochs - (plan.last_epoch_apart ? 1 : 0)) * range.size());
@@ -139,14 +153,23 @@ GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptInd
       fill_epochs(documents, range, parts);
       numpy_shuffle(documents.first(together), generator);
       numpy_shuffle(documents.subspan(together), generator);
-      arrays->sample_index = sample_starts(lengths, documents, spec, plan.samples, parts);
+      if (plan.wide_starts)
+        arrays->sample_index =
+            sample_starts<SampleStart>(lengths, documents, spec, plan.samples, parts);
+      else
+        arrays->sample_index =
+            sample_starts<NarrowSampleStart>(lengths, documents, spec, plan.samples, parts);
     } else {
       skip_numpy_shuffle(together, generator);
       skip_numpy_shuffle(documents.size() - together, generator);
-      fill_shuffle(arrays->shuffle_index, static_cast<std::size_t>(plan.samples_apart), generator);
+      if (plan.wide_shuffle)
+        arrays->shuffle_index = sample_order<std::int64_t>(plan, generator);
+      else
+        arrays->shuffle_index = sample_order<std::uint32_t>(plan, generator);
     }
   });
-  return {arrays->document_index, arrays->sample_index, arrays->shuffle_index, arrays};
+  return {arrays->document_index, SampleIndex::view_of(arrays->sample_index),
+          ShuffleIndex::view_of(arrays->shuffle_index), arrays};
 }
 
 }  // namespace tessera

@@ -6,15 +6,23 @@
 //   sample_index    sample k is the stream's seq_length + 1 tokens from k x seq_length on, so that
 //                   neighbours share one token. Here is where each one starts.
 //   shuffle_index   the order in which samples are used.
+//
+// They have the element types of Megatron's arrays, too: 32 bits wherever these suffice, which is
+// 12 bytes a sample.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 
+#include "tessera/data/index_array.h"
 #include "tessera/data/split.h"
 
 namespace tessera {
+
+/// Of a data set: documents are numbered in 32 bits.
+constexpr std::int64_t kMaxIndexedSequences = std::numeric_limits<std::int32_t>::max();
 
 struct GptIndexSpec {
   SequenceRange range;  ///< the sequences of the split
@@ -23,12 +31,14 @@ struct GptIndexSpec {
   std::uint64_t seed = 0;  ///< below 2^32
 };
 
-/// How often the split is gone through.
+/// How often the split is gone through, and how its indices are stored.
 struct GptEpochs {
   std::int64_t epochs = 1;         ///< the fewest that give num_samples
   std::int64_t samples = 0;        ///< all that these epochs hold: at least num_samples
   std::int64_t samples_apart = 0;  ///< the first of them, shuffled apart from the rest
   bool last_epoch_apart = false;   ///< it gives below 80 % of its samples, so it stays at the end
+  bool wide_starts = false;        ///< sample_index is i64: documents are 2^31 or more
+  bool wide_shuffle = false;       ///< shuffle_index is i64: samples are 2^32 - 2 or more
 };
 
 /// InputError when the split has no tokens or the numbers are beyond all measure.
@@ -39,16 +49,27 @@ struct SampleStart {
   std::int64_t offset = 0;    ///< token inside that sequence
   bool operator==(const SampleStart&) const = default;
 };
+/// The same in 32 bits.
+struct NarrowSampleStart {
+  std::int32_t document = 0;
+  std::int32_t offset = 0;
+  operator SampleStart() const { return {document, offset}; }
+};
+
+using SampleIndex = IndexArray<NarrowSampleStart, SampleStart>;
+using ShuffleIndex = IndexArray<std::uint32_t, std::int64_t>;
 
 struct GptIndices {
   std::span<const std::int32_t> document_index;  ///< [epochs x sequences]
-  std::span<const SampleStart> sample_index;     ///< [samples + 1]
-  std::span<const std::int64_t> shuffle_index;   ///< [samples]
+  SampleIndex sample_index;                      ///< [samples + 1]
+  ShuffleIndex shuffle_index;                    ///< [samples]
   std::shared_ptr<const void> storage;           ///< keeps the three alive
 };
 
-/// `lengths` are those of the sequences in spec.range. `parts` are worked on at the same time, and
-/// do not change the result; 0: as many as are worth it.
+/// `lengths` are those of the sequences in spec.range, `plan` is plan_epochs's. `parts` are worked
+/// on at the same time, and do not change the result; 0: as many as are worth it.
+GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptIndexSpec& spec,
+                             const GptEpochs& plan, int parts = 0);
 GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptIndexSpec& spec,
                              int parts = 0);
 

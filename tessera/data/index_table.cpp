@@ -1,6 +1,7 @@
 #include "tessera/data/index_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tessera/base/check.h"
 
@@ -34,9 +35,9 @@ void check_modes(std::span<const std::byte> modes, std::size_t at, const std::st
 }  // namespace
 
 IndexTable::IndexTable(std::span<const std::byte> bytes, std::uint64_t bin_bytes,
-                       const std::string& file) {
+                       const std::string& file, std::int64_t most) {
   read_header(bytes, file);
-  read_counts(bytes, file);
+  read_counts(bytes, most, file);
   check_sequences(bin_bytes, file);
   check_documents(file);
 }
@@ -59,13 +60,18 @@ void IndexTable::read_header(std::span<const std::byte> bytes, const std::string
   type_ = static_cast<TokenType>(code);
 }
 
-void IndexTable::read_counts(std::span<const std::byte> bytes, const std::string& file) {
+void IndexTable::read_counts(std::span<const std::byte> bytes, std::int64_t most,
+                             const std::string& file) {
   // Divisions, since a product of a hostile count can wrap around.
   const auto sequences = load<std::uint64_t>(bytes, kSequencesAt);
   const std::uint64_t room = bytes.size() - kHeaderBytes;
   check_input(sequences <= room / kSequenceBytes,
               "'{}': the sequence count at byte {} is {}, but the file's {} bytes hold at most {}",
               file, kSequencesAt, sequences, bytes.size(), room / kSequenceBytes);
+  check_input(std::cmp_less_equal(sequences, most),
+              "'{}' has {} sequences, more than the {} that can be indexed: cut it into parts with "
+              "`tessera split-data`",
+              file, sequences, most);
   const std::uint64_t room_for_documents = room - sequences * kSequenceBytes;
   const auto boundaries = load<std::uint64_t>(bytes, kDocumentsAt);
   check_input(boundaries >= 1 && boundaries <= room_for_documents / kDocumentBytes,
@@ -85,20 +91,34 @@ void IndexTable::read_counts(std::span<const std::byte> bytes, const std::string
   documents_at_ = starts_ + 8 * sequences;
 }
 
-void IndexTable::check_sequences(std::uint64_t bin_bytes, const std::string& file) const {
+void IndexTable::check_sequences(std::uint64_t bin_bytes, const std::string& file) {
   const std::uint64_t token_bytes = size_of(type_);
+  const auto byte_of = [&](std::int64_t i) { return kHeaderBytes + 4 * sequences_ + 8 * i; };
+  std::uint64_t end = 0;  // of the sequence before
   for (std::int64_t i = 0; i < sequences_; ++i) {
     check_input(length(i) >= 0, "'{}': the length of sequence {} at byte {} is {}, below 0", file,
                 i, kHeaderBytes + 4 * i, length(i));
-    const std::int64_t first = start(i);
+    const auto first = static_cast<std::uint64_t>(start(i));
     const auto bytes = static_cast<std::uint64_t>(length(i)) * token_bytes;  // below 2^34
-    check_input(
-        first >= 0 && bytes <= bin_bytes && static_cast<std::uint64_t>(first) <= bin_bytes - bytes,
-        "'{}': the pointer of sequence {} at byte {} is {}; with {} tokens of {} it does "
-        "not fit the .bin file of {} bytes",
-        file, i, kHeaderBytes + 4 * sequences_ + 8 * i, first, length(i), name_of(type_),
-        bin_bytes);
+    check_input(start(i) >= 0 && bytes <= bin_bytes && first <= bin_bytes - bytes,
+                "'{}': the pointer of sequence {} at byte {} is {}; with {} tokens of {} it does "
+                "not fit the .bin file of {} bytes",
+                file, i, byte_of(i), start(i), length(i), name_of(type_), bin_bytes);
+    check_input((first & (token_bytes - 1)) == 0,  // a power of 2
+                "'{}': the pointer of sequence {} at byte {} is {}, not a multiple of the {} bytes "
+                "of {}",
+                file, i, byte_of(i), first, token_bytes, name_of(type_));
+    if (first != end && oddity_.empty())
+      oddity_ = fmt::format(
+          "'{}': its sequences do not follow each other: sequence {} begins at byte {} of the .bin "
+          "file, not at {}",
+          file, i, first, end);
+    end = first + bytes;
   }
+  if (end != bin_bytes && oddity_.empty())
+    oddity_ = fmt::format(
+        "'{}': its sequences have {} bytes, but the .bin file has {}: are the two of one data set?",
+        file, end, bin_bytes);
 }
 
 void IndexTable::check_documents(const std::string& file) const {

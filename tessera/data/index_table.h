@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,11 +32,17 @@ class IndexTable {
  public:
   /// Checks every field against the bytes that there are, and every sequence against a .bin file of
   /// `bin_bytes`. InputError names `file`, the field and its byte offset.
-  IndexTable(std::span<const std::byte> bytes, std::uint64_t bin_bytes, const std::string& file);
+  /// Sequences may lie anywhere in the .bin file, also on top of each other, as long as they start
+  /// at whole tokens. More than `most` of them are refused before they are looked at.
+  IndexTable(std::span<const std::byte> bytes, std::uint64_t bin_bytes, const std::string& file,
+             std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
   TokenType type() const { return type_; }
   std::int64_t sequences() const { return sequences_; }
   std::int64_t documents() const { return documents_; }
+  /// What no tool writes, but can be read: sequences that do not follow each other, or bytes of the
+  /// .bin file that none has. Empty: nothing. For a warning.
+  const std::string& oddity() const { return oddity_; }
   /// In tokens; 0 <= i < sequences().
   std::int32_t length(std::int64_t i) const { return at<std::int32_t>(lengths_, i); }
   /// In bytes of the .bin file.
@@ -51,10 +58,11 @@ class IndexTable {
     return value;
   }
   void read_header(std::span<const std::byte> bytes, const std::string& file);
-  void read_counts(std::span<const std::byte> bytes, const std::string& file);
-  void check_sequences(std::uint64_t bin_bytes, const std::string& file) const;
+  void read_counts(std::span<const std::byte> bytes, std::int64_t most, const std::string& file);
+  void check_sequences(std::uint64_t bin_bytes, const std::string& file);
   void check_documents(const std::string& file) const;
 
+  std::string oddity_;
   TokenType type_ = TokenType::u16;
   std::int64_t sequences_ = 0;
   std::int64_t documents_ = 0;

@@ -46,20 +46,21 @@ std::string file_of(const std::string& prefix, const char* ending) {
 
 }  // namespace
 
-IndexedDataset::IndexedDataset(const std::string& prefix)
+IndexedDataset::IndexedDataset(const std::string& prefix, std::int64_t most)
     : IndexedDataset{MappedFile(file_of(prefix, ".idx")), MappedFile(file_of(prefix, ".bin")),
-                     prefix} {}
+                     prefix, most} {}
 
 IndexedDataset::IndexedDataset(std::span<const std::byte> idx, std::span<const std::byte> bin,
                                const std::string& prefix)
     : bin_name_(prefix + ".bin"), bin_(bin), table_(idx, bin.size(), prefix + ".idx") {}
 
-IndexedDataset::IndexedDataset(MappedFile idx, MappedFile bin, const std::string& prefix)
+IndexedDataset::IndexedDataset(MappedFile idx, MappedFile bin, const std::string& prefix,
+                               std::int64_t most)
     : idx_file_(std::move(idx)),
       bin_file_(std::move(bin)),
       bin_name_(prefix + ".bin"),
       bin_(bin_file_.bytes()),
-      table_(idx_file_.bytes(), bin_.size(), prefix + ".idx") {}
+      table_(idx_file_.bytes(), bin_.size(), prefix + ".idx", most) {}
 
 void IndexedDataset::tokens(std::int64_t i, std::int64_t offset,
                             std::span<std::int32_t> out) const {

@@ -11,7 +11,9 @@ namespace tessera {
 /// that is not a 32-bit integer is an InputError when it is met.
 class IndexedDataset : public TokenSource {
  public:
-  explicit IndexedDataset(const std::string& prefix);
+  /// With more than `most` sequences it is refused at once.
+  explicit IndexedDataset(const std::string& prefix,
+                          std::int64_t most = std::numeric_limits<std::int64_t>::max());
   /// The same over bytes that the caller keeps alive.
   IndexedDataset(std::span<const std::byte> idx, std::span<const std::byte> bin,
                  const std::string& prefix);
@@ -21,10 +23,11 @@ class IndexedDataset : public TokenSource {
   std::int64_t size() const override { return table_.sequences(); }
   std::int32_t length(std::int64_t i) const override { return table_.length(i); }
   void tokens(std::int64_t i, std::int64_t offset, std::span<std::int32_t> out) const override;
+  std::string oddity() const override { return table_.oddity(); }
   const std::string& name() const override { return bin_name_; }
 
  private:
-  IndexedDataset(MappedFile idx, MappedFile bin, const std::string& prefix);
+  IndexedDataset(MappedFile idx, MappedFile bin, const std::string& prefix, std::int64_t most);
 
   MappedFile idx_file_;  // empty when the bytes are the caller's
   MappedFile bin_file_;

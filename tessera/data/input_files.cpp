@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "tessera/base/check.h"
 
@@ -36,7 +37,14 @@ std::vector<std::string> matches(const std::string& pattern) {
   return names;
 }
 
-InputFile examine(const std::string& name) {
+std::int64_t time_of(const struct stat& info) {
+  return info.st_mtim.tv_sec * std::int64_t{1'000'000'000} + info.st_mtim.tv_nsec;
+}
+
+// Whatever it is called: by another path, or a link.
+using FileIdentity = std::pair<dev_t, ino_t>;
+
+std::pair<InputFile, FileIdentity> examine(const std::string& name) {
   struct stat info {};
   const bool known = ::stat(name.c_str(), &info) == 0;
   const int error = errno;
@@ -47,13 +55,13 @@ InputFile examine(const std::string& name) {
   InputFile file;
   file.path = name;
   file.size = info.st_size;
-  file.modified = info.st_mtim.tv_sec * std::int64_t{1'000'000'000} + info.st_mtim.tv_nsec;
+  file.modified = time_of(info);
   fs::path inner = file.path.filename();
   if (inner.extension() == ".gz" || inner.extension() == ".zst") inner = inner.stem();
   file.plain_text = inner.extension() == ".txt";
   const fs::path ending = inner.extension();
   file.is_json_by_name = ending == ".jsonl" || ending == ".json" || ending == ".ndjson";
-  return file;
+  return {file, {info.st_dev, info.st_ino}};
 }
 
 }  // namespace
@@ -66,17 +74,30 @@ std::string InputFile::shown() const {
 
 std::vector<InputFile> find_input_files(const std::vector<std::string>& patterns) {
   std::vector<InputFile> files;
-  std::map<std::string, std::string> named;  // a file, and what named it
+  std::map<FileIdentity, std::string> named;  // a file, and what named it
   for (const std::string& pattern : patterns) {
     const auto names = is_pattern(pattern) ? matches(pattern) : std::vector<std::string>{pattern};
     for (const std::string& name : names) {
-      const auto [first, is_new] = named.emplace(fs::path(name).lexically_normal(), pattern);
+      const auto [file, identity] = examine(name);
+      const auto [first, is_new] = named.emplace(identity, pattern);
       check_input(is_new, "--input names '{}' twice, by '{}' and by '{}': name it once", name,
                   first->second, pattern);
-      files.push_back(examine(name));
+      files.push_back(file);
     }
   }
   return files;
+}
+
+void check_unchanged(const InputFile& file) {
+  struct stat info {};
+  const bool is_there = ::stat(file.path.c_str(), &info) == 0;
+  if (is_there && info.st_size == file.size && time_of(info) == file.modified) return;
+  throw InputChanged(fmt::format(
+      "'{}' changed while it was read: it had {} bytes, {}: start again when nothing writes to it",
+      file.path.string(), file.size,
+      !is_there ? "and is gone"
+                : fmt::format("has {}{}", info.st_size,
+                              time_of(info) == file.modified ? "" : ", and another time")));
 }
 
 }  // namespace tessera

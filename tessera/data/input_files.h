@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/check.h"
 #include "tessera/base/files.h"
 
 namespace tessera {
@@ -26,5 +27,14 @@ struct InputFile {
 /// within one. A name that exists is never taken for a pattern. InputError for a pattern without
 /// files, for what is no regular file, and for a file that is named twice.
 std::vector<InputFile> find_input_files(const std::vector<std::string>& patterns);
+
+/// What was read of a file may be half of an old and half of a new one.
+class InputChanged : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// InputChanged unless a file has the size and the time that it was found with.
+void check_unchanged(const InputFile& file);
 
 }  // namespace tessera

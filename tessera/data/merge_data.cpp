@@ -5,6 +5,7 @@
 
 #include "tessera/base/check.h"
 #include "tessera/base/folder_lock.h"
+#include "tessera/base/log.h"
 #include "tessera/data/indexed_dataset.h"
 #include "tessera/data/indexed_dataset_writer.h"
 #include "tessera/data/output_check.h"
@@ -24,13 +25,30 @@ void check_output(const std::string& prefix, bool overwrite) {
     check_may_write(prefix + ending, overwrite, "--output-prefix");
 }
 
+// Names of parts. What says what a pair holds stays at the end: chats_document becomes
+// chats_0_document, beside chats_0_mask.
+struct PartNames {
+  explicit PartNames(const std::string& output) : start(output + "_") {
+    for (const std::string_view kind : {"_document", "_mask"}) {
+      if (!output.ends_with(kind)) continue;
+      start = output.substr(0, output.size() - kind.size()) + "_";
+      ending = kind;
+    }
+  }
+  std::string start, ending;
+};
+
 // A pair of an older split into more parts would be taken for one of this.
-void check_no_others(const std::string& output, const std::vector<std::string>& outputs) {
-  const std::string start = fs::path(output).filename().string() + "_";
-  for (const auto& entry : fs::directory_iterator(folder_of(output))) {
+void check_no_others(const PartNames& names, const std::vector<std::string>& outputs) {
+  const std::string start = fs::path(names.start).filename().string();
+  for (const auto& entry : fs::directory_iterator(folder_of(names.start))) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with(start) || !name.ends_with(kIndexEnding)) continue;
-    const std::string number = prefix_of(name).substr(start.size());
+    const std::string ending = names.ending + std::string(kIndexEnding);
+    if (name.size() < start.size() + ending.size() || !name.starts_with(start) ||
+        !name.ends_with(ending))
+      continue;
+    const std::string number =
+        name.substr(start.size(), name.size() - start.size() - ending.size());
     const bool numbered =
         !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
     const bool ours = std::any_of(outputs.begin(), outputs.end(), [&](const std::string& each) {
@@ -45,9 +63,7 @@ void check_no_others(const std::string& output, const std::vector<std::string>& 
 
 // The .bin file of an input must not be replaced while it is read, under whatever name.
 void check_not_input(const std::string& output, const std::string& input) {
-  std::error_code ignored;
-  check_input(!fs::equivalent(output + ".bin", input + ".bin", ignored),
-              "'{}' is both an input and the output: give another --output-prefix", output);
+  check_is_no_input(output + ".bin", input + ".bin", "--output-prefix");
 }
 
 // Keeps two commands from writing to the same prefix: each would replace half of the other's pair.
@@ -77,6 +93,9 @@ class Pair {
       : data_(prefix), bin_(prefix + ".bin"), token_bytes_(size_of(data_.table().type())) {}
 
   const IndexTable& table() const { return data_.table(); }
+  void warn_of_oddity() const {
+    if (!table().oddity().empty()) log_warning("{}", table().oddity());
+  }
 
   void copy_document(std::int64_t document, IndexedDatasetWriter& writer) {
     const IndexTable& index = table();
@@ -115,6 +134,7 @@ DataCounts merge_data(const std::vector<std::string>& inputs, const std::string&
     const std::string prefix = prefix_of(input);
     check_not_input(output, prefix);
     const Pair pair(prefix);
+    pair.warn_of_oddity();
     check_input(pair.table().type() == type,
                 "'{}' holds tokens of type {}, but '{}' of type {}: pairs of one tokenizer can be "
                 "merged",
@@ -132,20 +152,22 @@ DataCounts merge_data(const std::vector<std::string>& inputs, const std::string&
 std::vector<std::string> split_data(const std::string& input, std::int64_t partitions,
                                     const std::string& output, bool overwrite) {
   Pair pair(prefix_of(input));
+  pair.warn_of_oddity();
   const std::int64_t documents = pair.table().documents();
   check_input(partitions >= 1, "--partitions must be 1 or more, got {}", partitions);
   check_input(partitions <= documents,
               "--partitions {} is more than the {} documents of '{}': give fewer", partitions,
               documents, prefix_of(input));
   const std::size_t digits = std::to_string(partitions - 1).size();
+  const PartNames names(output);
   std::vector<std::string> outputs;
   for (std::int64_t p = 0; p < partitions; ++p) {
-    outputs.push_back(fmt::format("{}_{:0{}}", output, p, digits));
+    outputs.push_back(fmt::format("{}{:0{}}{}", names.start, p, digits, names.ending));
     check_output(outputs.back(), overwrite);
     check_not_input(outputs.back(), prefix_of(input));
   }
   const OutputLock lock(output);
-  check_no_others(output, outputs);
+  check_no_others(names, outputs);
   std::int64_t d = 0;
   for (std::int64_t p = 0; p < partitions; ++p) {
     IndexedDatasetWriter writer(outputs[static_cast<std::size_t>(p)], pair.table().type());

@@ -22,8 +22,9 @@ DataCounts merge_data(const std::vector<std::string>& inputs, const std::string&
                       bool overwrite);
 
 /// Makes the pairs OUTPUT_0, OUTPUT_1, ... of as many documents each as can be, one more in the
-/// first ones. The numbers have leading zeros, so that a pattern lists them in their order.
-/// Returns the prefixes. InputError when there are more partitions than documents.
+/// first ones. Of an OUTPUT that ends in _document or _mask, the ending stays at the end. The
+/// numbers have leading zeros, so that a pattern lists them in their order. Returns the prefixes.
+/// InputError when there are more partitions than documents.
 std::vector<std::string> split_data(const std::string& input, std::int64_t partitions,
                                     const std::string& output, bool overwrite);
 

@@ -11,6 +11,12 @@ void check_may_write(const fs::path& path, bool overwrite, const char* flag) {
               flag);
 }
 
+void check_is_no_input(const fs::path& output, const fs::path& input, const char* flag) {
+  std::error_code ignored;
+  check_input(!fs::equivalent(output, input, ignored),
+              "'{}' is an input, too, and would be lost: give another {}", output.string(), flag);
+}
+
 void check_output_folder(const fs::path& output, const char* what) {
   const fs::path folder = folder_of(output);
   std::error_code ignored;

@@ -1,10 +1,10 @@
-// A file that is written under a temporary name and gets its real name only when it is complete. If
-// it never becomes complete, nothing is left behind.
+// A file that is written under a temporary name and gets its real name only when it is complete, so
+// that any number of processes may write the same one. If it never becomes complete, nothing is
+// left behind; what a killed process leaves, the next one that writes the file removes.
 #pragma once
 
 #include <cstddef>
 #include <optional>
-#include <string>
 
 #include "tessera/data/append_file.h"
 
@@ -12,18 +12,14 @@ namespace tessera {
 
 class PendingFile {
  public:
-  /// Creates `path` + `suffix`. Writers that may race for one path need different suffixes.
-  explicit PendingFile(const fs::path& path, const std::string& suffix = ".tmp");
+  explicit PendingFile(const fs::path& path);
   ~PendingFile();
   PendingFile(const PendingFile&) = delete;
   PendingFile& operator=(const PendingFile&) = delete;
 
-  const fs::path& path() const { return path_; }
   /// Buffered: many small writes are cheap.
   void write(const void* data, std::size_t bytes);
-  /// Everything written is on the disk, still under the temporary name.
-  void close();
-  /// Renames a closed file to its real name, replacing an older one, and makes that durable.
+  /// Puts everything on the disk and gives the file its real name, in the place of an older one.
   void publish();
 
  private:
@@ -31,5 +27,10 @@ class PendingFile {
   fs::path temporary_;
   std::optional<AppendFile> file_;
 };
+
+/// Removes the temporary files of writers of `path` that are gone: nobody holds their lock. (Ones
+/// that were written to within the last seconds stay: they may be about to be locked.) Where there
+/// are no locks, those that nobody has written to for a day.
+void remove_abandoned(const fs::path& path);
 
 }  // namespace tessera

@@ -55,6 +55,18 @@ std::vector<InputFile> find_inputs(const PreprocessOptions& options) {
   return files;
 }
 
+// --overwrite is for outputs.
+void check_inputs_stay(const PreprocessOptions& options, const std::vector<OutputFile>& outputs,
+                       const std::vector<InputFile>& files) {
+  std::vector<std::string> names{options.output_prefix + ".errors.jsonl"};
+  for (const OutputFile& output : outputs)
+    for (const char* ending : {".bin", ".idx"}) names.push_back(output.prefix + ending);
+  std::error_code ignored;
+  std::erase_if(names, [&](const std::string& name) { return !fs::exists(name, ignored); });
+  for (const std::string& name : names)
+    for (const InputFile& file : files) check_is_no_input(name, file.path, "--output-prefix");
+}
+
 // Writes batches to the spools in their order, and makes durable points.
 class OutputWriter {
  public:
@@ -79,6 +91,7 @@ class OutputWriter {
   std::int64_t documents() const { return spools_.front()->position().documents; }
 
   void finish() {
+    check_not_all_bad();
     commit();
     for (const auto& spool : spools_) spool->finish();
     work_.check_outputs();  // somebody else may have made them meanwhile
@@ -89,8 +102,17 @@ class OutputWriter {
  private:
   std::int64_t committed_bytes() const { return work_.state().bytes; }
 
+  // As with a wrong key: that must not pass for success.
+  void check_not_all_bad() {
+    if (state_.skipped == 0 || documents() > 0) return;
+    work_.forget();
+    fail_input("nothing is left to write: all {} documents are bad. The first: {}", state_.skipped,
+               state_.first_error);
+  }
+
   void take_bad(const BadDocument& bad, PreprocessProgress& progress) {
     if (options_.on_error == OnError::fail) throw InputError(bad.message);
+    if (state_.skipped == 0) state_.first_error = bad.message;
     if (state_.skipped < kShownErrors) {
       progress.clear();
       log_warning("skipped: {}", bad.message);
@@ -184,13 +206,18 @@ PreprocessStats preprocess(const PreprocessOptions& options) {
   check_options(options);
   const std::vector<InputFile> files = find_inputs(options);
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.tokenizer);
-  PreprocessWork work(options, output_files(options, tokenizer->vocab_size()),
-                      describe_run(options, files, *tokenizer));
+  const std::vector<OutputFile> outputs = output_files(options, tokenizer->vocab_size());
+  check_inputs_stay(options, outputs, files);
+  PreprocessWork work(options, outputs, describe_run(options, files, *tokenizer));
   if (work.resumed())
     log_info("going on with the run in '{}': {} of {} files are done", work.folder().string(),
              work.state().at.file, files.size());
   try {
     if (!work.state().complete) write_tokens(options, files, *tokenizer, work);
+  } catch (const InputChanged&) {  // no run can go on from what was read of it
+    work.forget();
+    work.keep_or_remove();
+    throw;
   } catch (const InputError& error) {
     if (!work.keep_or_remove()) throw;
     fail_input(

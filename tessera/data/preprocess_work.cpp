@@ -31,6 +31,19 @@ void check_is_ours(const fs::path& folder) {
   }
 }
 
+// What was damaged here cannot be mended by running the same command again.
+[[noreturn]] void fail_damaged(const InputError& error) {
+  fail_input("{}\nthe run that was stopped cannot go on: drop it with --restart", error.what());
+}
+
+Json read_work_file(const fs::path& file) {
+  try {
+    return parse_json(read_text_file(file), file.string());
+  } catch (const InputError& error) {
+    fail_damaged(error);
+  }
+}
+
 // Of names that are no UTF-8, what can be shown.
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -44,6 +57,7 @@ Json to_json(const PreprocessState& state) {
           {"outputs", outputs},
           {"bytes", state.bytes},
           {"skipped", state.skipped},
+          {"first_error", state.first_error},
           {"error_bytes", state.error_bytes},
           {"complete", state.complete}};
 }
@@ -62,6 +76,7 @@ PreprocessState state_from_json(const Json& json) {
     state.outputs.push_back({natural(each.at(0)), natural(each.at(1)), natural(each.at(2))});
   state.bytes = natural(json.at("bytes"));
   state.skipped = natural(json.at("skipped"));
+  state.first_error = json.value("first_error", "");
   state.error_bytes = natural(json.at("error_bytes"));
   state.complete = json.at("complete").get<bool>();
   return state;
@@ -157,10 +172,7 @@ PreprocessWork::PreprocessWork(const PreprocessOptions& options, std::vector<Out
   make_folders(folder_);
   lock_.emplace(folder_);
   state_.outputs.resize(outputs_.size());
-  if (options.restart) {
-    std::error_code ignored;  // then there is none
-    fs::remove(folder_ / kStateFile, ignored);
-  }
+  if (options.restart) forget();
   try {
     if (is_there(folder_ / kStateFile))
       take_up(run);
@@ -179,13 +191,12 @@ void PreprocessWork::begin(const Json& run) {
 
 void PreprocessWork::take_up(const Json& run) {
   const fs::path file = folder_ / kStateFile;
-  check_same_run(parse_json(read_text_file(folder_ / kRunFile), (folder_ / kRunFile).string()), run,
-                 folder_);
+  check_same_run(read_work_file(folder_ / kRunFile), run, folder_);
   try {
-    state_ = state_from_json(parse_json(read_text_file(file), file.string()));
+    state_ = state_from_json(read_work_file(file));
   } catch (const Json::exception& error) {
     fail_input("'{}' is not a state of preprocessing: {}; drop it with --restart", file.string(),
-               error.what());
+               reason_of(error));
   } catch (const std::out_of_range&) {
     fail_input("'{}' holds a number that cannot be: drop it with --restart", file.string());
   }
@@ -198,7 +209,19 @@ void PreprocessWork::take_up(const Json& run) {
               "it with --restart",
               folder_.string(), state_.skipped);
   if (!state_.complete) check_outputs();
+  if (!state_.complete) check_spools();
   resumed_ = true;
+}
+
+// Opened once, files that are shorter than the state says are found before anything is read.
+void PreprocessWork::check_spools() const {
+  try {
+    for (std::size_t k = 0; k < outputs_.size(); ++k)
+      TokenSpool(base(outputs_[k]), outputs_[k].type, state_.outputs[k]);
+    if (options_.save_errors) AppendFile(errors_file(), state_.error_bytes);
+  } catch (const InputError& error) {
+    fail_damaged(error);
+  }
 }
 
 void PreprocessWork::check_outputs() const {
@@ -216,10 +239,20 @@ void PreprocessWork::commit(const PreprocessState& state) {
 }
 
 void PreprocessWork::publish() {
-  for (const OutputFile& output : outputs_) publish_spool(base(output), output.prefix);
   const fs::path errors = options_.output_prefix + ".errors.jsonl";
+  if (options_.overwrite && !options_.save_errors) {  // an old list is not about the new pairs
+    std::error_code error;
+    fs::remove(errors, error);
+    check(!error, "cannot remove the old '{}': {}", errors.string(), error.message());
+  }
+  for (const OutputFile& output : outputs_) publish_spool(base(output), output.prefix);
   if (options_.save_errors && is_there(errors_file())) rename_durably(errors_file(), errors);
   remove();
+}
+
+void PreprocessWork::forget() {
+  std::error_code ignored;  // then there is none
+  fs::remove(folder_ / kStateFile, ignored);
 }
 
 bool PreprocessWork::keep_or_remove() {

@@ -24,6 +24,7 @@ struct PreprocessState {
   std::vector<SpoolPosition> outputs;  ///< of each file
   std::int64_t bytes = 0;              ///< of text read
   std::int64_t skipped = 0;            ///< documents
+  std::string first_error;             ///< why the first of them was
   std::int64_t error_bytes = 0;        ///< of errors.jsonl
   bool complete = false;               ///< only the names are missing
 
@@ -55,6 +56,8 @@ class PreprocessWork {
   void commit(const PreprocessState& state);
   /// Gives complete outputs their names, and removes the folder.
   void publish();
+  /// Drops the point to go on from: what was done is of no use.
+  void forget();
   /// After an error: whether there is a point to go on from. If not, the folder goes.
   bool keep_or_remove();
   const fs::path& folder() const { return folder_; }
@@ -65,6 +68,7 @@ class PreprocessWork {
  private:
   void begin(const Json& run);
   void take_up(const Json& run);
+  void check_spools() const;
   void remove();
 
   const PreprocessOptions& options_;

@@ -39,6 +39,8 @@ SampleOrder::SampleOrder(std::int64_t samples, const SampleOrderSpec& spec)
   end_ = active_ <= kMost / kEpochs ? active_ * kEpochs : kMost;
 }
 
+SampleOrder::~SampleOrder() { stop_.request_stop(); }
+
 std::int64_t SampleOrder::at(std::int64_t position) const {
   check(position >= 0 && position < end_, "there is no position {}, only {}", position, end_);
   if (spec_.kind == SampleOrderKind::single) return position;
@@ -46,28 +48,40 @@ std::int64_t SampleOrder::at(std::int64_t position) const {
   const std::int64_t rank = position % block_ / spec_.micro_batch_size;
   const std::int64_t row = position % spec_.micro_batch_size;
   const std::int64_t done = begin % active_;
-  const Permutation order = permutation(begin / active_);
+  // In the second half nobody is in the epoch before any more, whose place the next one takes.
+  const Permutation order = permutation(begin / active_, 2 * (done + block_) > active_);
   const auto entry = [&](std::int64_t i) -> std::int64_t {
-    return (*order)[static_cast<std::size_t>(i)];
+    return order.get()[static_cast<std::size_t>(i)];
   };
   return spec_.sharded ? rank * bucket_ + entry(done / spec_.ranks + row)
                        : entry(done + row * spec_.ranks + rank);
 }
 
-SampleOrder::Permutation SampleOrder::permutation(std::int64_t epoch) const {
+SampleOrder::Permutation SampleOrder::permutation(std::int64_t epoch, bool next) const {
   const std::lock_guard lock(mutex_);
-  Epoch& kept = epochs_[static_cast<std::size_t>(epoch % 2)];
-  if (kept.number != epoch)
-    kept = {epoch, std::make_shared<const std::vector<std::uint32_t>>(torch_permutation(
-                       static_cast<std::uint32_t>(bucket_), static_cast<std::uint32_t>(epoch)))};
-  return kept.order;
+  const auto kept = [this](std::int64_t number) -> Epoch& {
+    return epochs_[static_cast<std::size_t>(number % 2)];
+  };
+  if (kept(epoch).number != epoch)
+    kept(epoch) = {epoch, begin_permutation(epoch, std::launch::deferred)};
+  Permutation order = kept(epoch).order;
+  if (next && kept(epoch + 1).number < epoch)
+    kept(epoch + 1) = {epoch + 1, begin_permutation(epoch + 1, std::launch::async)};
+  return order;
 }
 
-std::vector<std::uint32_t> torch_permutation(std::uint32_t size, std::uint32_t seed) {
+SampleOrder::Permutation SampleOrder::begin_permutation(std::int64_t epoch, std::launch how) const {
+  return std::async(how, torch_permutation, static_cast<std::uint32_t>(bucket_),
+                    static_cast<std::uint32_t>(epoch), stop_.get_token());
+}
+
+std::vector<std::uint32_t> torch_permutation(std::uint32_t size, std::uint32_t seed,
+                                             const std::stop_token& stop) {
+  constexpr std::uint32_t kLook = 1 << 16;  // often enough
   std::vector<std::uint32_t> values(size);
   std::iota(values.begin(), values.end(), 0u);
   std::mt19937 generator(seed);
-  for (std::uint32_t i = 0; i + 1 < size; ++i)
+  for (std::uint32_t i = 0; i + 1 < size && !(i % kLook == 0 && stop.stop_requested()); ++i)
     std::swap(values[i], values[i + static_cast<std::uint32_t>(generator()) % (size - i)]);
   return values;
 }

@@ -8,14 +8,18 @@
 //              sharded      each rank shuffles a part of the dataset of its own (the default)
 //              not sharded  all of it is shuffled, and ranks take every ranks-th sample
 //
+// The next epoch is shuffled beside the training, in the second half of the one before.
+//
 // An order is made for the ranks that a run starts with and stays the run's order: one that is
 // resumed on other ranks reads the same samples at the same positions.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <vector>
 
 #include "tessera/data/data_options.h"
@@ -34,6 +38,9 @@ class SampleOrder {
  public:
   /// Of a dataset of `samples`. InputError when cyclic has fewer than a block, or too many.
   SampleOrder(std::int64_t samples, const SampleOrderSpec& spec);
+  ~SampleOrder();
+  SampleOrder(const SampleOrder&) = delete;
+  SampleOrder& operator=(const SampleOrder&) = delete;
 
   /// Positions are 0 to end() - 1.
   std::int64_t end() const { return end_; }
@@ -42,8 +49,12 @@ class SampleOrder {
   std::int64_t at(std::int64_t position) const;
 
  private:
-  using Permutation = std::shared_ptr<const std::vector<std::uint32_t>>;
-  Permutation permutation(std::int64_t epoch) const;
+  /// Waited for by all who need it. The work is done by a thread of its own, or else by the first
+  /// who waits; never under the lock.
+  using Permutation = std::shared_future<std::vector<std::uint32_t>>;
+  /// Of an epoch; `next`: the one behind it will be needed soon.
+  Permutation permutation(std::int64_t epoch, bool next) const;
+  Permutation begin_permutation(std::int64_t epoch, std::launch how) const;
 
   SampleOrderSpec spec_;
   std::int64_t end_;
@@ -56,10 +67,13 @@ class SampleOrder {
     Permutation order;
   };
   mutable std::array<Epoch, 2> epochs_;  ///< at the border, readers are in two at once
+  std::stop_source stop_;                ///< of what is shuffled in vain
 };
 
-/// 0 to size - 1, shuffled as PyTorch's randperm does on a CPU with a generator of this seed.
-std::vector<std::uint32_t> torch_permutation(std::uint32_t size, std::uint32_t seed);
+/// 0 to size - 1, shuffled as PyTorch's randperm does on a CPU with a generator of this seed. When
+/// it is asked to stop, nobody needs the result, and it returns something.
+std::vector<std::uint32_t> torch_permutation(std::uint32_t size, std::uint32_t seed,
+                                             const std::stop_token& stop = {});
 
 /// A number for samples [0, end) of a run as they were taken: which, in which order, each once.
 /// Ranks add up what each took itself, so that it is the same for all layouts. Sums wrap around.

@@ -5,6 +5,7 @@
 #include "tessera/base/check.h"
 #include "tessera/base/files.h"
 #include "tessera/data/count_pieces.h"
+#include "tessera/data/input_files.h"
 #include "tessera/data/output_check.h"
 #include "tessera/tokenizer/splitter.h"
 #include "tessera/tokenizer/tokenizer_json.h"
@@ -28,6 +29,8 @@ void check_output(const TrainTokenizerOptions& options) {
   check_input(!fs::is_directory(options.output, ignored),
               "--output '{}' is a folder: name the file, as '{}'", options.output,
               (fs::path(options.output) / "tokenizer.json").string());
+  for (const InputFile& input : find_input_files(options.inputs))
+    check_is_no_input(options.output, input.path, "--output");
   check_may_write(options.output, options.overwrite, "--output");
 }
 

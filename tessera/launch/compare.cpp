@@ -98,7 +98,9 @@ void compare_across(Communicator& world, const std::string& what, const std::str
   const std::vector<std::string> texts = gather_texts(world, text, device);
   std::vector<int> others;
   for (int r = 1; r < world.size(); ++r)
-    if (texts[static_cast<std::size_t>(r)] != texts[0]) others.push_back(r);
+    if (const std::string& own = texts[static_cast<std::size_t>(r)];
+        !own.empty() && own != texts[0])
+      others.push_back(r);
   if (others.empty()) return;
   fail_input("the ranks were not started with the same {}: {} and rank 0 differ. {}", what,
              list_of_ranks(others), list_of_differences(texts, others));

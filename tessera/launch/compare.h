@@ -14,7 +14,7 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& te
 
 /// Throws the same InputError on all ranks unless all give the same text. It names the ranks that
 /// differ from rank 0, and the first line in which each does. `what` says what the text is:
-/// "configuration".
+/// "configuration". Ranks that give no text have nothing to compare; rank 0 must.
 void compare_across(Communicator& world, const std::string& what, const std::string& text,
                     Device device = {});
 

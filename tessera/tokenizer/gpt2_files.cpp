@@ -54,6 +54,10 @@ void read_merges_text(std::string_view text, const std::string& path, BpeSpec& s
         number);
     spec.merges.push_back({*left, *right});
   });
+  check_input(!spec.merges.empty(),
+              "'{}' has no merges, without which every byte is a token: expected lines of two "
+              "tokens each (merges.txt)",
+              path);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "tessera/tokenizer/hf_model.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -82,6 +85,30 @@ std::unique_ptr<HfModel> make_bpe(const HfNode& node, const HfVocabulary& vocabu
   return node.placed([&] { return std::make_unique<BpeModel>(spec); });
 }
 
+// A score as the original reads it: digits as one whole number, which is rounded, and then a power
+// of ten, which rounds again. Where two ways to cut a text are all but equal, the last bit decides.
+double rounded_twice(double score) {
+  std::array<char, 32> text{};
+  const auto [end, error] =
+      std::to_chars(text.begin(), text.end(), std::abs(score), std::chars_format::scientific);
+  if (error != std::errc{} || !std::isfinite(score)) return score;
+  const char* mark = std::find(text.begin(), end, 'e');
+  std::uint64_t digits = 0;
+  int exponent = 0;
+  for (const char* at = text.begin(); at < mark; ++at)
+    if (*at != '.') digits = digits * 10 + static_cast<std::uint64_t>(*at - '0');
+  std::from_chars(mark[1] == '+' ? mark + 2 : mark + 1, end, exponent);
+  exponent -= static_cast<int>(std::max<std::ptrdiff_t>(mark - text.begin() - 2, 0));
+  auto value = static_cast<double>(digits);
+  constexpr int kLargest = 308;
+  for (; exponent < -kLargest; exponent += kLargest) value /= 1e308;
+  // What is not whole is correctly rounded, also where pow is not.
+  double power = 1;
+  const std::string name = fmt::format("1e{}", std::abs(exponent));
+  std::from_chars(name.data(), name.data() + name.size(), power);
+  return std::copysign(exponent < 0 ? value / power : value * power, score);
+}
+
 class UnigramModel : public HfModel {
  public:
   UnigramModel(const HfNode& node, const HfVocabulary& vocabulary)
@@ -109,7 +136,7 @@ class UnigramModel : public HfModel {
     double lowest = std::numeric_limits<double>::infinity();
     for (const HfNode& entry : node.at("vocab").items()) {
       const auto id = static_cast<std::int32_t>(scores.size());
-      scores.push_back(entry.items()[1].number());
+      scores.push_back(rounded_twice(entry.items()[1].number()));
       lowest = std::min(lowest, scores.back());
       entries.emplace_back(vocabulary.tokens[static_cast<std::size_t>(id)], id);
     }

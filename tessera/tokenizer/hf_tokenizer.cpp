@@ -1,5 +1,8 @@
 #include "tessera/tokenizer/hf_tokenizer.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -15,6 +18,22 @@ constexpr std::array<const char*, 5> kEodNames = {
     "<\xEF\xBD\x9C"
     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"};
 
+// Files of other tokenizers, which would be refused for reasons that say little.
+void check_is_object(std::string_view text, const fs::path& file) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  check_input(begin != text.npos && text[begin] == '{',
+              "'{}' is no tokenizer.json, which begins with '{{': for a .model of SentencePiece "
+              "give --tokenizer-type SentencePieceTokenizer or Llama2Tokenizer, for a .tiktoken "
+              "file TikTokenizer",
+              file.string());
+}
+
+bool is_vocabulary_alone(const Json& document) {
+  return document.is_object() && !document.empty() &&
+         std::all_of(document.begin(), document.end(),
+                     [](const Json& each) { return each.is_number_integer(); });
+}
+
 // eos_token is a text, or an added token with its options.
 std::string named_eos(const fs::path& file) {
   if (!fs::is_regular_file(file)) return "";
@@ -27,12 +46,18 @@ std::string named_eos(const fs::path& file) {
 }  // namespace
 
 HfTokenizer::HfTokenizer(std::string_view text, const std::string& what, const HfOptions& options)
+    : HfTokenizer(HfNode(parse_json(text, what), what), what, options) {}
+
+HfTokenizer::HfTokenizer(const HfNode& root, const std::string& what, const HfOptions& options)
     : what_(what), options_(options) {
-  const Json document = parse_json(text, what);
-  read(HfNode(document, what));
+  read(root);
 }
 
 void HfTokenizer::read(const HfNode& root) {
+  if (is_vocabulary_alone(root.value()))
+    root.refuse(
+        "this is a vocabulary alone, as GPT-2's vocab.json: give --tokenizer-type "
+        "GPT2BPETokenizer, with the file as --vocab-file and merges.txt as --merge-file");
   root.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer",
                    "pre_tokenizer", "post_processor", "decoder", "model"});
   if (const auto version = root.find("version"); version && version->text() != "1.0")
@@ -143,16 +168,16 @@ std::int32_t HfTokenizer::eod() const {
   for (const char* name : kEodNames)
     if (const std::int32_t id = vocabulary_.find(name); id >= 0) return id;
   fail_input(
-      "{}: which token ends a document is not known: no eos_token is named, and none of "
-      "<|endoftext|>, <|end_of_text|>, </s> and <eos> is in the vocabulary. Put "
-      "{{\"eos_token\": \"...\"}} into a tokenizer_config.json beside it, or do without "
-      "--append-eod",
-      what_);
+      "{}: which token ends a document is not known: no eos_token is named, and none of {} is in "
+      "the vocabulary. Put {{\"eos_token\": \"...\"}} into a tokenizer_config.json beside it, or "
+      "{}",
+      what_, fmt::format("{}", fmt::join(kEodNames, ", ")), kWithoutEod);
 }
 
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const fs::path& path, HfOptions options) {
   const fs::path file = fs::is_directory(path) ? path / "tokenizer.json" : path;
   const std::string text = read_text_file(file);
+  check_is_object(text, file);
   for (const char* beside : {"tokenizer_config.json", "special_tokens_map.json"})
     if (options.eos_token.empty()) options.eos_token = named_eos(file.parent_path() / beside);
   return std::make_unique<HfTokenizer>(text, file.string(), options);

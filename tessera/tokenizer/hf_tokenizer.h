@@ -36,6 +36,7 @@ class HfTokenizer : public Tokenizer {
  public:
   /// `text` is the JSON; `what` names the file in errors.
   HfTokenizer(std::string_view text, const std::string& what, const HfOptions& options = {});
+  HfTokenizer(const HfNode& root, const std::string& what, const HfOptions& options = {});
 
   void encode_to(std::string_view text, std::vector<std::int32_t>& tokens) const override;
   void encode_plain_to(std::string_view text, bool at_start,

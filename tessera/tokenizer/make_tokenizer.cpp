@@ -1,4 +1,5 @@
 #include "tessera/base/check.h"
+#include "tessera/tokenizer/bert_files.h"
 #include "tessera/tokenizer/byte_bpe_tokenizer.h"
 #include "tessera/tokenizer/hf_tokenizer.h"
 #include "tessera/tokenizer/sentencepiece_tokenizer.h"
@@ -16,8 +17,24 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options) {
     case TokenizerKind::sentencepiece: return read_sentencepiece(options.model);
     case TokenizerKind::llama2: return read_sentencepiece(options.model, true);
     case TokenizerKind::tiktoken: return read_tiktoken_tokenizer(options);
+    case TokenizerKind::bert_lowercase:
+    case TokenizerKind::bert_cased:
+      return read_bert_tokenizer(options.vocab_file, {options.kind == TokenizerKind::bert_lowercase,
+                                                      options.include_special_tokens});
   }
   fail("no tokenizer of kind {}", static_cast<int>(options.kind));
+}
+
+std::int32_t named_token(const Tokenizer& tokenizer, const char* flag, const std::string& text) {
+  const std::int32_t token = tokenizer.find(text);
+  check_input(
+      token >= 0,
+      "--{} '{}': the tokenizer has no such token. Name one that it has, or add this one to "
+      "its files (added_tokens of a tokenizer.json, --tiktoken-special-tokens, "
+      "--special-tokens of tessera train-tokenizer); ByteTokenizer and NullTokenizer have "
+      "none that could be named",
+      flag, text);
+  return token;
 }
 
 void read_vocabulary(TokenizerOptions& options) {

@@ -98,9 +98,8 @@ std::int32_t SentencePieceTokenizer::eod() const {
   const auto id = control_id(model_.eos_piece);
   check_input(id.has_value(),
               "{}: no control piece '{}', so there is nothing to end a document with. Train the "
-              "model with an end-of-sequence piece (spm_train --eos_id), or do without "
-              "--append-eod",
-              what_, model_.eos_piece);
+              "model with an end-of-sequence piece (spm_train --eos_id), or {}",
+              what_, model_.eos_piece, kWithoutEod);
   return *id;
 }
 

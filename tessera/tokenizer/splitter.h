@@ -25,7 +25,7 @@ class Splitter {
 };
 
 /// For a pattern of Oniguruma's or Rust's regex: written out by hand for the well-known ones (of
-/// GPT-2, GPT-4 and Llama 3, Qwen, GPT-4o and Llama 4, Megatron), which are told by their exact
+/// GPT-2, GPT-4 and Llama 3, Qwen, GPT-4o and Llama 4, Mistral), which are told by their exact
 /// text, and PCRE2 for all others. InputError, with the place in the pattern, when it cannot be
 /// read.
 std::unique_ptr<Splitter> make_splitter(std::string_view pattern);
@@ -37,7 +37,12 @@ std::unique_ptr<Splitter> make_regex_splitter(std::string_view pattern);
 extern const std::string_view kGpt2Pattern;
 /// GPT-4's (cl100k), which Llama 3 has too.
 extern const std::string_view kCl100kPattern;
+/// GPT-4's with one digit at a time, which Qwen 2, 2.5 and 3 have.
+extern const std::string_view kQwen2Pattern;
 /// GPT-4o's.
 extern const std::string_view kO200kPattern;
+/// GPT-4o's with one digit at a time and without contractions: Mistral's (Tekken), and Megatron's
+/// v2.
+extern const std::string_view kTekkenPattern;
 
 }  // namespace tessera

@@ -20,6 +20,7 @@ std::string quoted(const std::string& text) {
 }
 
 void write_pieces(const Tokenizer& tokenizer, const TokenList& tokens, std::ostream& out) {
+  check_in_vocabulary(tokens, tokenizer.vocab_size());  // a single piece does not know its place
   for (const std::int32_t token : tokens)
     out << fmt::format("{}\t{}\n", token, quoted(tokenizer.piece(token)));
 }

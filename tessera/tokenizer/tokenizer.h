@@ -92,6 +92,14 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options);
 /// when what is given is too small. Others stay as they are.
 void read_vocabulary(TokenizerOptions& options);
 
+/// The token that a flag names. InputError when the tokenizer has none of this name.
+std::int32_t named_token(const Tokenizer& tokenizer, const char* flag, const std::string& text);
+
+/// What to do with a tokenizer that has no end-of-document token, for the end of a message.
+inline constexpr const char* kWithoutEod =
+    "do without the flag that needs it, such as --append-eod (preprocess) or "
+    "--reset-position-ids (train)";
+
 /// InputError, with the position, for the first token that is not in [0, vocab_size).
 void check_in_vocabulary(std::span<const std::int32_t> tokens, std::int64_t vocab_size);
 

@@ -6,6 +6,7 @@ namespace {
 constexpr const char* kHfTokenizer = "tokenizer.json";
 constexpr const char* kVocabulary = "vocab.json";
 constexpr const char* kMerges = "merges.txt";
+constexpr const char* kBertVocabulary = "vocab.txt";
 
 // Of the kinds that have one file: --tokenizer-model.
 std::string model_name(const TokenizerOptions& options) {
@@ -20,6 +21,7 @@ std::vector<TokenizerFile> tokenizer_files(const TokenizerOptions& options) {
   if (!options.reads_files()) return {};
   if (options.kind == TokenizerKind::gpt2)
     return {{kVocabulary, options.vocab_file}, {kMerges, options.merge_file}};
+  if (options.is_bert()) return {{kBertVocabulary, options.vocab_file}};
   std::error_code ignored;
   const fs::path model = options.model;
   const bool is_folder = fs::is_directory(model, ignored);
@@ -36,6 +38,8 @@ TokenizerOptions tokenizer_in(const fs::path& folder, TokenizerOptions options) 
   if (options.kind == TokenizerKind::gpt2) {
     options.vocab_file = (folder / kVocabulary).string();
     options.merge_file = (folder / kMerges).string();
+  } else if (options.is_bert()) {
+    options.vocab_file = (folder / kBertVocabulary).string();
   } else if (options.reads_files()) {
     options.model = (folder / model_name(options)).string();
   }

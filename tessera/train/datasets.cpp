@@ -1,5 +1,6 @@
 #include "tessera/train/datasets.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tessera/base/check.h"
@@ -42,10 +43,20 @@ std::optional<std::int64_t> evaluation_samples(const Options& options, Split spl
   return (o.train_iters / o.eval_interval + 1) * once;
 }
 
+// The embedding reads tokens and the head labels. What tokens decide besides concerns all stages.
+bool needs_tokens(Session& session, const DataOptions& data) {
+  if (data.eod_mask_loss || data.reset_position_ids || data.keeps_documents_apart() ||
+      data.fim.enabled)
+    return true;
+  const auto sees = [](const GptModel& part) { return part.embedding || part.head; };
+  return std::any_of(session.chunks().begin(), session.chunks().end(), sees);
+}
+
 Datasets::Datasets(const Options& options, std::vector<std::int64_t> order_samples,
                    std::int64_t train_samples)
     : tokenizer_(make_tokenizer(options.data.tokenizer)), order_samples_(std::move(order_samples)) {
   const DatasetBuilder builder(options.data, *tokenizer_);
+  oddities_ = builder.oddities();
   if (train_samples > 0) build_train(builder, options, train_samples);
   for (const Split split : {Split::valid, Split::test})
     build_evaluation(builder, options, split, evaluation_samples(options, split));

@@ -4,11 +4,13 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tessera/config/options.h"
 #include "tessera/data/build_datasets.h"
 #include "tessera/data/loader.h"
+#include "tessera/train/session.h"
 
 namespace tessera {
 
@@ -28,6 +30,8 @@ class Datasets {
   /// Of the training samples, for Progress.
   const std::vector<std::int64_t>& order_samples() const { return order_samples_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
+  /// What is strange about the files, for one rank to warn of.
+  const std::vector<std::string>& oddities() const { return oddities_; }
 
  private:
   void build_train(const DatasetBuilder& builder, const Options& options, std::int64_t samples);
@@ -38,11 +42,15 @@ class Datasets {
                                              std::int64_t samples);
 
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::vector<std::string> oddities_;
   std::vector<std::int64_t> order_samples_;
   std::array<std::vector<NamedDataset>, kSplits> datasets_;
 };
 
 /// How many samples evaluations on a split read, as Megatron counts them; nothing: all of them.
 std::optional<std::int64_t> evaluation_samples(const Options& options, Split split);
+
+/// Whether a rank's part of the model sees tokens, or needs to know what they are.
+bool needs_tokens(Session& session, const DataOptions& data);
 
 }  // namespace tessera

@@ -6,8 +6,10 @@
 
 #include "tessera/base/check.h"
 #include "tessera/base/json.h"
+#include "tessera/base/log.h"
 #include "tessera/train/datasets.h"
 #include "tessera/train/host_block.h"
+#include "tessera/train/in_turn.h"
 #include "tessera/train/train_step.h"
 
 namespace tessera {
@@ -85,7 +87,7 @@ std::string result_line(const std::vector<std::int32_t>& tokens, const std::vect
 
 double EvaluationResult::perplexity() const { return std::exp(loss); }
 
-EvaluationResult evaluate_dataset(Session& session, const Options& options,
+EvaluationResult evaluate_dataset(Session& session, const Rank& rank, const Options& options,
                                   std::int64_t iterations) {
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.data.tokenizer);
   const std::int64_t batch = options.train.global_batch_size;
@@ -93,14 +95,19 @@ EvaluationResult evaluate_dataset(Session& session, const Options& options,
   const Split split = Split::valid;
   DataOptions data = options.data;
   data.multiple_validation_sets = false;  // one result for all
-  const std::shared_ptr<const Dataset> dataset =
-      DatasetBuilder(data, *tokenizer).build(split, iterations * batch).front().dataset;
+  const auto dataset = built_in_turn(rank, !data.data_cache_path.empty(), [&] {
+    const DatasetBuilder builder(data, *tokenizer);
+    if (rank.rank == 0)
+      for (const std::string& oddity : builder.oddities()) log_warning("{}", oddity);
+    return builder.build(split, iterations * batch).front().dataset;
+  });
   check_input(dataset->size() >= iterations * batch,
               "the data holds {} samples, but {} batches of {} are asked for: lower --eval-iters",
               dataset->size(), iterations, batch);
   Loader loader(dataset,
                 {.micro_batch_size = options.train.micro_batch_size,
                  .workers = options.data.num_workers,
+                 .reads = needs_tokens(session, options.data),
                  .documents = options.data.keeps_documents_apart()},
                 0);
   EvaluationResult result;

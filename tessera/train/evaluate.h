@@ -17,7 +17,7 @@ struct EvaluationResult {
 };
 
 /// A dataset split of the options; `iterations` global batches.
-EvaluationResult evaluate_dataset(Session& session, const Options& options,
+EvaluationResult evaluate_dataset(Session& session, const Rank& rank, const Options& options,
                                   std::int64_t iterations);
 
 /// {"tokens": [1, 2, 3]}, one a line. InputError names file and line.

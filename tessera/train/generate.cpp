@@ -9,6 +9,8 @@
 namespace tessera {
 namespace {
 
+constexpr std::int64_t kDefaultNewTokens = 128;
+
 // Tokens with their probabilities, most likely first (ties: smaller token first), cut by top-k and
 // top-p.
 struct Candidates {
@@ -56,14 +58,23 @@ std::int32_t sample_token(std::span<const float> logits, const GenerateOptions& 
   return c.tokens.back();
 }
 
-void check_prompt(std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                  const ModelOptions& model) {
+std::int64_t most_new_tokens(std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                             const ModelOptions& model) {
   check_input(!prompt.empty(), "the prompt has no tokens: give at least one");
   const std::int64_t positions = model.max_position_embeddings;
-  check_input(static_cast<std::int64_t>(prompt.size()) + options.max_new_tokens <= positions,
+  const std::int64_t room = positions - static_cast<std::int64_t>(prompt.size());
+  if (options.max_new_tokens == 0) {
+    check_input(room > 0,
+                "a prompt of {} tokens leaves none of the model's {} positions for more: shorten "
+                "it",
+                prompt.size(), positions);
+    return std::min(kDefaultNewTokens, room);
+  }
+  check_input(options.max_new_tokens <= room,
               "a prompt of {} tokens and --max-new-tokens {} exceed the model's {} positions: "
               "shorten one of them",
               prompt.size(), options.max_new_tokens, positions);
+  return options.max_new_tokens;
 }
 
 Generator::Generator(Session& session, const GenerateOptions& options, std::uint64_t seed,
@@ -191,23 +202,24 @@ void Generator::feed(Runners& runners, std::span<const std::int32_t> tokens, std
         name_of(session_.options().model.dtype));
 }
 
-std::vector<std::int32_t> Generator::run(std::span<const std::int32_t> prompt, std::int32_t stop,
+std::vector<std::int32_t> Generator::run(std::span<const std::int32_t> prompt,
+                                         std::span<const std::int32_t> stops,
                                          const std::function<void(std::int32_t)>& emit) {
-  check_prompt(prompt, options_, session_.options().model);
+  const std::int64_t most = most_new_tokens(prompt, options_, session_.options().model);
   const auto length = static_cast<std::int64_t>(prompt.size());
-  make_cache(length + options_.max_new_tokens);
+  make_cache(length + most);
   Runners prefill = runners_for(length);
   feed(prefill, prompt, 0);
   Runners decode = runners_for(1);
   const RngKey key = rng_key(seed_, RngPurpose::sampling, std::to_string(prompts_++));
   std::vector<std::int32_t> generated;
-  for (std::int64_t i = 0; i < options_.max_new_tokens; ++i) {
+  for (std::int64_t i = 0; i < most; ++i) {
     const std::int32_t token =
         sample_token(host_logits_, options_, philox_word(key, static_cast<std::uint64_t>(i)));
-    if (token == stop) break;
+    if (std::ranges::find(stops, token) != stops.end()) break;
     generated.push_back(token);
     emit(token);
-    if (i + 1 < options_.max_new_tokens) feed(decode, {&generated.back(), 1}, length + i);
+    if (i + 1 < most) feed(decode, {&generated.back(), 1}, length + i);
   }
   return generated;
 }

@@ -16,9 +16,9 @@ namespace tessera {
 std::int32_t sample_token(std::span<const float> logits, const GenerateOptions& options,
                           std::uint32_t word);
 
-/// InputError when the model has no positions for the prompt and what may follow it.
-void check_prompt(std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                  const ModelOptions& model);
+/// How many tokens may follow a prompt. InputError when the model has no positions for them.
+std::int64_t most_new_tokens(std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                             const ModelOptions& model);
 
 class Generator {
  public:
@@ -27,9 +27,10 @@ class Generator {
   Generator(Session& session, const GenerateOptions& options, std::uint64_t seed,
             std::int64_t vocab);
 
-  /// All ranks call it together, and all get the same. Continues `prompt` until `stop` is drawn or
-  /// max_new_tokens are there; calls `emit` with each new token.
-  std::vector<std::int32_t> run(std::span<const std::int32_t> prompt, std::int32_t stop,
+  /// All ranks call it together, and all get the same. Continues `prompt` until one of
+  /// `stops` is drawn or most_new_tokens() are there; calls `emit` with each new token.
+  std::vector<std::int32_t> run(std::span<const std::int32_t> prompt,
+                                std::span<const std::int32_t> stops,
                                 const std::function<void(std::int32_t)>& emit);
 
  private:

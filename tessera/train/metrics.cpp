@@ -73,7 +73,7 @@ std::string log_line_of(const StepMetrics& m, std::int64_t skipped, bool through
              "{:.1f} | grad norm: {:.3f} | number of skipped iterations: {:3} | number of nan "
              "iterations:   0 | data wait (ms): {:.1f} |",
              m.learning_rate, m.global_batch, m.loss, m.loss_scale, m.grad_norm, skipped,
-             m.data_wait * 1e3);
+             m.longest_data_wait * 1e3);
 }
 
 std::string progress_line_of(const StepMetrics& m, int width) {
@@ -183,7 +183,6 @@ void ProgressDisplay::average_in(const StepMetrics& m) {
   sums_.seconds += m.seconds;
   sums_.loss += m.loss;
   sums_.tflops += m.tflops;
-  sums_.data_wait += m.data_wait;
   ++summed_;
   skipped_ += m.skipped ? 1 : 0;
 }
@@ -203,7 +202,6 @@ void ProgressDisplay::step(const StepMetrics& metrics) {
   shown.seconds = sums_.seconds / n;
   shown.loss = sums_.loss / n;
   shown.tflops = sums_.tflops / n;
-  shown.data_wait = sums_.data_wait / n;
   sums_ = {};
   summed_ = 0;
   if (!terminal_) log_info("{}", log_line_of(shown, skipped_, throughput_));

@@ -25,6 +25,8 @@ struct StepMetrics {
   double loss_scale = 1;
   bool skipped = false;  ///< the gradients overflowed, the weights stayed
   double data_wait = 0;  ///< seconds of an iteration in which this rank waited for data
+  /// Of the rank that waited longest, on average since the last log line; where one is due.
+  double longest_data_wait = 0;
 };
 
 /// " iteration 10/ 100 | consumed samples: ... | lm loss: ...": fields in Megatron's order.

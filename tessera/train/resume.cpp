@@ -7,6 +7,7 @@
 #include "tessera/base/check.h"
 #include "tessera/config/parse.h"
 #include "tessera/config/print.h"
+#include "tessera/data/blend.h"
 #include "tessera/tokenizer/tokenizer_files.h"
 
 namespace tessera {
@@ -55,6 +56,35 @@ void copy_reading(DataOptions& to, const DataOptions& from) {
   to.num_workers = from.num_workers;
   to.multiple_validation_sets = from.multiple_validation_sets;
   to.full_validation = from.full_validation;
+}
+
+// Prefixes are places, and data may have moved; how many there are and what they weigh may not
+// change.
+bool move_prefixes(std::vector<std::string>& to, const std::vector<std::string>& from) {
+  if (to == from || to.empty() || from.empty()) return false;
+  const Blend before = parse_blend(to, "the checkpoint's data");
+  const Blend after = parse_blend(from, "the data");
+  if (before.prefixes.size() != after.prefixes.size() || before.weights != after.weights)
+    return false;
+  to = from;
+  return true;
+}
+
+bool move_file(std::string& to, const std::string& from) {
+  if (to == from || to.empty() || from.empty()) return false;
+  to = from;
+  return true;
+}
+
+// Whether what the run trains on is now said to lie elsewhere.
+bool move_data(DataOptions& to, const DataOptions& from) {
+  move_prefixes(to.valid_data_path, from.valid_data_path);
+  move_prefixes(to.test_data_path, from.test_data_path);
+  const bool shared = move_prefixes(to.data_path, from.data_path);
+  const bool own = move_prefixes(to.train_data_path, from.train_data_path);
+  const bool words = move_file(to.data_args_path, from.data_args_path);
+  const bool split_words = move_file(to.per_split_data_args_path, from.per_split_data_args_path);
+  return shared || own || words || split_words;
 }
 
 // Where a checkpoint has a copy of the tokenizer, contents are compared (check_same_tokenizer), and
@@ -146,7 +176,7 @@ std::int64_t samples_of_run(const TrainOptions& options, const Progress& progres
   return progress.consumed_samples + left * options.global_batch_size;
 }
 
-void check_same_run(const Checkpoint& checkpoint, const Options& now) {
+bool check_same_run(const Checkpoint& checkpoint, const Options& now) {
   const std::string file = (checkpoint.path() / kConfigFile).string();
   const Options saved = options_from_yaml(checkpoint.config(), file);
   Options before;
@@ -160,6 +190,7 @@ void check_same_run(const Checkpoint& checkpoint, const Options& now) {
   before.data = saved.data;
   after.data = now.data;
   copy_reading(before.data, after.data);
+  const bool moved = move_data(before.data, after.data);
   if (carries_tokenizer(checkpoint, now.data.tokenizer))
     copy_places(before.data.tokenizer, after.data.tokenizer);
   if (!now.train.no_load_rng) {
@@ -178,6 +209,7 @@ void check_same_run(const Checkpoint& checkpoint, const Options& now) {
               "--finetune to start a new run from its weights{}",
               checkpoint.path().string(), differing, file,
               state_only ? ", or --no-load-optim to go on with new optimizer state" : "");
+  return moved;
 }
 
 }  // namespace tessera

@@ -31,7 +31,8 @@ std::int64_t samples_of_run(const TrainOptions& options, const Progress& progres
 
 /// InputError unless a run goes on as what it was: the same model on the same data. Dropout and
 /// label smoothing may change, and so may the layout, the precision, the batch size, the schedule
-/// and the length, which Megatron's users do change.
-void check_same_run(const Checkpoint& checkpoint, const Options& now);
+/// and the length, which Megatron's users do change. Returns whether the data is said to lie
+/// elsewhere than before; whether it is the same is then to be found out.
+bool check_same_run(const Checkpoint& checkpoint, const Options& now);
 
 }  // namespace tessera

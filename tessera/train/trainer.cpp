@@ -11,6 +11,7 @@
 #include "tessera/model/flops.h"
 #include "tessera/optim/schedule.h"
 #include "tessera/train/hf_weights.h"
+#include "tessera/train/in_turn.h"
 #include "tessera/train/places.h"
 #include "tessera/train/resume.h"
 #include "tessera/train/tokenizer_copy.h"
@@ -26,7 +27,8 @@ std::string metrics_file(const TrainOptions& options) {
   return options.metrics_file;
 }
 
-void tell_what_is_missing(const Datasets& datasets, const Options& options) {
+void tell_of_data(const Datasets& datasets, const Options& options) {
+  for (const std::string& oddity : datasets.oddities()) log_warning("{}", oddity);
   for (const Split split : {Split::valid, Split::test})
     if (evaluation_samples(options, split) != std::int64_t{0} && datasets.get(split).empty())
       log_info(
@@ -34,16 +36,11 @@ void tell_what_is_missing(const Datasets& datasets, const Options& options) {
           name_of(split), options.data.split);
 }
 
-// Rank 0 comes first: it makes the index files that the others then find. That may take long, and
-// where they cannot be kept it takes the others as long again.
 Datasets datasets_of(const Options& options, const Progress& progress, const Rank& rank) {
-  if (rank.rank > 0) rank.world->patient_barrier();
-  Datasets datasets(options, progress.order_samples, samples_of_run(options.train, progress));
-  if (rank.rank == 0) {
-    tell_what_is_missing(datasets, options);
-    rank.world->patient_barrier();
-  }
-  rank.world->patient_barrier();
+  Datasets datasets = built_in_turn(rank, !options.data.data_cache_path.empty(), [&] {
+    return Datasets(options, progress.order_samples, samples_of_run(options.train, progress));
+  });
+  if (rank.rank == 0) tell_of_data(datasets, options);
   return datasets;
 }
 
@@ -130,6 +127,7 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
   }
   open_loader();
   check_same_start();
+  data_waits_.emplace(session_, progress_.iteration);
   steps_.emplace(session_, average_of(o));
   if (const std::string file = metrics_file(o); writes_ && !file.empty())
     metrics_.emplace(file, progress_.iteration);
@@ -141,18 +139,8 @@ LoaderShape Trainer::loader_shape() {
           .dp_rank = data.rank(),
           .dp_size = data.size(),
           .workers = options_.data.num_workers,
-          .reads = needs_tokens(),
+          .reads = needs_tokens(session_, options_.data),
           .documents = options_.data.keeps_documents_apart()};
-}
-
-// The embedding reads tokens and the head labels. What tokens decide besides concerns all stages.
-bool Trainer::needs_tokens() {
-  const DataOptions& data = options_.data;
-  if (data.eod_mask_loss || data.reset_position_ids || data.keeps_documents_apart() ||
-      data.fim.enabled)
-    return true;
-  const auto sees = [](const GptModel& part) { return part.embedding || part.head; };
-  return std::any_of(session_.chunks().begin(), session_.chunks().end(), sees);
 }
 
 void Trainer::open_loader() {
@@ -174,6 +162,11 @@ void Trainer::check_order() const {
   const std::int64_t consumed = progress_.consumed_samples;
   if (!progress_.order_digest || consumed > order_->end()) return;
   if (*progress_.order_digest == order_digest(*datasets_.train(), *order_, consumed)) return;
+  check_input(
+      !data_moved_,
+      "--load {}: the {} samples that this run has trained on are not those of the data "
+      "that is given now: give its data, wherever that is, or --finetune to start a new run",
+      options_.train.load, consumed);
   log_warning(
       "the data has changed: the {} samples that this run has trained on are not those that lie at "
       "their places now, so some will come twice, and some not at all",
@@ -187,14 +180,19 @@ void Trainer::check_same_start() {
   std::string text =
       fmt::format("iteration: {}\nconsumed samples: {}\noptimizer steps: {}\n", progress_.iteration,
                   progress_.consumed_samples, session_.optimizer().step_state(context).step);
+  std::string tokens;  // of who reads any
   if (progress_.iteration < options_.train.train_iters) {
     // All look at what the first data-parallel rank will take.
-    const LoaderShape shape{options_.train.micro_batch_size, 0, options_.parallel.data};
+    LoaderShape shape = loader_shape();
+    shape.dp_rank = shape.workers = 0;
     Loader loader(datasets_.train(), shape, progress_.consumed_samples, order_);
-    text += fmt::format("first batch: {}\n", fingerprint_of(loader.next()));
+    const std::uint64_t fingerprint = fingerprint_of(loader.next());
+    text += fmt::format("first samples: {}\n", loader.digest());
+    if (shape.reads) tokens = fmt::format("first batch: {}\n", fingerprint);
   }
-  compare_across(context.mesh.world(), "start (checkpoint and data)", text,
-                 session_.options().device);
+  const Device device = session_.options().device;
+  compare_across(context.mesh.world(), "start (checkpoint and data)", text, device);
+  compare_across(context.mesh.world(), "data", tokens, device);
 }
 
 // Where the weights come from: a checkpoint, a Hugging Face folder, or the seed.
@@ -223,7 +221,7 @@ void Trainer::start() {
 
 void Trainer::load_checkpoint(Checkpoint& checkpoint) {
   const TrainOptions& o = options_.train;
-  if (!o.finetune) check_same_run(checkpoint, options_);
+  if (!o.finetune) data_moved_ = check_same_run(checkpoint, options_);
   load_weights(session_, checkpoint);
   if (!o.finetune) {
     if (!o.no_load_optim) load_optimizer(session_, checkpoint);
@@ -377,6 +375,9 @@ void Trainer::report() {
       std::chrono::duration<double>(Clock::now() - reported_).count() / static_cast<double>(count);
   const double wait = (loader_->waited_seconds() - reported_wait_) / static_cast<double>(count);
   reported_wait_ = loader_->waited_seconds();
+  const bool logs = due(o.log_interval) || progress_.iteration >= o.train_iters;
+  const DataWaits::Longest longest =
+      logs ? data_waits_->since_last(reported_wait_, progress_.iteration) : DataWaits::Longest{};
   const double tokens = static_cast<double>(o.global_batch_size * options_.data.seq_length);
   const double flops = flops_per_token(options_.model, options_.data.seq_length) /
                        session_.context().mesh.world().size();  // of one rank
@@ -403,10 +404,17 @@ void Trainer::report() {
                               tokens / seconds * flops / 1e12,
                               record.loss_scale,
                               record.skipped != 0,
-                              wait};
+                              wait,
+                              longest.seconds};
     display_.step(metrics);
     if (metrics_) metrics_->write(metrics);
   }
+  if (is_held_up(longest.seconds, seconds))
+    display_.message(
+        fmt::format("rank {} waited {:.1f} ms of an iteration for data, longer than the others: "
+                    "its disk may be "
+                    "slow, or --num-workers {} too few",
+                    longest.rank, longest.seconds * 1e3, options_.data.num_workers));
   step_seconds_ = seconds;
   reported_ = Clock::now();
   if (rates_left_ < Optimizer::kRecords) send_rates();

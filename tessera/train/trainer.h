@@ -11,6 +11,7 @@
 #include "tessera/config/options.h"
 #include "tessera/train/agreement.h"
 #include "tessera/train/checkpointing.h"
+#include "tessera/train/data_waits.h"
 #include "tessera/train/datasets.h"
 #include "tessera/train/dump_step.h"
 #include "tessera/train/metrics.h"
@@ -65,11 +66,10 @@ class Trainer {
   void agree();
   /// Of the batches that this rank takes.
   LoaderShape loader_shape();
-  /// Whether this rank's part of the model sees tokens, or needs to know what they are.
-  bool needs_tokens();
   /// Where the run's samples come from, from here on.
   void open_loader();
   /// Warns when the samples consumed so far are not those that the order has at their positions.
+  /// InputError when the data has another name, too.
   void check_order() const;
   /// InputError unless all ranks start from the same place with the same data: files under one name
   /// may differ from machine to machine.
@@ -124,7 +124,9 @@ class Trainer {
   double stop_ = 0;  ///< why the run is to stop (StopReasons); all ranks know alike
   std::shared_ptr<const SampleOrder> order_;
   std::optional<Loader> loader_;
+  bool data_moved_ = false;   ///< since the checkpoint that the run goes on from
   double reported_wait_ = 0;  ///< of the loader, in reports so far
+  std::optional<DataWaits> data_waits_;
   std::optional<StepDump> dump_;
   std::optional<MetricsFile> metrics_;
   std::optional<StepProfile> profile_;

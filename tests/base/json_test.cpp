@@ -48,6 +48,17 @@ TEST(Json, RefusesJunkAndNamesTheFile) {
                            "{'a': 1}", "\"\xff\xfe\"", "[1] // comment", "\"unfinished"})
     test::expect_input_error([&] { parse_json(text, "broken.json"); },
                              {"broken.json", "not valid JSON"});
+  test::expect_input_error([] { parse_json("{", "broken.json"); },
+                           {"broken.json: not valid JSON: parse error at line 1, column 2: "});
+}
+
+TEST(Json, ReasonsComeWithoutTheLibrarysNumbers) {
+  try {
+    (void)Json(5).get<std::string>();
+    ADD_FAILURE() << "a number was taken for a text";
+  } catch (const Json::exception& error) {
+    EXPECT_EQ(reason_of(error), "type must be string, but is number");
+  }
 }
 
 }  // namespace

@@ -31,6 +31,16 @@ TEST(Log, ALineHasATimeALevelAndTheText) {
   EXPECT_TRUE(std::regex_match(lines[2], std::regex(time + "error: broken")));
 }
 
+TEST(Log, WhatAllRanksFindIsSaidOnce) {
+  ::testing::internal::CaptureStderr();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 4; ++rank)
+    ranks.emplace_back([] { log_warning_once("{} is old", "a"); });
+  for (std::thread& rank : ranks) rank.join();
+  log_warning_once("{} is old", "b");
+  EXPECT_EQ(lines_of(::testing::internal::GetCapturedStderr()).size(), 2u);
+}
+
 TEST(Log, LinesOfSeveralRanksDoNotMix) {
   ::testing::internal::CaptureStderr();
   std::vector<std::thread> ranks;

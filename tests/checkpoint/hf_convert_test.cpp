@@ -129,6 +129,7 @@ TEST(HfConvert, FilesAreCarriedAlong) {
   fs::copy(test::golden("gpt2"), temp / "model");
   const std::string merges = "#version: 0.2\na b\n", strange("\0\xff", 2);
   std::ofstream(temp / "model/merges.txt") << merges;
+  std::ofstream(temp / "model/vocab.txt") << "[UNK]\n";
   std::ofstream(temp / "model/tokenizer.model") << strange;
   std::ofstream(temp / "model/generation_config.json") << "{\"top_p\": 0.5}";
   std::ofstream(temp / "model/README.md") << "not carried";
@@ -136,6 +137,7 @@ TEST(HfConvert, FilesAreCarriedAlong) {
   EXPECT_EQ(carried_files(checkpoint), carried_files(temp / "model"));
   export_hf(checkpoint, HfFolder(temp / "model").model().options, temp / "back", {});
   EXPECT_EQ(read_text_file(temp / "back/merges.txt"), merges);
+  EXPECT_EQ(read_text_file(temp / "back/vocab.txt"), "[UNK]\n");
   EXPECT_EQ(read_text_file(temp / "back/tokenizer.model"), strange);
   EXPECT_EQ(read_text_file(temp / "back/generation_config.json"), "{\"top_p\": 0.5}");
   EXPECT_FALSE(fs::exists(temp / "back/README.md"));

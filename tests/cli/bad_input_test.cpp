@@ -1,6 +1,7 @@
 // Bad input as a user meets it: one clear error, exit code 2, nothing written.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <set>
@@ -85,6 +86,16 @@ class BadInput : public testing::Test {
     count[25] = 0x7f;
     pair("count", count, tokens);
     pair("nobin", index, "");
+    const auto changed = [&](std::size_t at, auto value) {
+      std::string text = index;
+      std::memcpy(text.data() + at, &value, sizeof(value));
+      return text;
+    };
+    pair("negative", changed(34, std::int32_t{-1}), tokens);
+    pair("beyond", changed(38, std::int64_t{2}), tokens);
+    pair("misaligned", changed(38, std::int64_t{1}), tokens + "xx");
+    pair("documents", changed(54, std::int64_t{7}), tokens);
+    pair("longer", index, tokens + "xxx");
     write(temp_ / "notes.md", "# Notes\n");
     write(temp_ / "broken.jsonl", "{\"text\": \"fine\"}\n{\"text\": \"torn\n");
     write(temp_ / "nokey.jsonl", "{\"other\": \"x\"}\n");
@@ -166,6 +177,16 @@ TEST_F(BadInput, TheGoodRunIsGood) {
   const test::ProgramResult result = run(with_data({"--save", "out", "--save-interval", "1"}));
   EXPECT_EQ(result.exit_code, 0) << result.error;
   EXPECT_TRUE(fs::exists(temp_ / "out/iter_0000001/model-00000.safetensors"));
+}
+
+// As in Megatron; one of the ranks says so.
+TEST_F(BadInput, BytesThatNoSequenceHasAreAWarning) {
+  const test::ProgramResult result =
+      run(train({"--data-path", "longer", "--split", "1,0,0", "--nproc", "2", "--threads", "1"}));
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  const std::size_t at = result.error.find("longer.idx': its sequences have");
+  EXPECT_NE(at, std::string::npos) << result.error;
+  EXPECT_EQ(result.error.find("longer.idx", at + 1), std::string::npos) << result.error;
 }
 
 TEST_F(BadInput, Flags) {
@@ -255,7 +276,8 @@ TEST_F(BadInput, DataFiles) {
               "--vocab-size", "20"}),
        {"token", "good_text_document"}},
   };
-  for (const char* name : {"magic", "short", "empty", "version", "dtype", "count", "nobin"})
+  for (const char* name : {"magic", "short", "empty", "version", "dtype", "count", "nobin",
+                           "negative", "beyond", "misaligned", "documents"})
     cases.push_back({train({"--data-path", name, "--split", "1,0,0"}), {name}});
   for (const Case& bad : cases) expect_refused(bad);
 }
@@ -311,6 +333,8 @@ TEST_F(BadInput, WeightsAndCheckpoints) {
   expect_refused(
       {{"generate", "--load", "model", "--prompt", "a long prompt", "--max-new-tokens", "99"},
        {"--max-new-tokens 99", "8 positions"}});
+  expect_refused({{"generate", "--load", "model", "--prompt", "a long prompt"},
+                  {"prompt of 13 tokens", "8 positions"}});
 
   // Damaged weights: torn, and of another shape.
   const fs::path weights = temp_ / "model/iter_0000001/model-00000.safetensors";

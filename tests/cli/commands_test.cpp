@@ -101,6 +101,8 @@ TEST_F(Commands, TrainSaveResumeGenerateEvaluate) {
   EXPECT_EQ(text.out.rfind("the ", 0), 0u);
   EXPECT_EQ(run({"generate", "--load", "run", "--prompt", "the ", "--max-new-tokens", "8"}).out,
             text.out);
+  EXPECT_EQ(run({"generate", "--load", "run", "--prompt", "the "}).exit_code, 0)
+      << "as many tokens as fit";
 
   // Weights are converted for use in another type.
   const test::ProgramResult rounded = run({"generate", "--load", "run", "--prompt", "the ",
@@ -122,6 +124,14 @@ TEST_F(Commands, TrainSaveResumeGenerateEvaluate) {
   std::string line;
   std::getline(scores, line);
   EXPECT_EQ(Json::parse(line)["token_logprobs"].size(), 3u);
+  const auto refused = [&](const char* output, const char* message) {
+    const test::ProgramResult result =
+        run({"evaluate", "--load", "run", "--tokens", "tokens.jsonl", "--output", output});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_NE(result.error.find(message), std::string::npos) << result.error;
+  };
+  refused("scores.jsonl", "is there already: give --overwrite");
+  refused("tokens.jsonl", "is an input, too");
 }
 
 TEST_F(Commands, DumpStepWritesWhatAnotherFrameworkNeeds) {

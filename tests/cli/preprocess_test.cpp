@@ -33,10 +33,43 @@ TEST_F(PreprocessProgram, SkipsAndTells) {
   EXPECT_EQ(skipped.out, "4 documents, 15 tokens, 71 bytes read, 1 bad ones skipped\n");
   EXPECT_NE(skipped.error.find("skipped: 'b.jsonl' line 2"), std::string::npos) << skipped.error;
   EXPECT_NE(file("out.errors.jsonl").find("\"line\":2"), std::string::npos);
+  // The list of what was skipped is among the inputs now.
+  const test::ProgramResult lost =
+      run("preprocess --input *.jsonl --output-prefix out --on-error skip --overwrite");
+  EXPECT_EQ(lost.exit_code, 2);
+  EXPECT_NE(lost.error.find("out.errors.jsonl' is an input, too"), std::string::npos) << lost.error;
   const test::ProgramResult again =
-      run("preprocess --input *.jsonl --output-prefix out --on-error skip");
+      run("preprocess --input a.jsonl b.jsonl --output-prefix out --on-error skip");
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_NE(again.error.find("--overwrite"), std::string::npos) << again.error;
+}
+
+TEST_F(PreprocessProgram, TellsThatAFileGrewBeyondTheLimit) {
+  std::ofstream(temp_ / "long.txt") << std::string(1 << 20, 'x');
+  const std::string line = std::string("ulimit -f 64 && exec '") + TESSERA_PROGRAM +
+                           "' preprocess --input long.txt --output-prefix out";
+  const test::ProgramResult result = test::run_program("/bin/sh", {"-c", line}, temp_.path());
+  EXPECT_EQ(result.exit_code, 1) << result.error;
+  EXPECT_NE(result.error.find("text.bin': File too large"), std::string::npos) << result.error;
+}
+
+// The run itself changes its second input: a warning about the first goes there.
+TEST_F(PreprocessProgram, NoticesThatAnInputChanged) {
+  std::ofstream first(temp_ / "first.jsonl");
+  first << "bad\n";
+  for (int i = 0; i < 2000; ++i) first << "{\"text\": \"" << std::string(1000, 'x') << "\"}\n";
+  first.close();
+  std::ofstream(temp_ / "log.jsonl") << "{\"text\": \"one\"}\n";
+  const std::string line = std::string("exec '") + TESSERA_PROGRAM +
+                           "' preprocess --input first.jsonl log.jsonl --output-prefix out "
+                           "--on-error skip --workers 1 --commit-interval 500KB 2>> log.jsonl";
+  const test::ProgramResult result = test::run_program("/bin/sh", {"-c", line}, temp_.path());
+  EXPECT_EQ(result.exit_code, 2) << result.out;
+  EXPECT_NE(file("log.jsonl").find("'log.jsonl' changed while it was read: it had 16 bytes, has"),
+            std::string::npos)
+      << file("log.jsonl");
+  for (const auto& entry : fs::directory_iterator(temp_.path()))
+    EXPECT_NE(entry.path().filename().string().rfind("out", 0), 0u) << entry.path();
 }
 
 TEST_F(PreprocessProgram, MergesAndSplits) {

@@ -142,8 +142,11 @@ TEST_F(Ranks, PipelinesTrainEvaluateWriteAndAreDrawn) {
   const std::vector<std::string> loss{"evaluate",     "--load", "run",       "--mock-data",
                                       "--eval-iters", "3",      "--threads", "1"};
   const double want = parse_json(run(loss).out, "evaluate")["loss"];
-  const double got = parse_json(run(with(loss, four)).out, "evaluate")["loss"];
+  const std::vector<std::string> cached = with(four, {"--data-cache-path", "cache"});
+  const double got = parse_json(run(with(loss, cached)).out, "evaluate")["loss"];
   EXPECT_NEAR(got, want, 1e-5 * want);
+  EXPECT_EQ(std::distance(fs::directory_iterator(temp_ / "cache"), fs::directory_iterator()), 4)
+      << "arrays of one set";
   std::vector<std::string> draw = training("inspect", "10", layout);
   draw.insert(draw.end(), {"--nproc", "4", "--schedule", "--schedule-file", "plan.svg"});
   const test::ProgramResult plan = run(draw);

@@ -1,5 +1,8 @@
 // Tokenize and train-tokenizer as a user runs them, and a model with a tokenizer of its own.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -33,6 +36,16 @@ class TokenizerProgram : public testing::Test {
     EXPECT_EQ(result.exit_code, 2) << line << "\n" << result.out << result.error;
     for (const char* part : parts)
       EXPECT_NE(result.error.find(part), std::string::npos) << part << "\n" << result.error;
+  }
+  // What nobody can open, whatever their rights.
+  void make_socket() {
+    sockaddr_un address{AF_UNIX, {}};
+    const std::string name = (temp_ / "socket").string();
+    ASSERT_LT(name.size(), sizeof(address.sun_path));
+    name.copy(address.sun_path, name.size());
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    EXPECT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    ::close(fd);
   }
   void train_tokenizer() {
     EXPECT_EQ(good("train-tokenizer --input text.txt --vocab-size 285 --output t.json"),
@@ -75,6 +88,18 @@ TEST_F(TokenizerProgram, LinesOfJson) {
             "\"the fox\"\n\"\"\n\"<|endoftext|> é\"\n");
 }
 
+TEST_F(TokenizerProgram, BertsVocabularyByMegatronsNames) {
+  write("vocab.txt", "[UNK]\n[CLS]\n[SEP]\nthe\nfox\n,\nnaive\nThe\n");
+  const auto tokens = [&](const std::string& flags) {
+    return good("tokenize --input short.txt --vocab-file vocab.txt --tokenizer-type " + flags);
+  };
+  EXPECT_EQ(tokens("BertWordPieceLowerCase"), "1 3 4 5 6 2\n");
+  EXPECT_EQ(tokens("BertWordPieceLowerCase --tokenizer-hf-no-include-special-tokens"), "3 4 5 6\n");
+  EXPECT_EQ(tokens("BertWordPieceCase"), "1 3 4 5 0 2\n");
+  expect_refused("tokenize --input short.txt --tokenizer-type SFTTokenizer --tokenizer-model a",
+                 {"--tokenizer-type 'SFTTokenizer'", "--chat-template"});
+}
+
 TEST_F(TokenizerProgram, TokenizeRefusesWhatItCannotRead) {
   train_tokenizer();
   const auto tokenize = [&](const std::string& flags) { return "tokenize " + flags + kMine; };
@@ -87,7 +112,16 @@ TEST_F(TokenizerProgram, TokenizeRefusesWhatItCannotRead) {
   write("large.txt", "5 285");
   expect_refused(tokenize("--decode --input large.txt"), {"token 285", "position 1"});
   expect_refused(tokenize("--input nowhere.txt"), {"there is no file 'nowhere.txt'"});
+  expect_refused(tokenize("--input " + std::string(300, 'x')), {"xxx", "File name too long"});
+  make_socket();
+  expect_refused(tokenize("--input socket"),
+                 {"'socket' cannot be read: No such device or address"});
   expect_refused(tokenize("--input ."), {"is a folder"});
+  expect_refused(tokenize("--input short.txt --output no/ids.txt"),
+                 {"the folder 'no' of --output does not exist"});
+  fs::create_directory(temp_ / "ids.txt.tmp");
+  expect_refused(tokenize("--input short.txt --output ids.txt"),
+                 {"'ids.txt.tmp' cannot be written: Is a directory"});
   expect_refused(tokenize("--input short.txt --output short.txt"), {"is an input, too"});
   expect_refused(
       "tokenize --input short.txt --tokenizer-type HuggingFaceTokenizer --tokenizer-model no.json",

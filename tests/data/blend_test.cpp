@@ -55,6 +55,27 @@ TEST(BlendIndices, AreMegatronsForAllSamples) {
   }
 }
 
+// The published array, and the numbers in its data sets, as NumPy stores them.
+TEST(BlendIndices, FilesHaveMegatronsTypes) {
+  const test::TempFolder folder;
+  blend_by_weights(folder.path(), std::vector<double>{0.3, 0.7}, 10);
+  const auto expect_file = [&](const char* ending, const char* type, const auto& values) {
+    for (const auto& entry : fs::directory_iterator(folder.path())) {
+      if (!entry.path().string().ends_with(ending)) continue;
+      const std::string text = read_text_file(entry.path());
+      EXPECT_NE(text.find(fmt::format("'descr': '{}'", type)), std::string::npos) << ending;
+      EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(text)).subspan(128),
+                                     std::as_bytes(std::span(values))))
+          << ending;
+      return;
+    }
+    ADD_FAILURE() << "no file ends with " << ending;
+  };
+  expect_file("-dataset_index.npy", "<i2", std::vector<std::int16_t>{1, 0, 1, 1, 0, 1, 1, 0, 1, 1});
+  expect_file("-dataset_sample_index.npy", "<i8",
+              std::vector<std::int64_t>{0, 0, 1, 2, 1, 3, 4, 2, 5, 6});
+}
+
 TEST(BlendIndices, AreCachedAndRepaired) {
   const test::TempFolder folder;
   const std::vector<double> weights{0.3, 0.7};
@@ -115,6 +136,8 @@ TEST(Blend, RefusesWhatCannotBe) {
   refuse({"1", "a", "b", "c"}, {"1 of 2 words where weights belong"});
   refuse({"1", "a", "2"}, {"3 words", "'1' looks like a weight"});
   refuse({"1", " "}, {"word 2 is empty"});
+  refuse({"a", std::string("b\0c", 3)}, {"word 2 holds the byte 0x00"});
+  refuse({"\x1b[31mred"}, {"word 1 holds the byte 0x1b", "expected prefixes"});
   refuse(Words(40000, "a"), {"40000 data sets", "at most 32766"});
   const std::vector<double> large{1e308, 1e308};
   test::expect_input_error([&] { normalized_weights(large); }, {"add up to inf"});
@@ -129,6 +152,11 @@ TEST(Blend, ComesFromFilesToo) {
   ASSERT_TRUE(blends.shared);
   EXPECT_EQ(blends.shared->prefixes, (Words{"a", "b"}));
   EXPECT_EQ(blends.shared->weights, (std::vector<double>{0.25, 0.75}));
+
+  write_file_atomically(options.data_args_path,
+                        "\x7f"
+                        "ELF\x02\x01\n\xff");
+  test::expect_input_error([&] { blends_of(options); }, {"words': word 1 holds the byte 0x7f"});
 
   options = {};
   options.per_split_data_args_path = (folder / "json").string();

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <numeric>
 
 #include "tessera/data/indexed_dataset_writer.h"
 #include "tests/data/data_vectors.h"
+#include "tests/data/index_bytes.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 
@@ -149,6 +151,45 @@ TEST_F(BuildDatasets, RefusesWhatCannotBe) {
   test::expect_input_error([&] { build(Split::train, 10); }, {"set0", "too few tokens", "100001"});
   options_.data_path = {};
   test::expect_input_error([&] { build(Split::train, 10); }, {"--data-path", "--mock-data"});
+}
+
+TEST_F(BuildDatasets, OddFilesCanBeReadAndAreNamed) {
+  options_.data_path = {prefix(0), prefix(1)};
+  EXPECT_TRUE(DatasetBuilder(options_, *tokenizer_).oddities().empty());
+  const std::uintmax_t size = fs::file_size(prefix(1) + ".bin");
+  const auto before = sample(*build(Split::train, 5).front().dataset, 3);
+  fs::resize_file(prefix(1) + ".bin", size + 3);
+  const std::vector<std::string> oddities = DatasetBuilder(options_, *tokenizer_).oddities();
+  ASSERT_EQ(oddities.size(), 1u);
+  EXPECT_NE(oddities[0].find(fmt::format("set1.idx': its sequences have {} bytes, but the .bin "
+                                         "file has {}",
+                                         size, size + 3)),
+            std::string::npos)
+      << oddities[0];
+  EXPECT_EQ(sample(*build(Split::train, 5).front().dataset, 3), before);
+}
+
+// In a sparse file of 26 GB.
+TEST_F(BuildDatasets, TooManySequencesAreRefused) {
+  constexpr std::uint64_t kSequences = std::uint64_t{1} << 31;
+  std::vector<std::byte> header = test::index_bytes(8, {}, {}, {0, kSequences});
+  test::overwrite(header, 18, kSequences);
+  const std::string many = (folder_ / "many").string();
+  const auto put = [&](std::uint64_t at, std::span<const std::byte> bytes) {
+    std::fstream file(many + ".idx", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at))
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  };
+  std::ofstream(many + ".bin") << "";
+  std::ofstream(many + ".idx") << "";
+  fs::resize_file(many + ".idx", 34 + 12 * kSequences + 16);
+  put(0, std::span(header).first(34));
+  put(34 + 12 * kSequences, std::span(header).last(16));
+  options_.data_path = {many};
+  options_.split = "1,0,0";
+  test::expect_input_error([&] { build(Split::train, 5); },
+                           {"many", "2147483648 sequences", "2147483647", "split-data"});
 }
 
 }  // namespace

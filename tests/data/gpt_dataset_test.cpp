@@ -147,8 +147,9 @@ TEST(GptDataset, RefusesWrongSamplesAndWrongIndices) {
 
   const std::vector<std::int64_t> order{0, 1};
   const auto with_starts = [&](std::vector<SampleStart> starts) {
-    const GptDataset wrong(source, {good.document_index, starts, order, nullptr},
-                           {2, 9, 10, false, false});
+    const GptDataset wrong(
+        source, {good.document_index, std::span(std::as_const(starts)), std::span(order), nullptr},
+        {2, 9, 10, false, false});
     EXPECT_THROW(wrong.get(0, sample.view()), Error);
   };
   with_starts({{1, 0}, {1, 0}, {1, 0}});
@@ -157,7 +158,8 @@ TEST(GptDataset, RefusesWrongSamplesAndWrongIndices) {
   with_starts({{0, -1}, {0, 2}, {0, 4}});
   with_starts({{0, 4}, {0, 2}, {0, 4}});
   const std::vector<std::int64_t> far{2, 0};
-  const GptDataset shuffled(source, {good.document_index, good.sample_index, far, nullptr},
+  const GptDataset shuffled(source,
+                            {good.document_index, good.sample_index, std::span(far), nullptr},
                             {2, 9, 10, false, false});
   EXPECT_THROW(shuffled.get(0, sample.view()), Error);
   const std::vector<std::int32_t> unknown{1};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -16,11 +17,26 @@ std::vector<T> copy(std::span<const T> values) {
   return {values.begin(), values.end()};
 }
 
-// document, offset, document, offset, ...
-std::vector<std::int64_t> flat(std::span<const SampleStart> starts) {
+// The elements of an index as they are stored: T must be their type.
+template <class T>
+std::vector<T> stored(std::span<const std::byte> bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  EXPECT_EQ(values.size() * sizeof(T), bytes.size());
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+std::vector<std::int64_t> values_of(const ShuffleIndex& shuffle) {
   std::vector<std::int64_t> values;
-  for (const SampleStart& start : starts)
-    values.insert(values.end(), {start.document, start.offset});
+  for (std::size_t i = 0; i < shuffle.size(); ++i) values.push_back(shuffle[i]);
+  return values;
+}
+
+// document, offset, document, offset, ...
+std::vector<std::int64_t> values_of(const SampleIndex& starts) {
+  std::vector<std::int64_t> values;
+  for (std::size_t k = 0; k < starts.size(); ++k)
+    values.insert(values.end(), {starts[k].document, starts[k].offset});
   return values;
 }
 
@@ -53,11 +69,11 @@ TEST(GptIndices, MegatronsVectorWithEpochsMixed) {
   const GptIndices indices = build_gpt_indices(lengths, spec);
   EXPECT_EQ(copy(indices.document_index),
             (std::vector<std::int32_t>{2, 2, 4, 1, 0, 3, 4, 0, 1, 3}));
-  EXPECT_EQ(flat(indices.sample_index),
-            (std::vector<std::int64_t>{0, 0, 0, 4, 1, 0, 1, 4, 2, 0, 2, 4, 3,
+  EXPECT_EQ(stored<std::int32_t>(indices.sample_index.bytes()),
+            (std::vector<std::int32_t>{0, 0, 0, 4, 1, 0, 1, 4, 2, 0, 2, 4, 3,
                                        1, 4, 2, 5, 1, 6, 3, 7, 0, 7, 4, 9, 0}));
-  EXPECT_EQ(copy(indices.shuffle_index),
-            (std::vector<std::int64_t>{3, 11, 2, 1, 7, 5, 4, 0, 8, 6, 10, 9}));
+  EXPECT_EQ(stored<std::uint32_t>(indices.shuffle_index.bytes()),
+            (std::vector<std::uint32_t>{3, 11, 2, 1, 7, 5, 4, 0, 8, 6, 10, 9}));
 }
 
 TEST(GptIndices, MegatronsVectorWithTheLastEpochApart) {
@@ -68,11 +84,11 @@ TEST(GptIndices, MegatronsVectorWithTheLastEpochApart) {
   const GptIndices indices = build_gpt_indices(lengths, spec);
   EXPECT_EQ(copy(indices.document_index),
             (std::vector<std::int32_t>{4, 0, 1, 2, 3, 3, 2, 1, 0, 4}));
-  EXPECT_EQ(flat(indices.sample_index),
-            (std::vector<std::int64_t>{0, 0, 0, 4, 1, 1, 2, 0, 3, 1, 3, 5, 4,
+  EXPECT_EQ(stored<std::int32_t>(indices.sample_index.bytes()),
+            (std::vector<std::int32_t>{0, 0, 0, 4, 1, 1, 2, 0, 3, 1, 3, 5, 4,
                                        1, 6, 1, 6, 5, 7, 1, 8, 2, 9, 1, 9, 5}));
-  EXPECT_EQ(copy(indices.shuffle_index),
-            (std::vector<std::int64_t>{0, 4, 3, 2, 5, 1, 7, 6, 9, 8, 11, 10}));
+  EXPECT_EQ(stored<std::uint32_t>(indices.shuffle_index.bytes()),
+            (std::vector<std::uint32_t>{0, 4, 3, 2, 5, 1, 7, 6, 9, 8, 11, 10}));
 }
 
 // Results of an independent reference in Python over NumPy's RandomState; it finds the sample
@@ -140,15 +156,70 @@ TEST(GptIndices, AgreesWithTheNumpyReference) {
       SCOPED_TRACE(fmt::format("{} sequences in {} parts", golden.sequences, parts));
       const GptEpochs plan = plan_epochs(count_tokens(lengths, parts), spec);
       const GptIndices indices = build_gpt_indices(lengths, spec, parts);
-      const std::vector<std::int64_t> starts = flat(indices.sample_index);
+      const std::vector<std::int64_t> starts = values_of(indices.sample_index);
+      const std::vector<std::int64_t> shuffle = values_of(indices.shuffle_index);
       EXPECT_EQ(plan.epochs, golden.epochs);
       EXPECT_EQ(plan.last_epoch_apart, golden.apart);
       EXPECT_EQ(plan.samples, golden.samples);
       EXPECT_EQ(digest(indices.document_index), golden.documents);
       EXPECT_EQ(digest(std::span<const std::int64_t>(starts)), golden.starts);
-      EXPECT_EQ(digest(indices.shuffle_index), golden.shuffle);
+      EXPECT_EQ(digest(std::span<const std::int64_t>(shuffle)), golden.shuffle);
     }
   }
+}
+
+// From where on Megatron's arrays have 64 bits.
+TEST(GptIndices, WideOnlyBeyondTheBorders) {
+  constexpr std::int64_t kDocuments = std::int64_t{1} << 31;
+  constexpr std::int64_t kSamples = (std::int64_t{1} << 32) - 2;
+  const auto of_documents = [](std::int64_t documents) {
+    return plan_epochs(1,
+                       {{0, 1}, documents - 1, 1, 0});  // a sequence of one token, again and again
+  };
+  EXPECT_EQ(of_documents(kDocuments).epochs, kDocuments);
+  EXPECT_TRUE(of_documents(kDocuments).wide_starts);
+  EXPECT_FALSE(of_documents(kDocuments).wide_shuffle);
+  EXPECT_FALSE(of_documents(kDocuments - 1).wide_starts);
+  const auto of_samples = [](std::int64_t samples) {
+    return plan_epochs(samples + 1, {{0, 1}, samples, 1, 0});
+  };
+  EXPECT_EQ(of_samples(kSamples).samples, kSamples);
+  EXPECT_TRUE(of_samples(kSamples).wide_shuffle);
+  EXPECT_FALSE(of_samples(kSamples).wide_starts);
+  EXPECT_FALSE(of_samples(kSamples - 1).wide_shuffle);
+}
+
+TEST(GptIndices, WideOnesHaveTheSameValues) {
+  const std::vector<std::int32_t> lengths{5, 3, 8, 2, 7};
+  const GptIndexSpec spec{{0, 5}, 8, 4, 1234};
+  const GptEpochs plan = plan_epochs(25, spec);
+  EXPECT_FALSE(plan.wide_starts || plan.wide_shuffle);
+  const GptIndices narrow = build_gpt_indices(lengths, spec, plan);
+  GptEpochs widened = plan;
+  widened.wide_starts = widened.wide_shuffle = true;
+  const GptIndices wide = build_gpt_indices(lengths, spec, widened);
+  EXPECT_TRUE(wide.sample_index.is_wide() && wide.shuffle_index.is_wide());
+  EXPECT_EQ(values_of(wide.sample_index), values_of(narrow.sample_index));
+  EXPECT_EQ(values_of(wide.shuffle_index), values_of(narrow.shuffle_index));
+  EXPECT_EQ(stored<std::int64_t>(wide.sample_index.bytes()), values_of(narrow.sample_index));
+  EXPECT_EQ(stored<std::int64_t>(wide.shuffle_index.bytes()), values_of(narrow.shuffle_index));
+}
+
+TEST(IndexArray, HoldsEitherWidth) {
+  const std::vector<std::uint32_t> narrow{1, 0xffffffffu};
+  const std::vector<std::int64_t> wide{-1, std::int64_t{1} << 40};
+  const ShuffleIndex a{std::span(narrow)}, b{std::span(wide)};
+  EXPECT_EQ(values_of(a), (std::vector<std::int64_t>{1, 0xffffffff}));
+  EXPECT_EQ(values_of(b), wide);
+  EXPECT_EQ(a.bytes().size(), 8u);
+  EXPECT_EQ(b.bytes().size(), 16u);
+  for (const ShuffleIndex& each : {a, b})
+    EXPECT_EQ(values_of(ShuffleIndex(each.bytes(), each.is_wide())), values_of(each));
+  const std::vector<SampleStart> starts{{std::int64_t{1} << 33, 2}, {3, std::int64_t{1} << 31}};
+  const SampleIndex c{std::span(starts)};
+  EXPECT_EQ(SampleIndex(c.bytes(), true)[0], starts[0]);
+  EXPECT_EQ(SampleIndex(c.bytes(), true)[1], starts[1]);
+  EXPECT_EQ(ShuffleIndex().size(), 0u);
 }
 
 TEST(GptIndices, RefusesWhatCannotBeIndexed) {

@@ -99,6 +99,38 @@ TEST(IndexTable, RefusesSequencesOutsideTheBinFile) {
   expect_refused(changed(kPointersAt, std::numeric_limits<std::int64_t>::min()), {"sequence 0"});
 }
 
+TEST(IndexTable, RefusesPointersIntoAToken) {
+  for (const std::int64_t pointer : {std::int64_t{1}, std::int64_t{3}, std::int64_t{5}})
+    expect_refused(changed(kPointersAt + 8, pointer),
+                   {"pointer of sequence 1", "byte 54", "multiple of the 2 bytes of u16"});
+  const std::vector<std::byte> wide = test::index_bytes(6, {1, 1}, {0, 4}, {0, 2});
+  test::expect_input_error([&] { IndexTable(wide, 16, "data.idx"); }, {"multiple of the 8 bytes"});
+  const std::vector<std::byte> bytes = test::index_bytes(1, {3, 2}, {0, 3}, {0, 2});
+  EXPECT_EQ(IndexTable(bytes, 5, "data.idx").start(1), 3) << "a byte has no inside";
+}
+
+// Megatron reads these, and so do we.
+TEST(IndexTable, KnowsWhatIsOdd) {
+  const auto oddity = [](const std::vector<std::byte>& bytes, std::uint64_t bin_bytes = kBinBytes) {
+    return IndexTable(bytes, bin_bytes, "data.idx").oddity();
+  };
+  const auto has = [](const std::string& text, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts)
+      EXPECT_NE(text.find(part), std::string::npos) << "lacks '" << part << "': " << text;
+  };
+  EXPECT_EQ(oddity(good()), "");
+  EXPECT_EQ(oddity(test::index_bytes(8, {0, 2, 0}, {0, 0, 4}, {0, 3}), 4), "") << "empty sequences";
+  has(oddity(good(), 14), {"data.idx", "sequences have 12 bytes", ".bin file has 14"});
+  has(oddity(good(), 13), {"sequences have 12 bytes", ".bin file has 13"});
+  has(oddity(test::index_bytes(8, {}, {}, {0}), 2), {"sequences have 0 bytes", "has 2"});
+  // On top of each other, with a hole between them, and in another order.
+  has(oddity(changed(kPointersAt + 8, std::int64_t{4})),
+      {"sequence 1 begins at byte 4", "not at 6"});
+  has(oddity(changed(kLengthsAt, std::int32_t{2})), {"sequence 1 begins at byte 6", "not at 4"});
+  has(oddity(changed(kPointersAt, std::int64_t{2})), {"sequence 0 begins at byte 2", "not at 0"});
+  has(oddity(test::index_bytes(8, {2, 1}, {2, 0}, {0, 2}), 6), {"sequence 0 begins at byte 2"});
+}
+
 TEST(IndexTable, RefusesBadDocuments) {
   expect_refused(changed(kDocumentsAt, std::int64_t{1}), {"first document", "byte 70"});
   expect_refused(changed(kDocumentsAt + 8, std::int64_t{-1}), {"document 1", "byte 78", "-1"});

@@ -120,10 +120,11 @@ TEST(IndexedDataset, LargeFilesPassThroughTheBuffers) {
 
 template <class T>
 void expect_reads(std::uint8_t code, const std::vector<T>& values, const Tokens& expected) {
-  Bytes bin(1);  // an odd first byte: nothing in the file is aligned
-  for (const T& value : values) test::append(bin, value);
+  Bytes memory(1);  // an odd first byte: nothing is aligned
+  for (const T& value : values) test::append(memory, value);
   const Bytes idx =
-      test::index_bytes(code, {static_cast<std::int32_t>(values.size())}, {1}, {0, 1});
+      test::index_bytes(code, {static_cast<std::int32_t>(values.size())}, {0}, {0, 1});
+  const auto bin = std::span<const std::byte>(memory).subspan(1);
   EXPECT_EQ(read(IndexedDataset(idx, bin, "x"), 0), expected) << "type " << int{code};
 }
 

@@ -97,13 +97,19 @@ TEST_F(MergeData, RefusesWhatCannotBe) {
   refused([&] { merge_data({}, out, false); }, {"--input"});
   refused([&] { merge_data({a, b}, out, false); }, {"b' holds tokens of type i32", "u16"});
   refused([&] { merge_data({a, path("none")}, out, false); }, {"none.idx"});
-  refused([&] { merge_data({a, b}, a, true); }, {"both an input and the output"});
+  refused([&] { merge_data({a, b}, a, true); }, {"is an input, too"});
   refused([&] { merge_data({a}, b, false); }, {"b.bin' is there already", "--overwrite"});
   refused([&] { merge_data({a}, path("none/out"), false); }, {"none", "does not exist"});
   split_data(a, 3, path("s"), false);
   refused([&] { split_data(a, 2, path("s"), true); }, {"s_2.idx' is there from another split"});
   for (int i = 0; i < 3; ++i)
     for (const char* ending : {".bin", ".idx"}) fs::remove(path("s_" + std::to_string(i)) + ending);
+  // What says what a pair holds stays at the end.
+  const auto parts = split_data(a, 2, path("t_document"), false);
+  EXPECT_EQ(parts, (std::vector<std::string>{path("t_0_document"), path("t_1_document")}));
+  EXPECT_EQ(split_data(a, 2, path("t_mask"), false).back(), path("t_1_mask"));
+  refused([&] { split_data(a, 1, path("t_document"), true); },
+          {"t_1_document.idx' is there from another split"});
   refused([&] { split_data(a, 6, out, false); }, {"--partitions 6", "5 documents"});
   refused([&] { split_data(a, 0, out, false); }, {"--partitions", "0"});
   refused([&] { split_data(path("none"), 2, out, false); }, {"none.idx"});

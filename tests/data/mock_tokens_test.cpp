@@ -51,8 +51,8 @@ TEST(MockTokens, TheIndicesOfTheTrainSplitAreMegatrons) {
   EXPECT_TRUE(std::ranges::equal(indices.document_index.first(4),
                                  std::vector<std::int32_t>{30903, 11571, 3134, 32473}));
   EXPECT_EQ(indices.shuffle_index.size(), 8324u);
-  EXPECT_TRUE(std::ranges::equal(indices.shuffle_index.first(4),
-                                 std::vector<std::int64_t>{201, 1675, 268, 4657}));
+  const std::vector<std::int64_t> first{201, 1675, 268, 4657};
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(indices.shuffle_index[i], first[i]);
 }
 
 TEST(MockTokens, TheFirstSampleIsMegatrons) {

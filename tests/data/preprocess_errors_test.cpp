@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "tessera/base/json.h"
+#include "tessera/data/input_files.h"
 #include "tests/data/preprocess_case.h"
 
 namespace tessera {
@@ -142,6 +143,21 @@ TEST_F(PreprocessErrors, EveryBadLineCanBeSkipped) {
   EXPECT_EQ(n, count);
 }
 
+TEST_F(PreprocessErrors, NothingButBadLinesIsNoSuccess) {
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += "{\"body\": \"a\"}\n";
+  input("a.jsonl", text);
+  options_.on_error = OnError::skip;
+  options_.save_errors = true;
+  for (const std::int64_t commit_bytes : {std::int64_t{1} << 28, std::int64_t{100000}}) {
+    options_.commit_bytes = commit_bytes;
+    expect_refused(
+        {"all 20000 documents are bad", "a.jsonl' line 1: the object has no key 'text'"});
+  }
+  add_input("b.jsonl", good_);
+  EXPECT_EQ(preprocess(options_).documents, 1);
+}
+
 // A document that is bad in one key is left out of all.
 TEST_F(PreprocessErrors, SkippedLinesLeaveNothingInAnyKey) {
   input("a.jsonl", R"({"q": "1", "a": "1"})"
@@ -216,6 +232,19 @@ TEST_F(PreprocessErrors, DamagedZstd) {
   expect_refused({"a.jsonl.zst' is damaged", "not zstd"});
 }
 
+// A frame header that asks for 2^(10 + exponent) bytes, and an empty last block.
+std::string zstd_with_window(int exponent) {
+  return std::string("\x28\xb5\x2f\xfd\0", 5) + static_cast<char>(exponent << 3) +
+         std::string("\x01\0\0", 3);
+}
+
+TEST_F(PreprocessErrors, AZstdWindowThatIsTooLarge) {
+  input("a.jsonl.zst", zstd_with_window(19));
+  expect_refused({"a.jsonl.zst' needs a zstd window of more than 128 MiB", "--long=27"});
+  input("a.jsonl.zst", zstd_with_window(17));
+  EXPECT_EQ(preprocess(options_).documents, 0);
+}
+
 TEST_F(PreprocessErrors, FilesUnderAFalseName) {
   options_.on_error = OnError::skip;
   input("a.jsonl", gzip(good_));
@@ -234,6 +263,19 @@ TEST_F(PreprocessErrors, FilesUnderAFalseName) {
   expect_refused({"a.parquet' is a Parquet file"});
 }
 
+TEST_F(PreprocessErrors, InputsAreNotOverwritten) {
+  options_.overwrite = true;
+  for (const char* ending : {"_text_document.bin", "_text_document.idx", ".errors.jsonl"}) {
+    const std::string name = options_.output_prefix + ending;
+    write_file_atomically(name, good_);
+    options_.inputs = {name};
+    test::expect_input_error([&] { preprocess(options_); },
+                             {"is an input, too, and would be lost", ending});
+    EXPECT_EQ(read_text_file(name), good_);
+    fs::remove(name);
+  }
+}
+
 TEST_F(PreprocessErrors, NamesThatLeadNowhere) {
   options_.inputs = {path("none.jsonl")};
   expect_refused({"none.jsonl", "No such file"});
@@ -246,6 +288,11 @@ TEST_F(PreprocessErrors, NamesThatLeadNowhere) {
   expect_refused({"a.jsonl' twice"});
   options_.inputs = {path("*.jsonl"), path("a.jsonl")};
   expect_refused({"a.jsonl' twice", "*.jsonl"});
+  fs::create_symlink("a.jsonl", folder_ / "same.json");
+  options_.inputs = {path("a.jsonl"), path("same.json")};
+  expect_refused({"same.json' twice", "a.jsonl"});
+  options_.inputs = {fs::relative(path("a.jsonl")).string(), path("a.jsonl")};
+  expect_refused({"a.jsonl' twice"});
   options_.inputs = {folder_.path().string()};
   expect_refused({"is a folder", "*.jsonl"});
   fs::create_directory(folder_ / "sub.jsonl");
@@ -261,6 +308,22 @@ TEST_F(PreprocessErrors, NamesThatLeadNowhere) {
   expect_refused({"link.jsonl", "No such file"});
   options_.inputs = {std::string(5000, 'x')};
   expect_refused({"File name too long"});
+}
+
+TEST_F(PreprocessErrors, AnInputThatChangesIsNoticed) {
+  input("a.jsonl", good_);
+  const InputFile file = find_input_files(options_.inputs).front();
+  EXPECT_NO_THROW(check_unchanged(file));
+  const auto expect_changed = [&](const char* how) {
+    test::expect_error_of<InputChanged>([&] { check_unchanged(file); },
+                                        {"a.jsonl' changed while it was read", how});
+  };
+  fs::last_write_time(file.path, fs::last_write_time(file.path) + std::chrono::seconds(1));
+  expect_changed("it had 14 bytes, has 14, and another time");
+  input("a.jsonl", good_ + good_);
+  expect_changed("it had 14 bytes, has 28");
+  fs::remove(file.path);
+  expect_changed("is gone");
 }
 
 TEST_F(PreprocessErrors, ATextThatIsTooLong) {

@@ -167,7 +167,7 @@ TEST_F(PreprocessResume, DamagedWorkIsRefused) {
   const std::string state = read_text_file(path("out.partial/state.json"));
   for (const char* bad : {"", "{", "[]", "{\"at\": [0, 0]}", "{\"at\": [-1, 0, 0]}"}) {
     test::write_bytes(path("out.partial/state.json"), bad);
-    test::expect_input_error([&] { preprocess(options_); }, {"state.json"});
+    test::expect_input_error([&] { preprocess(options_); }, {"state.json", "with --restart"});
   }
   std::string far = state;
   far.replace(far.find("[", far.find("\"at\"")), 2, "[9");
@@ -175,7 +175,14 @@ TEST_F(PreprocessResume, DamagedWorkIsRefused) {
   test::expect_input_error([&] { preprocess(options_); }, {"do not fit together", "--restart"});
   test::write_bytes(path("out.partial/state.json"), state);
   fs::resize_file(path("out.partial/text.bin"), 10);
-  test::expect_input_error([&] { preprocess(options_); }, {"text.bin' has 10 bytes", "--restart"});
+  test::expect_input_error([&] { preprocess(options_); },
+                           {"text.bin' has 10 bytes", "cannot go on: drop it with --restart"});
+  test::write_bytes(path("out.partial/run.json"), "{");
+  test::expect_input_error([&] { preprocess(options_); }, {"run.json", "with --restart"});
+  EXPECT_TRUE(fs::exists(path("out.partial/state.json"))) << "refusing must not drop it";
+  // As it says, a new start helps: to the damage that is in the input.
+  options_.restart = true;
+  test::expect_input_error([&] { preprocess(options_); }, {"b.jsonl.gz' is cut off"});
 }
 
 TEST_F(PreprocessResume, AFinishedOutputIsNotReplacedUnasked) {
@@ -193,6 +200,21 @@ TEST_F(PreprocessResume, AFinishedOutputIsNotReplacedUnasked) {
   preprocess(options_);
   EXPECT_NE(outputs(), old);
   EXPECT_EQ(outputs().size(), 2u);
+}
+
+TEST_F(PreprocessResume, AnOldListOfErrorsDoesNotStayBesideANewPair) {
+  input("a.jsonl", "{\"text\": \"old\"}\nbad\n");
+  options_.on_error = OnError::skip;
+  options_.save_errors = true;
+  preprocess(options_);
+  ASSERT_EQ(outputs().count(".errors.jsonl"), 1u);
+  options_.save_errors = false;
+  test::expect_input_error([&] { preprocess(options_); }, {"is there already", "--overwrite"});
+  ASSERT_EQ(outputs().count(".errors.jsonl"), 1u);
+  options_.overwrite = true;
+  preprocess(options_);
+  EXPECT_EQ(outputs().size(), 2u);
+  EXPECT_EQ(outputs().count(".errors.jsonl"), 0u);
 }
 
 TEST_F(PreprocessResume, AFolderOfSomebodyElseIsLeftAlone) {

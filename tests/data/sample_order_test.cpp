@@ -1,8 +1,10 @@
 #include "tessera/data/sample_order.h"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <set>
+#include <thread>
 
 #include "tests/data/data_vectors.h"
 #include "tests/support/expect_error.h"
@@ -54,6 +56,52 @@ TEST(SampleOrder, AnEpochTakesNoSampleTwice) {
       }
     }
   }
+}
+
+TEST(SampleOrder, IsTheSameForManyThreads) {
+  for (const std::int64_t samples : {std::int64_t{8}, std::int64_t{1003}}) {
+    const SampleOrderSpec spec = cyclic(2, 3, true);
+    const SampleOrder alone(samples, spec), shared(samples, spec);
+    const std::int64_t end = 6 * (samples / 6) * 5;  // epochs of whole blocks
+    std::vector<std::int64_t> expected;
+    for (std::int64_t p = 0; p < end; ++p) expected.push_back(alone.at(p));
+    std::vector<std::int64_t> taken(expected.size());
+    std::vector<std::jthread> threads;
+    for (std::int64_t first = 0; first < 4; ++first)
+      threads.emplace_back([&, first] {
+        for (std::int64_t p = first; p < end; p += 4)
+          taken[static_cast<std::size_t>(p)] = shared.at(p);
+      });
+    threads.clear();
+    EXPECT_EQ(taken, expected);
+  }
+}
+
+// Seconds that this thread itself works to get a sample.
+double work_of(const SampleOrder& order, std::int64_t position) {
+  const auto now = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double begin = now();
+  order.at(position);
+  return now() - begin;
+}
+
+TEST(SampleOrder, ShufflesTheNextEpochElsewhere) {
+  constexpr std::int64_t kSamples = 1 << 20;
+  const SampleOrder order(kSamples, cyclic(1, 1, true));
+  const double shuffle = work_of(order, 0);
+  work_of(order, kSamples / 2);
+  EXPECT_LT(work_of(order, kSamples), shuffle / 4);
+  EXPECT_GT(work_of(order, 4 * kSamples), shuffle / 4) << "far away, it is shuffled when needed";
+}
+
+TEST(SampleOrder, WhatNobodyNeedsIsNotShuffledToItsEnd) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(torch_permutation(3, 1, stop.get_token()), (std::vector<std::uint32_t>{0, 1, 2}));
 }
 
 TEST(SampleOrder, RefusesTooFewAndTooMany) {

@@ -116,8 +116,14 @@ TEST_F(TrainTokenizer, RefusesWhatItCannotUse) {
   refuse([&](auto& o) { o.output = (folder_ / "none" / "t.json").string(); },
          {"the folder", "of --output does not exist"});
   refuse([&](auto& o) { o.output = folder_.path().string(); }, {"is a folder", "tokenizer.json"});
-  refuse([&](auto& o) { o.output = (folder_ / "a.txt").string(); },
-         {"a.txt' is there already", "--overwrite"});
+  refuse([&](auto& o) { o.output = (folder_ / "empty.txt").string(); },
+         {"empty.txt' is there already", "--overwrite"});
+  refuse(
+      [&](auto& o) {
+        o.output = o.inputs.front();
+        o.overwrite = true;
+      },
+      {"is an input, too, and would be lost"});
 }
 
 TEST_F(TrainTokenizer, ReadsCompressedFilesAsIfTheyWereNot) {

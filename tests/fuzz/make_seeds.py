@@ -179,7 +179,14 @@ def gpt2_files():
     vocabulary = {token: number for number, token in enumerate(tokens)}
     merges = "#version: 0.2\ni n\n\u0120 t\nh e\n\u0120t he\nin g\r\n\u010a \u010a"
     yield json.dumps(vocabulary, separators=(",", ":")).encode() + b"\0" + merges.encode()
-    yield json.dumps(vocabulary, ensure_ascii=False).encode() + b"\0"
+    yield json.dumps(vocabulary, ensure_ascii=False).encode() + b"\0i n"
+
+
+def bert_files():
+    """vocab.txt."""
+    for name in ("bert_lowercase", "bert_cased"):
+        yield (TOKENIZERS / name / "vocab.txt").read_bytes()
+    yield b"[UNK]\r\n[CLS]\r\n[SEP]\r\na\r\n##b"
 
 
 def tiktoken():
@@ -201,7 +208,7 @@ def blend():
 
 def main():
     out = Path(sys.argv[1])
-    for seeds in (blend, chat, config, gpt2_files, hf_config, index, indexed_dataset, jsonl, manifest,
+    for seeds in (bert_files, blend, chat, config, gpt2_files, hf_config, index, indexed_dataset, jsonl, manifest,
                   safetensors, sentencepiece, tiktoken, tokenizer_json):
         folder = out / f"fuzz_{seeds.__name__}"
         folder.mkdir(parents=True, exist_ok=True)

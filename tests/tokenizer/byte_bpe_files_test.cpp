@@ -151,6 +151,8 @@ TEST(ByteBpeFiles, RefuseWhatTheyCannotRead) {
   refuse(file("v6", bytes.dump()), merges, {"v6", "twice"});
   refuse(good, file("m1", "#version: 0.2\na b c\n"), {"m1:2", "two tokens"});
   refuse(good, file("m2", "a\n"), {"m2:1", "two tokens"});
+  refuse(good, file("m4", ""), {"m4' has no merges"});
+  refuse(good, file("m5", "#version: 0.2\n"), {"m5' has no merges"});
   refuse(good, file("m3", "b a\n"), {"'ba' is not in the vocabulary"});
   const auto refuse_ranks = [&](const std::string& text, std::initializer_list<const char*> parts) {
     const std::string path = file("r.tiktoken", text);

@@ -9,6 +9,7 @@
 
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
+#include "tessera/tokenizer/bert_files.h"
 #include "tessera/tokenizer/hf_tokenizer.h"
 #include "tessera/tokenizer/sentencepiece_tokenizer.h"
 
@@ -24,6 +25,8 @@ class Golden : public testing::TestWithParam<std::string> {
   std::unique_ptr<Tokenizer> read(bool special = false) const {
     const fs::path folder = kGolden / GetParam();
     if (fs::exists(folder / "tokenizer.model")) return read_sentencepiece(folder);
+    if (fs::exists(folder / "vocab.txt"))
+      return read_bert_tokenizer(folder / "vocab.txt", {GetParam() == "bert_lowercase", special});
     HfOptions options;
     options.add_special_tokens = special;
     return read_hf_tokenizer(folder, options);

@@ -8,6 +8,8 @@
 #include "tessera/base/json.h"
 #include "tessera/tokenizer/hf_tokenizer.h"
 #include "tessera/tokenizer/sentencepiece_tokenizer.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_folder.h"
 
 namespace tessera {
 namespace {
@@ -38,7 +40,9 @@ TEST(HfRefusal, TheSmallOneIsGood) {
   const HfTokenizer tokenizer(kSmall, "t.json");
   EXPECT_EQ(tokenizer.encode("ab a<x>b"), (std::vector<std::int32_t>{2, 0, 3, 1}));
   EXPECT_EQ(tokenizer.vocab_size(), 4);
-  EXPECT_THROW(tokenizer.eod(), InputError);
+  test::expect_input_error([&] { (void)tokenizer.eod(); },
+                           {"</s>, <eos>, <｜end▁of▁sentence｜> is in", "--append-eod (preprocess)",
+                            "--reset-position-ids (train)"});
   HfOptions named;
   named.eos_token = "<x>";
   EXPECT_EQ(HfTokenizer(kSmall, "t.json", named).eod(), 3);
@@ -100,6 +104,22 @@ TEST(HfRefusal, EveryPlaceIsNamed) {
   EXPECT_NE(refusal(R"({"model": 1, "model": 2})").find("occurs twice"), std::string::npos);
 }
 
+TEST(HfRefusal, FilesOfOtherTokenizersAreRecognised) {
+  const test::TempFolder folder;
+  const auto refuse = [&](const std::string& text, std::initializer_list<const char*> parts) {
+    write_file_atomically(folder / "file", text);
+    test::expect_input_error([&] { read_hf_tokenizer(folder / "file"); }, parts);
+  };
+  refuse(std::string("\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02", 16),
+         {"file' is no tokenizer.json", "SentencePieceTokenizer", "Llama2Tokenizer"});
+  refuse("IQ== 0\nIg== 1\n", {"file' is no tokenizer.json", "TikTokenizer"});
+  refuse("", {"file' is no tokenizer.json"});
+  refuse(R"({"!": 0, "\"": 1, "<|endoftext|>": 2})",
+         {"file: $: this is a vocabulary alone", "GPT2BPETokenizer", "--merge-file"});
+  write_file_atomically(folder / "file", std::string("\xEF\xBB\xBF \n") + kSmall);
+  EXPECT_EQ(read_hf_tokenizer(folder / "file")->vocab_size(), 4);
+}
+
 // A message of protocol buffers, by hand.
 std::string field(int number, const std::string& bytes) {
   return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
@@ -119,7 +139,9 @@ std::string refused_model(const std::string& bytes) {
 TEST(SentencePieceRefusal, EveryKind) {
   const std::string good = piece("<unk>", 2) + piece("a", 1);
   EXPECT_EQ(refused_model(good), "accepted");
-  EXPECT_THROW(SentencePieceTokenizer(parse_sentencepiece(good, "m"), "m").eod(), InputError);
+  test::expect_input_error(
+      [&] { (void)SentencePieceTokenizer(parse_sentencepiece(good, "m"), "m").eod(); },
+      {"no control piece", "--append-eod (preprocess)"});
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "no pieces"},
       {good.substr(0, good.size() - 1), "m.model: field 1 at byte"},

@@ -3,9 +3,9 @@
 
 usage: tests/tokenizer/make_goldens.py [OUT]     (needs tokenizers 0.23.3 and sentencepiece 0.2.2)
 
-OUT/strings.json holds the strings; OUT/<name>/ a tokenizer.json or tokenizer.model, and golden.json:
-for each string its tokens, those with special tokens ("special", of tokenizer.json only), and the
-text that the tokens decode to.
+OUT/strings.json holds the strings; OUT/<name>/ a tokenizer.json, tokenizer.model or BERT's vocab.txt,
+and golden.json: for each string its tokens, those with special tokens ("special", of Hugging Face's
+only), and the text that the tokens decode to.
 """
 
 import io
@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 import sentencepiece
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from tokenizers import processors, trainers
+from tokenizers import AddedToken, BertWordPieceTokenizer, Regex, Tokenizer, decoders, models, normalizers
+from tokenizers import pre_tokenizers, processors, trainers
 
 DATA = Path(__file__).resolve().parent / "golden"
 COUNT = 420
@@ -157,6 +157,17 @@ def wordpiece(texts, lowercase):
     return tokenizer
 
 
+def bert_files(texts, lowercase, out):
+    """BERT's vocab.txt in a folder, and its tokenizer with the tokens that Megatron adds to the cased one."""
+    tokenizer = BertWordPieceTokenizer(lowercase=lowercase)
+    tokenizer.train_from_iterator(texts, vocab_size=500, limit_alphabet=200, show_progress=False)
+    tokenizer.save_model(str(out))
+    tokenizer = BertWordPieceTokenizer(str(out / "vocab.txt"), lowercase=lowercase)
+    if not lowercase:
+        tokenizer.add_special_tokens([f"<extra_id_{i}>" for i in range(100)])
+    return Tokenizer.from_str(tokenizer.to_str())
+
+
 def unigram(texts, fallback):
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
@@ -191,6 +202,10 @@ def write_hf(out, tokenizer, texts):
     out.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.from_str(tokenizer.to_str())
     (out / "tokenizer.json").write_text(json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False))
+    write_hf_golden(out, tokenizer, texts)
+
+
+def write_hf_golden(out, tokenizer, texts):
     plain = [tokenizer.encode(t, add_special_tokens=False).ids for t in texts]
     special = [tokenizer.encode(t).ids for t in texts]
     decoded = [tokenizer.decode(ids, skip_special_tokens=False) for ids in plain]
@@ -220,6 +235,9 @@ def main():
             "bert": wordpiece(texts, True), "wordpiece": wordpiece(texts, False),
             "unigram": unigram(texts, False), "unigram_bytes": unigram(texts, True)}.items():
         write_hf(out / name, tokenizer, texts)
+    for name, lowercase in {"bert_lowercase": True, "bert_cased": False}.items():
+        (out / name).mkdir(parents=True, exist_ok=True)
+        write_hf_golden(out / name, bert_files(texts, lowercase, out / name), texts)
     user = ["<x>", "fox", "▁the"]
     for name, options in {
             "sp_unigram": dict(model_type="unigram", vocab_size=500),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/tokenizer/known_patterns.h"
 #include "tests/support/expect_error.h"
 
 namespace tessera {
@@ -42,6 +43,12 @@ TEST(Splitter, Gpt4oCutsWhereCaseTurns) {
   EXPECT_EQ(split(*splitter, "\u0301ABC"), (Pieces{"\u0301", "ABC"}));
 }
 
+TEST(Splitter, TekkenHasNoContractionsAndSingleDigits) {
+  const auto splitter = make_splitter(kTekkenPattern);
+  EXPECT_EQ(split(*splitter, "don't 12 iPhone/\n"),
+            (Pieces{"don", "'t", " ", "1", "2", " i", "Phone", "/\n"}));
+}
+
 // The hand-written ones are the patterns: PCRE2 cuts in the same places.
 TEST(Splitter, EqualsTheRegularExpression) {
   const Pieces parts = {" ",  "  ",     "\n",     "\r\n",   "\t",         "a",
@@ -53,8 +60,10 @@ TEST(Splitter, EqualsTheRegularExpression) {
     state = state * 1664525 + 1013904223;
     return (state >> 8) % below;
   };
-  for (const std::string_view pattern : {kGpt2Pattern, kCl100kPattern, kO200kPattern}) {
-    const auto fast = make_splitter(pattern), slow = make_regex_splitter(pattern);
+  for (const std::string_view pattern :
+       {kGpt2Pattern, kCl100kPattern, kQwen2Pattern, kO200kPattern, kTekkenPattern}) {
+    const auto fast = make_known_splitter(pattern), slow = make_regex_splitter(pattern);
+    ASSERT_NE(fast, nullptr) << pattern;
     for (int round = 0; round < 2000; ++round) {
       std::string text;
       for (std::size_t i = draw(12); i-- > 0;) text += parts[draw(parts.size())];

@@ -26,6 +26,8 @@ TEST(Tokenize, TextAndNumbers) {
   EXPECT_EQ(run(options, " 97 98\n10 "), "ab\n");
   test::expect_input_error([&] { run(options, "97 x"); }, {"input", "'x'", "byte 3"});
   test::expect_input_error([&] { run(options, "300"); }, {"token 300"});
+  options.show_pieces = true;
+  test::expect_input_error([&] { run(options, "5 -3"); }, {"token -3 at position 1"});
 }
 
 TEST(Tokenize, LinesOfJson) {

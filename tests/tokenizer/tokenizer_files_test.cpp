@@ -44,5 +44,16 @@ TEST(TokenizerFiles, TheSameTokenizerIsReadFromAnotherFolder) {
   }
 }
 
+TEST(TokenizerFiles, BertHasAVocabularyFile) {
+  TokenizerOptions options;
+  options.kind = TokenizerKind::bert_cased;
+  EXPECT_FALSE(options.has_files());
+  options = tokenizer_in(kGoldenFiles / "bert_cased", options);
+  EXPECT_TRUE(options.has_files());
+  ASSERT_EQ(tokenizer_files(options).size(), 1u);
+  EXPECT_EQ(tokenizer_files(options)[0].name, "vocab.txt");
+  EXPECT_TRUE(fs::is_regular_file(tokenizer_files(options)[0].path));
+}
+
 }  // namespace
 }  // namespace tessera

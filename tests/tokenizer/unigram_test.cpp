@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "tessera/tokenizer/hf_tokenizer.h"
 #include "tessera/tokenizer/sentencepiece_tokenizer.h"
 
 namespace tessera {
@@ -45,6 +46,17 @@ TEST(Unigram, OfUserDefinedPiecesTheLongerOneIsWorthMore) {
                             scored_piece("bcd", 0, 4) + std::string("\x1A\x02\x18\x00", 4);
   const SentencePieceTokenizer tokenizer(parse_sentencepiece(model, "model"), "model");
   EXPECT_EQ(tokenizer.encode("abcd"), (std::vector<std::int32_t>{1, 6}));
+}
+
+// Read exactly, "aa" is worth as much as "a" twice and wins; tokenizers 0.23.3 gives {1, 1}.
+TEST(Unigram, ScoresOfHuggingFaceAreRoundedAsItRoundsThem) {
+  const HfTokenizer tokenizer(R"({"version": "1.0", "added_tokens": [], "normalizer": null,
+      "pre_tokenizer": null, "post_processor": null, "decoder": null,
+      "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0],
+      ["a", -1.2365997117352565], ["aa", -2.473199423470513], ["b", -1e-7], ["bb", -2e-7]]}})",
+                              "t.json");
+  EXPECT_EQ(tokenizer.encode("aa"), (std::vector<std::int32_t>{1, 1}));
+  EXPECT_EQ(tokenizer.encode("bb"), (std::vector<std::int32_t>{4}));
 }
 
 }  // namespace

@@ -156,5 +156,30 @@ TEST_F(DataKinds, MiddlesToFillInAreTheSameOnAllRanks) {
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_GT(std::abs(plain[i] - one[i]), 1e-3) << i;
 }
 
+// --reset-attention-mask and --reset-position-ids, from the flags to the loss.
+TEST_F(DataKinds, DocumentsKeptApartAreTheSameOnAllRanks) {
+  options_.data.tokenizer = learned_tokenizer(folder_.path());
+  write_texts(folder_ / "texts", *make_tokenizer(options_.data.tokenizer));
+  options_.data.data_path = {(folder_ / "texts").string()};
+  options_.data.reset_attention_mask = options_.data.reset_position_ids = true;
+  options_.data.eod_mask_loss = true;
+  options_.train.calculate_per_token_loss = true;
+  resolve(options_);
+  expect_same_on_all_ranks();
+  const std::vector<double> one = losses("one");
+  const auto expect_others = [&](const std::string& name) {
+    run_as(name, 1, 1);
+    const std::vector<double> others = losses(name);
+    ASSERT_EQ(others.size(), one.size());
+    for (std::size_t i = 0; i < one.size(); ++i)
+      EXPECT_GT(std::abs(others[i] - one[i]), 1e-6) << name << " " << i;
+  };
+  options_.data.reset_attention_mask = false;
+  expect_others("one document");
+  options_.data.reset_attention_mask = true;
+  options_.data.reset_position_ids = false;
+  expect_others("positions go on");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "tests/support/expect_error.h"
 #include "tests/train/trainer_run.h"
 
 namespace tessera {
@@ -89,6 +90,24 @@ TEST(DataRun, AnOrderThatHasChangedIsNoticed) {
   EXPECT_TRUE(told());
 }
 
+TEST(DataRun, DataThatHasMovedIsTheSame) {
+  const test::TempFolder folder;
+  Options options = test::ranks_options(folder / "run", 20);
+  options.train.exit_interval = 1;
+  options.train.load = options.train.save;
+  test::run(options);
+  const std::string moved = (folder / "moved").string();
+  for (const char* suffix : {".bin", ".idx"})
+    fs::copy_file(test::small_data() + suffix, moved + suffix);
+  options.data.data_path = {moved};
+  test::run(options);
+  EXPECT_EQ(state_in(folder / "run")["iteration"], 2);
+  options.data.data_path = {other_data()};
+  test::expect_input_error([&] { test::run(options); },
+                           {"are not those of the data", "--finetune"});
+  EXPECT_EQ(state_in(folder / "run")["iteration"], 2);
+}
+
 // Losses by their name: those of sets, and "valid".
 std::map<std::string, double> validation_of(const fs::path& folder) {
   std::map<std::string, double> losses;
@@ -151,19 +170,55 @@ TEST(DataRun, FullValidationIsTheSameForAllBatchesAndRanks) {
   expect_same("stages", [](Options& o) { o.parallel.pipeline = 2; });
 }
 
-// Stages that have neither the embedding nor the head read no tokens.
-TEST(DataRun, StagesInTheMiddleNeedNoTokens) {
+// As small_data, but of tokens that no vocabulary has: whoever reads them throws.
+std::string poison() {
+  static const test::TempFolder folder;
+  std::string prefix = (folder / "poison").string();
+  fs::copy_file(test::small_data() + ".idx", prefix + ".idx", fs::copy_options::overwrite_existing);
+  write_file_atomically(prefix + ".bin",
+                        std::string(fs::file_size(test::small_data() + ".bin"), '\xff'));
+  return prefix;
+}
+
+// Stages that have neither the embedding nor the head read no tokens, not even to compare them.
+TEST(DataRun, StagesInTheMiddleReadNoTokens) {
   const test::TempFolder folder;
   Options options = test::ranks_options(folder / "one", 3);
   options.model.num_layers = 3;
   test::run(options);
   const std::vector<double> one = test::losses_of(folder / "one");
   options.parallel.pipeline = 3;
-  options.train.save = (folder / "three").string();
-  test::run(options);
-  const std::vector<double> three = test::losses_of(folder / "three");
+  const auto run_poisoned = [&](int poisoned) {
+    options.train.save = (folder / std::to_string(poisoned)).string();
+    run_ranks(3, 1, [&](Rank& rank) {
+      Options own = options;
+      if (rank.rank == poisoned) own.data.data_path = {poison()};
+      Trainer trainer(own, print_config(options), rank);
+      trainer.run();
+    });
+  };
+  run_poisoned(1);
+  const std::vector<double> three = test::losses_of(folder / "1");
   ASSERT_EQ(three.size(), one.size());
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(three[i], one[i], 1e-4);
+  for (const int reader : {0, 2}) EXPECT_THROW(run_poisoned(reader), std::exception) << reader;
+}
+
+// A machine may have other files under the same name.
+TEST(DataRun, RanksWithOtherDataAreRefused) {
+  const test::TempFolder folder;
+  Options options = test::ranks_options(folder / "run", 3);
+  options.parallel.data = 2;
+  try {
+    run_ranks(2, 1, [&](Rank& rank) {
+      Options own = options;
+      if (rank.rank == 1) own.data.data_path = {other_data()};
+      Trainer trainer(own, print_config(options), rank);
+    });
+    FAIL() << "it ran";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("first samples"), std::string::npos) << error.what();
+  }
 }
 
 TEST(DataRun, DataThatDoesNotLastIsRefused) {

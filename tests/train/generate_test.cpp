@@ -43,7 +43,7 @@ TEST(Generate, TheCacheChangesNothing) {
     options.max_new_tokens = 12;
     Session session(inference(family, 10), {0, 1, 2, make_self_communicator()});
     Generator generator(session, options, 1, session.options().model.vocab_size);
-    const std::vector<std::int32_t> generated = generator.run(tokens, -1, [](std::int32_t) {});
+    const std::vector<std::int32_t> generated = generator.run(tokens, {}, [](std::int32_t) {});
     ASSERT_EQ(generated.size(), 12u);
     for (const std::int32_t token : generated) {
       EXPECT_EQ(token, next_without_cache(family, tokens)) << family;
@@ -52,14 +52,45 @@ TEST(Generate, TheCacheChangesNothing) {
   }
 }
 
+TEST(Generate, StopsAtAnyOfTheStops) {
+  Session session(inference("gpt", 10), {0, 1, 2, make_self_communicator()});
+  GenerateOptions options;
+  options.greedy = true;
+  options.max_new_tokens = 12;
+  Generator generator(session, options, 1, session.options().model.vocab_size);
+  const std::vector<std::int32_t> prompt{5, 17, 3};
+  const auto all = generator.run(prompt, {}, [](std::int32_t) {});
+  const auto first = std::find(all.begin(), all.end(), all.back());
+  const std::vector<std::int32_t> stops{-1, all.back()};
+  EXPECT_EQ(generator.run(prompt, stops, [](std::int32_t) {}), std::vector(all.begin(), first));
+}
+
 TEST(Generate, RefusesMoreThanTheModelHasPositionsFor) {
   Session session(inference("gpt", 4), {0, 1, 1, make_self_communicator()});
   GenerateOptions options;
   options.max_new_tokens = 100;
   Generator generator(session, options, 1, session.options().model.vocab_size);
   const std::vector<std::int32_t> prompt{1, 2, 3};
-  test::expect_input_error([&] { generator.run(prompt, -1, [](std::int32_t) {}); },
+  test::expect_input_error([&] { generator.run(prompt, {}, [](std::int32_t) {}); },
                            {"32 positions", "--max-new-tokens 100"});
+}
+
+TEST(Generate, AsManyTokensAsFitUnlessSomebodySaysHowMany) {
+  ModelOptions model;
+  GenerateOptions options;
+  const auto most = [&](std::size_t prompt) {
+    return most_new_tokens(std::vector<std::int32_t>(prompt, 1), options, model);
+  };
+  model.max_position_embeddings = 128;
+  EXPECT_EQ(most(28), 100);
+  EXPECT_EQ(most(127), 1);
+  test::expect_input_error([&] { most(128); }, {"prompt of 128 tokens", "128 positions"});
+  test::expect_input_error([&] { most(0); }, {"no tokens"});
+  model.max_position_embeddings = 4096;
+  EXPECT_EQ(most(28), 128);
+  options.max_new_tokens = 4000;
+  EXPECT_EQ(most(96), 4000);
+  test::expect_input_error([&] { most(97); }, {"--max-new-tokens 4000", "4096 positions"});
 }
 
 std::map<std::int32_t, int> draws(const std::vector<float>& logits,

@@ -108,7 +108,7 @@ TEST(PipelineRanks, GenerateWhatOneDoes) {
         options.max_new_tokens = 12;
         // The last rows of the table have no token.
         Generator generator(session, options, 1, session.options().model.vocab_size - 3);
-        return generator.run(prompt, -1, [](std::int32_t) {});
+        return generator.run(prompt, {}, [](std::int32_t) {});
       });
     };
     const std::vector<std::int32_t> want = text({});

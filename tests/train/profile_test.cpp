@@ -28,12 +28,12 @@ std::vector<std::string> steps_in(const fs::path& file) {
   return steps;
 }
 
-using Steps = std::vector<std::string>;
+using StepMarks = std::vector<std::string>;
 
 TEST(Profile, RecordsTheTwoStepsAfterTenByDefault) {
   const test::TempFolder temp;
   run(profile_options(temp / "run"));
-  EXPECT_EQ(steps_in(temp / "run/profile.json"), Steps({"step 11", "step 12"}));
+  EXPECT_EQ(steps_in(temp / "run/profile.json"), StepMarks({"step 11", "step 12"}));
 }
 
 TEST(Profile, ChangesNoBit) {
@@ -54,7 +54,7 @@ TEST(Profile, TakesItsOwnFileAndSteps) {
   options.train.profile_step_start = 0;
   options.train.profile_step_end = 1;
   run(options);
-  EXPECT_EQ(steps_in(temp / "deep/trace.json"), Steps({"step 1"}));
+  EXPECT_EQ(steps_in(temp / "deep/trace.json"), StepMarks({"step 1"}));
   EXPECT_FALSE(fs::exists(temp / "run/profile.json"));
 }
 
@@ -64,7 +64,7 @@ TEST(Profile, WritesWhatItHasWhenTheRunEnds) {
   options.train.profile_step_start = 18;
   options.train.profile_step_end = 30;
   run(options);
-  EXPECT_EQ(steps_in(temp / "run/profile.json"), Steps({"step 19", "step 20"}));
+  EXPECT_EQ(steps_in(temp / "run/profile.json"), StepMarks({"step 19", "step 20"}));
 }
 
 TEST(Profile, AResumedRunRecordsTheStepsThatAreLeft) {
@@ -72,11 +72,11 @@ TEST(Profile, AResumedRunRecordsTheStepsThatAreLeft) {
   Options options = profile_options(temp / "run");
   options.train.exit_interval = 11;
   run(options);
-  EXPECT_EQ(steps_in(temp / "run/profile.json"), Steps({"step 11"}));
+  EXPECT_EQ(steps_in(temp / "run/profile.json"), StepMarks({"step 11"}));
   options.train.exit_interval = 0;
   options.train.load = options.train.save;
   run(options);
-  EXPECT_EQ(steps_in(temp / "run/profile.json"), Steps({"step 12"}));
+  EXPECT_EQ(steps_in(temp / "run/profile.json"), StepMarks({"step 12"}));
 }
 
 TEST(Profile, ShowsEvaluationAndCheckpoints) {
@@ -113,7 +113,7 @@ TEST(Profile, RanksWriteFilesOfTheirOwn) {
   const test::TempFolder temp;
   run(two_ranks(temp / "run"));
   for (const char* file : {"run/profile.json", "run/profile.rank1.json"})
-    EXPECT_EQ(steps_in(temp / file), Steps({"step 11", "step 12"})) << file;
+    EXPECT_EQ(steps_in(temp / file), StepMarks({"step 11", "step 12"})) << file;
 }
 
 // Rank 0, whose own place is good, has written nothing either.

@@ -68,7 +68,7 @@ TEST(Ranks, DifferentDataAndCheckpointsAreFound) {
   };
   start([](Options&) {});
   test::expect_input_error([&] { start([](Options& o) { o.data.seed += 1; }); },
-                           {"first batch", "rank 1"});
+                           {"first samples", "rank 1"});
   test::run(options_for(temp / "saved", 2, false));
   test::expect_input_error(
       [&] {

@@ -247,6 +247,11 @@ TEST(Resume, AnotherModelOrOtherDataIsRefused) {
   refused([](Options& o) { o.model.norm_epsilon = 1e-3; }, "norm-epsilon");
   refused([](Options& o) { o.train.seed = o.data.seed = 5; }, "seed");
   refused([](Options& o) { o.data.seq_length = 8; }, "seq-length");
+  refused(
+      [](Options& o) {
+        o.data.data_path = {"0.3", test::small_data(), "0.7", test::small_data()};
+      },
+      "data-path");
   refused([](Options& o) { o.optimizer.frozen = {"layers.0.*"}; },
           "freeze-parameters: nothing there");
   refused(

@@ -46,13 +46,19 @@ void CudaKernels::do_attention_forward(Stream& stream, View o, View lse, ConstVi
                                        ConstView v, const AttentionSpec& spec,
                                        Workspace workspace) {
   if (cudnn_->forward(stream, o, lse, q, k, v, spec, workspace)) return;
-  if (spec.dropout.p > 0 && q.dim(0) >= kTrainingQueries && !told_of_dropout_) {
-    told_of_dropout_ = true;
-    log_info(
-        "attention dropout takes Tessera's own attention kernels, which are slower than cuDNN's: "
-        "--attention-dropout 0 is faster");
+  const bool tiles = fits_tiles(q) && fits_tiles(k) && fits_tiles(v) && fits_tiles(o);
+  if (q.dim(0) >= kTrainingQueries && !told_of_attention_) {
+    told_of_attention_ = true;
+    if (spec.dropout.p > 0)
+      log_info(
+          "attention dropout takes Tessera's own attention kernels, which are slower than cuDNN's: "
+          "--attention-dropout 0 is faster");
+    else if (spec.documents && !tiles)
+      log_info(
+          "documents that do not see each other take Tessera's plain attention kernels here, which "
+          "are slow: bf16 or f16 with heads of 64 or 128 is much faster");
   }
-  if (fits_tiles(q) && fits_tiles(k) && fits_tiles(v) && fits_tiles(o))
+  if (tiles)
     attention_forward_tiles(stream, o, lse, q, k, v, spec);
   else
     attention_forward_rows(stream, o, lse, q, k, v, spec);
