@@ -9,8 +9,10 @@ is not run again; any change to the tree starts all anew. Output goes to build/c
 and its end is shown when a campaign fails. One that ran no test at all has failed.
 """
 
+import concurrent.futures
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -18,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -51,6 +54,7 @@ class Campaign:
     steps: list  # commands, each a list of words
     count: str  # pattern whose group is a step's count; the steps' counts are added up
     env: dict = dataclasses.field(default_factory=dict)
+    alone: bool = True  # False: takes one processor, and runs beside others of this kind
 
 
 def build_steps(preset, *targets):
@@ -99,7 +103,7 @@ def fuzz_campaigns():
             ["tools/fuzz.sh", str(FUZZ_CHUNK_INPUTS), str(seed), corpus, program.name]
             for seed in range(1, FUZZ_CHUNKS + 1)
         ]
-        yield Campaign(program.name, steps, FUZZ_COUNT)
+        yield Campaign(program.name, steps, FUZZ_COUNT, alone=False)
 
 
 def tokenizer_campaign():
@@ -113,7 +117,7 @@ def tokenizer_campaign():
             steps.append([*command, kind, *count, "--digests", digests])
         steps.append([*command, kind, "--count", str(TOKENIZER_STRINGS), "--distinct", digests])
         steps.append([*command, kind, "--count", "0", "--code-points", "--long-words"])
-    return Campaign("tokenizers", steps, STRING_COUNT)
+    return Campaign("tokenizers", steps, STRING_COUNT, alone=False)
 
 
 def sanitizer_campaign(preset, env):
@@ -125,8 +129,8 @@ def all_campaigns():
         Campaign("check_layers", [["tools/check_layers.py"]], FILE_COUNT),
         Campaign("lint", [["tools/lint.sh", "--all"]], FILE_COUNT),
         *test_campaigns(),
+        tokenizer_campaign(),  # the longest of those that run beside each other
         *fuzz_campaigns(),
-        tokenizer_campaign(),
         sanitizer_campaign("asan", {}),
         # The BLAS libraries are not instrumented; what they do inside is not ours to judge.
         sanitizer_campaign("tsan", {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1"}),
@@ -150,6 +154,7 @@ class Record:
 
     def __init__(self, folder, tree):
         self.file = folder / "state.json"
+        self.lock = threading.Lock()
         self.state = json.loads(self.file.read_text()) if self.file.exists() else {}
         if self.state.get("tree") != tree:
             shutil.rmtree(folder, ignore_errors=True)
@@ -160,10 +165,11 @@ class Record:
         return self.state["passed"].get(f"{name}/{step}")
 
     def put(self, name, step, count, seconds):
-        self.state["passed"][f"{name}/{step}"] = [count, seconds]
-        new = self.file.with_suffix(".new")
-        new.write_text(json.dumps(self.state, indent=1))
-        new.replace(self.file)
+        with self.lock:
+            self.state["passed"][f"{name}/{step}"] = [count, seconds]
+            new = self.file.with_suffix(".new")
+            new.write_text(json.dumps(self.state, indent=1))
+            new.replace(self.file)
 
 
 def run_step(command, env, log):
@@ -212,13 +218,16 @@ def run_all(campaigns, folder, tree, out=sys.stdout):
     record = Record(folder, tree)
     print(f"{'campaign':<28} {'count':>10}  {'result':<12} {'seconds':>8}", file=out)
     failed = 0
-    for campaign in campaigns:
-        count, result, seconds = run_campaign(campaign, record, folder)
-        line = f"{campaign.name:<28} {count:>10}  {result:<12} {seconds:>8.1f}"
-        print(line, file=out, flush=True)
-        if result == "FAILED":
-            failed += 1
-            show_tail(folder / f"{campaign.name}.log", out)
+    for alone, group in itertools.groupby(campaigns, lambda campaign: campaign.alone):
+        group = list(group)
+        with concurrent.futures.ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
+            results = pool.map(lambda campaign: run_campaign(campaign, record, folder), group)
+            for campaign, (count, result, seconds) in zip(group, results):
+                line = f"{campaign.name:<28} {count:>10}  {result:<12} {seconds:>8.1f}"
+                print(line, file=out, flush=True)
+                if result == "FAILED":
+                    failed += 1
+                    show_tail(folder / f"{campaign.name}.log", out)
     print(f"campaigns: {len(campaigns) - failed} passed, {failed} failed", file=out)
     return failed == 0
 

@@ -30,8 +30,8 @@ if [ ${#targets[@]} -eq 0 ]; then
   exit 1
 fi
 
-seeds=build/fuzz/seeds
-rm -rf "$seeds"
+seeds=$(mktemp -d)  # of its own: programs may be fuzzed beside each other
+trap 'rm -rf "$seeds"' EXIT
 python3 tests/fuzz/make_seeds.py "$seeds"
 mkdir -p build/fuzz/found
 for target in "${targets[@]}"; do

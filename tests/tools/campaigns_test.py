@@ -5,6 +5,7 @@ import io
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -40,6 +41,21 @@ class CampaignsTest(unittest.TestCase):
         self.assertTrue(good)
         self.assertRegex(text, r"(?m)^demo +42  ok  ")
         self.assertIn("campaigns: 1 passed, 0 failed", text)
+
+    def test_small_ones_run_beside_each_other(self):
+        # Each waits for what the other does.
+        a, b = self.mark.with_suffix(".a"), self.mark.with_suffix(".b")
+
+        def meet(own, other):
+            wait = f"for i in $(seq 100); do [ -e {other} ] && echo did 1 && exit; sleep 0.1; done; exit 1"
+            return shell(f"touch {own}; {wait}")
+
+        out = io.StringIO()
+        both = [campaigns.Campaign("a", meet(a, b), COUNT, alone=False),
+                campaigns.Campaign("b", meet(b, a), COUNT, alone=False)]
+        with unittest.mock.patch("os.cpu_count", return_value=2):
+            self.assertTrue(campaigns.run_all(both, self.folder, "a tree", out), out.getvalue())
+        self.assertRegex(out.getvalue(), r"(?ms)^a +1  ok .*^b +1  ok ")
 
     def test_environment_reaches_the_step(self):
         good, text = self.run_all(shell("echo did $N"), env={"N": "7"})
