@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -143,20 +144,32 @@ TEST(Loader, FillsTheLastBlockWithRowsThatCountNothing) {
 class SlowDataset : public CountingDataset {
  public:
   void get(std::int64_t i, const SampleView& sample) const override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
     check_input(i != 6, "sample 6 cannot be read");
     CountingDataset::get(i, sample);
+    ++reads_;
   }
+  // As a step that takes this long would.
+  void wait_for_reads(int reads) const {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (reads_ < reads && std::chrono::steady_clock::now() < limit)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_GE(reads_, reads);
+  }
+
+ private:
+  mutable std::atomic<int> reads_ = 0;
 };
 
 TEST(Loader, WaitsAreMeasuredAndReadingGoesOnBesideTheStep) {
   Loader plain(std::make_shared<SlowDataset>(), {1, 0, 1}, 0);
   for (int i = 0; i < 4; ++i) plain.next();
-  EXPECT_GE(plain.waited_seconds(), 0.02);
-  Loader ahead(std::make_shared<SlowDataset>(), {1, 0, 1, 2}, 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // a step, in which four are read
+  EXPECT_GE(plain.waited_seconds(), 0.2);
+  const auto dataset = std::make_shared<SlowDataset>();
+  Loader ahead(dataset, {1, 0, 1, 2}, 0);
+  dataset->wait_for_reads(4);  // and nothing was asked for
   for (int i = 0; i < 4; ++i) ahead.next();
-  EXPECT_LT(ahead.waited_seconds(), 0.02);
+  EXPECT_LT(ahead.waited_seconds(), 0.2);
 }
 
 TEST(Loader, AFailureComesWhereItsSampleWouldHave) {

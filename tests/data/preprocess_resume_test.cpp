@@ -78,14 +78,16 @@ TEST_F(PreprocessResume, KilledAtAnyTimeItGoesOnToTheSameBytes) {
   const auto time = std::chrono::duration_cast<std::chrono::microseconds>(
       std::chrono::steady_clock::now() - start);
   std::mt19937 random(7);
-  int kills = 0, resumed = 0;
-  for (int round = 0; round < (test::full() ? 200 : 2); ++round) {
+  int resumed = 0;
+  const auto enough = [&](int round) {
+    return (round >= (test::full() ? 200 : 2) && resumed > 0) || round >= 300;
+  };
+  for (int round = 0; !enough(round); ++round) {
     bool done = false;
     for (int i = 0; i < 50 && !done; ++i) {
       options_.workers = static_cast<int>(1 + random() % 3);
       done = run_and_kill(std::chrono::microseconds(
           random() % static_cast<unsigned>(std::max<std::int64_t>(1, time.count()))));
-      kills += done ? 0 : 1;
       resumed += fs::exists(path("out.partial/state.json")) ? 1 : 0;
       EXPECT_TRUE(!fs::exists(path("out_text_document.idx")) ||
                   outputs().at("_text_document.idx") == undisturbed.at("_text_document.idx"))
@@ -95,7 +97,6 @@ TEST_F(PreprocessResume, KilledAtAnyTimeItGoesOnToTheSameBytes) {
     ASSERT_EQ(outputs(), undisturbed) << "round " << round;
     for (const auto& [name, bytes] : undisturbed) fs::remove(path("out" + name));
   }
-  EXPECT_GT(kills, 0);
   EXPECT_GT(resumed, 0) << "no run was taken up";
 }
 
