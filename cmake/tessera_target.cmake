@@ -27,7 +27,7 @@ if(TESSERA_FUZZ)
 endif()
 
 # Headers that most sources include are compiled once: that is half of the time that g++ takes. Sources include what
-# they use all the same (clang-tidy reads them without this). clang refuses what was compiled with other
+# they use all the same (`tools/lint.sh --all` reads them without this). clang refuses what was compiled with other
 # options.
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
@@ -36,7 +36,7 @@ set(tessera_common_headers
   <fmt/core.h> <algorithm> <functional> <map> <memory> <optional> <span> <string> <vector>)
 
 # Sources of a room are compiled several at a time, in two thirds of the time; so their local names differ. Not
-# where lint reads them one by one, with their own includes (-DTESSERA_TOGETHER=OFF).
+# where `tools/lint.sh --all` reads them one by one, with their own includes (-DTESSERA_TOGETHER=OFF).
 option(TESSERA_TOGETHER "Compile several sources of a room at a time" ON)
 function(tessera_together target)
   if(TESSERA_TOGETHER)
