@@ -142,7 +142,7 @@ class PendingFiles : public testing::Test {
  protected:
   // A temporary file that somebody else has left.
   fs::path left(const std::string& name, std::chrono::hours age) const {
-    const fs::path path = folder_ / name;
+    fs::path path = folder_ / name;
     std::ofstream(path) << "part";
     make_old(path, age);
     return path;

@@ -57,7 +57,7 @@ TEST(Resume, TheOrderOfSamplesOutlivesBatchesAndLengths) {
   Options options = run_options("unused");
   const std::int64_t began = options.train.train_iters * options.train.global_batch_size;
   const Datasets before(options, {}, began);
-  const std::shared_ptr<const Dataset> first = before.train();
+  const Dataset& first = *before.train();
   EXPECT_EQ(before.order_samples(), std::vector<std::int64_t>{began});
   const auto tokens = [](const Dataset& data, std::int64_t i) {
     const auto length = static_cast<std::size_t>(data.seq_length());
@@ -68,14 +68,14 @@ TEST(Resume, TheOrderOfSamplesOutlivesBatchesAndLengths) {
   };
   for (const std::int64_t needed : {began / 3, began, 20 * began}) {
     const Datasets after(options, before.order_samples(), needed);
-    const std::shared_ptr<const Dataset> now = after.train();
-    ASSERT_GE(now->size(), needed);
-    for (std::int64_t i = 0; i < first->size(); ++i)
-      EXPECT_EQ(tokens(*now, i), tokens(*first, i)) << i << " of " << needed;
+    const Dataset& now = *after.train();
+    ASSERT_GE(now.size(), needed);
+    for (std::int64_t i = 0; i < first.size(); ++i)
+      EXPECT_EQ(tokens(now, i), tokens(first, i)) << i << " of " << needed;
     // And again, by what it says now.
     const Datasets again(options, after.order_samples(), needed / 2);
-    EXPECT_EQ(again.train()->size(), now->size());
-    EXPECT_EQ(tokens(*again.train(), needed - 1), tokens(*now, needed - 1));
+    EXPECT_EQ(again.train()->size(), now.size());
+    EXPECT_EQ(tokens(*again.train(), needed - 1), tokens(now, needed - 1));
   }
 }
 
