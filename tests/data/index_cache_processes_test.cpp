@@ -13,6 +13,7 @@
 
 #include "tessera/data/gpt_index_cache.h"
 #include "tessera/data/pending_file.h"
+#include "tests/support/in_a_process.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {
@@ -35,28 +36,16 @@ class IndexCacheProcesses : public testing::Test {
 
   // A process that ends with 0 when it has the right indices.
   pid_t start() const {
-    return in_a_process([this] { return is_right(); });
+    return test::in_a_process([this] { return is_right(); });
   }
 
   // A process that builds them over and over, until it is killed or has wrong ones.
   pid_t start_endless() const {
-    return in_a_process([this] {
+    return test::in_a_process([this] {
       while (is_right())
         for (const fs::path& path : files("description.txt")) ::unlink(path.c_str());
       return false;
     });
-  }
-
-  template <class Work>
-  static pid_t in_a_process(const Work& work) {
-    const pid_t child = ::fork();
-    if (child != 0) return child;
-    ::close(STDERR_FILENO);
-    try {
-      ::_exit(work() ? 0 : 1);
-    } catch (...) {
-      ::_exit(2);
-    }
   }
 
   std::vector<fs::path> files(const std::string& part) const {

@@ -1,12 +1,12 @@
 // Runs that are killed and started again, and outputs that are there already.
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <thread>
 
 #include "tessera/base/folder_lock.h"
 #include "tests/data/preprocess_case.h"
+#include "tests/support/in_a_process.h"
 
 namespace tessera {
 namespace {
@@ -35,16 +35,10 @@ class PreprocessResume : public test::PreprocessCase {
 
   // In a process of its own, which SIGKILL ends after some time. True when all is done.
   bool run_and_kill(std::chrono::microseconds after) const {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::close(STDERR_FILENO);
-      try {
-        preprocess(options_);
-        ::_exit(0);
-      } catch (...) {
-        ::_exit(1);
-      }
-    }
+    const pid_t child = test::in_a_process([this] {
+      preprocess(options_);
+      return true;
+    });
     std::this_thread::sleep_for(after);
     ::kill(child, SIGKILL);
     int status = 0;
