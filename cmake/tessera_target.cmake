@@ -1,4 +1,4 @@
-# One room, one target: tessera_library(nn SOURCES ... LINKS ...) makes the static library tessera_nn.
+# One module, one target: tessera_library(nn SOURCES ... LINKS ...) makes the static library tessera_nn.
 # Who may include whom is held by tools/check_layers.py.
 
 add_library(tessera_flags INTERFACE)
@@ -35,9 +35,9 @@ endif()
 set(tessera_common_headers
   <fmt/core.h> <algorithm> <functional> <map> <memory> <optional> <span> <string> <vector>)
 
-# Sources of a room are compiled several at a time, in two thirds of the time; so their local names differ. Not
+# Sources of a module are compiled several at a time, in two thirds of the time; so their local names differ. Not
 # where `tools/lint.sh --all` reads them one by one, with their own includes (-DTESSERA_TOGETHER=OFF).
-option(TESSERA_TOGETHER "Compile several sources of a room at a time" ON)
+option(TESSERA_TOGETHER "Compile several sources of a module at a time" ON)
 function(tessera_together target)
   if(TESSERA_TOGETHER)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Holds the house's layering, and fails on every include that breaks it.
+"""Holds the codebase's layering, and fails on every include that breaks it.
 
 usage: tools/check_layers.py [ROOT]
 
-Rooms are the folders of tessera/. apps/, tests/ and bench/ may include everything, and nothing in
+Modules are the folders of tessera/. apps/, tests/ and bench/ may include everything, and nothing in
 tessera/ may include them. Besides the table, this checks that files do not include each other in a
 circle, that headers say `#pragma once`, and that tessera/ has no conditional compilation.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 LOW = ["base/*", "tensor/*"]
 
-# room -> the headers it may include besides its own, as patterns of paths under tessera/.
+# module -> the headers it may include besides its own, as patterns of paths under tessera/.
 MAY_INCLUDE = {
     "base": [],
     "tensor": ["base/*"],
@@ -36,7 +36,7 @@ MAY_INCLUDE = {
     "train": ["*"],
 }
 
-# Rooms that may take only the pure headers of others: those that reach nothing of these rooms.
+# Modules that may take only the pure headers of others: those that reach nothing of these modules.
 PURE_ONLY = {"plan"}
 IMPURE = ("tensor", "kernels", "comm")
 
@@ -51,7 +51,7 @@ CONDITIONAL = re.compile(r"\s*#\s*(?:if|ifdef|ifndef|elif)\b")
 PRAGMA_ONCE = re.compile(r"^#pragma once\b", re.MULTILINE)
 
 
-def room_of(path):
+def module_name(path):
     return path.split("/")[0]
 
 
@@ -73,8 +73,8 @@ def own_includes(includes):
 
 
 def who_may_include(header):
-    rooms = [room for room, allowed in MAY_INCLUDE.items() if matches(header, allowed)]
-    return ", ".join(rooms + ["apps", "tests", "bench"])
+    modules = [module for module, allowed in MAY_INCLUDE.items() if matches(header, allowed)]
+    return ", ".join(modules + ["apps", "tests", "bench"])
 
 
 def matches(header, patterns):
@@ -93,38 +93,38 @@ def reach(graph, header):
 
 
 def check_direction(path, line, header, graph):
-    """The complaint about one include of another room's header, or None."""
-    room, where = room_of(path), f"tessera/{path}:{line}"
-    allowed = MAY_INCLUDE[room]
+    """The complaint about one include of another module's header, or None."""
+    module, where = module_name(path), f"tessera/{path}:{line}"
+    allowed = MAY_INCLUDE[module]
     if not matches(header, allowed):
         return (
-            f"{where}: {room} may not include tessera/{header}. "
-            f"{room} may include: {', '.join(allowed) or 'no other room'}. "
+            f"{where}: {module} may not include tessera/{header}. "
+            f"{module} may include: {', '.join(allowed) or 'no other module'}. "
             f"tessera/{header} may be included by: {who_may_include(header)}."
         )
-    if room in PURE_ONLY and not matches(header, LOW):
-        impure = sorted(f for f in reach(graph, header) if room_of(f) in IMPURE)
+    if module in PURE_ONLY and not matches(header, LOW):
+        impure = sorted(f for f in reach(graph, header) if module_name(f) in IMPURE)
         if impure:
             return (
-                f"{where}: {room} may include only pure headers of {room_of(header)} (that reach "
+                f"{where}: {module} may include only pure headers of {module_name(header)} (that reach "
                 f"none of {', '.join(IMPURE)}), but tessera/{header} reaches tessera/{impure[0]}."
             )
     return None
 
 
 def check_includes(path, includes, graph):
-    room = room_of(path)
-    if room not in MAY_INCLUDE:
-        yield f"tessera/{path}:1: no such room in the table of tools/check_layers.py: {room}"
+    module = module_name(path)
+    if module not in MAY_INCLUDE:
+        yield f"tessera/{path}:1: no such module in the table of tools/check_layers.py: {module}"
         return
     for line, name in includes:
         if not name.startswith("tessera/"):
             yield (
                 f'tessera/{path}:{line}: "{name}" is not a full path in tessera/. Write '
-                f'"tessera/<room>/<file>.h", and <...> for libraries.'
+                f'"tessera/<module>/<file>.h", and <...> for libraries.'
             )
     for line, header in own_includes(includes):
-        if room_of(header) != room:
+        if module_name(header) != module:
             complaint = check_direction(path, line, header, graph)
             if complaint:
                 yield complaint
@@ -168,8 +168,8 @@ def check_pragma_once(root):
 
 def check(root):
     """All complaints about the tree under `root`, as lines of text that start with file:line."""
-    house = root / "tessera"
-    texts = {str(f.relative_to(house)): f.read_text() for f in sources(house)}
+    codebase = root / "tessera"
+    texts = {str(f.relative_to(codebase)): f.read_text() for f in sources(codebase)}
     includes = {path: read_includes(text) for path, text in texts.items()}
     graph = {path: own_includes(found) for path, found in includes.items()}
     complaints = list(check_pragma_once(root))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All that can be checked without running the program: format, layers, house numbers, scripts and
+# All that can be checked without running the program: format, layers, size limits, scripts and
 # clang-tidy. Runs every step even after one failed, so that one run shows all there is to mend; so
 # `set -e` is off inside the steps, and each returns its own verdict.
 #
@@ -36,7 +36,7 @@ layers() { tools/check_layers.py; }
 
 tool_tests() { python3 -B -m unittest discover --buffer -s tests/tools -p "*_test.py"; }
 
-house_numbers() {
+size_limits() {
   local bad=0
   wc -l "${code[@]}" "${python[@]}" "${shell[@]}" |
     awk -v max="$max_file_lines" '$2 != "total" && $1 > max {
@@ -79,7 +79,7 @@ step() {
 }
 
 mkdir -p "$log"
-for name in format layers tool_tests house_numbers scripts tidy; do step "$name"; done
+for name in format layers tool_tests size_limits scripts tidy; do step "$name"; done
 if [ ${#failed[@]} -gt 0 ]; then
   echo "lint: failed: ${failed[*]}"
   exit 1

@@ -1,4 +1,4 @@
-// Every option of a run, gathered from the rooms that they belong to. Plain data, no code.
+// Every option of a run, gathered from the modules that they belong to. Plain data, no code.
 #pragma once
 
 #include <string>

@@ -34,13 +34,13 @@ class CheckLayersTest(unittest.TestCase):
         for part in parts:
             self.assertIn(part, found[0])
 
-    def expect_allowed(self, room, *headers):
-        self.assertEqual(self.complaints({f"tessera/{room}/x.h": header(*headers)}), [])
+    def expect_allowed(self, module, *headers):
+        self.assertEqual(self.complaints({f"tessera/{module}/x.h": header(*headers)}), [])
 
-    def expect_refused(self, room, name):
+    def expect_refused(self, module, name):
         self.expect_one(
-            {f"tessera/{room}/x.h": header(name)},
-            f"tessera/{room}/x.h:2: {room} may not include tessera/{name}",
+            {f"tessera/{module}/x.h": header(name)},
+            f"tessera/{module}/x.h:2: {module} may not include tessera/{name}",
         )
 
     def test_what_the_table_allows(self):
@@ -59,7 +59,7 @@ class CheckLayersTest(unittest.TestCase):
         self.expect_refused("data", "nn/linear.h")
         self.expect_refused("nn", "train/build.h")
 
-    def test_rooms_that_open_single_headers(self):
+    def test_modules_that_open_single_headers(self):
         self.expect_refused("optim", "nn/linear.h")
         self.expect_refused("model", "pipeline/executor.h")
         self.expect_refused("checkpoint", "parallel/mesh.h")
@@ -91,9 +91,9 @@ class CheckLayersTest(unittest.TestCase):
         }
         self.expect_one(files, "tessera/plan/cost.h:2", "reaches tessera/comm/communicator.h")
 
-    def test_unknown_room(self):
-        self.expect_one({"tessera/attic/x.h": header()}, "tessera/attic/x.h:1", "no such room")
-        self.expect_one({"tessera/x.h": header()}, "tessera/x.h:1", "no such room")
+    def test_unknown_module(self):
+        self.expect_one({"tessera/attic/x.h": header()}, "tessera/attic/x.h:1", "no such module")
+        self.expect_one({"tessera/x.h": header()}, "tessera/x.h:1", "no such module")
 
     def test_relative_include(self):
         files = {"tessera/base/x.cpp": '#include "x.h"\n'}
