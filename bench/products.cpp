@@ -11,13 +11,13 @@ std::int64_t head_chunk_rows(const Workload& workload) {
   const BatchShape shape{workload.seq, workload.micro_batch};
   const ModelOptions& model = workload.model;
   const LmHead head({model.vocab_size, model.hidden_size, model.init_std}, {}, nullptr);
-  Carver measure;
-  head.carve_scratch(measure, shape);
+  ArenaLayout measure;
+  head.plan_scratch(measure, shape);
   Memory memory(Device{});
   const Tensor block = memory.allocate(MemoryUse::workspace, DType::u8,
                                        {static_cast<std::int64_t>(measure.bytes())});
-  Carver carver(block);
-  return head.carve_scratch(carver, shape).maximum.dim(0);
+  ArenaLayout arena(block);
+  return head.plan_scratch(arena, shape).maximum.dim(0);
 }
 
 // y[rows, out] = x[rows, in] w[out, in]^T, and its two gradients.

@@ -37,9 +37,9 @@ StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions&
   plan_segments();
   if (options.kept_norm_gradients)
     for (Block& block : model.blocks) block.collect_norms(kept_norms_.emplace_back());
-  Carvers measure;
-  const Carver gradients = carve_scratch(measure);
-  carve_slot(measure, gradients);
+  Arenas measure;
+  const ArenaLayout gradients = plan_scratch(measure);
+  plan_slot(measure, gradients);
   sizes_ = {measure.slot.bytes(), measure.recomputed.bytes(), measure.scratch.bytes()};
 }
 
@@ -65,54 +65,55 @@ Shape StageRunner::kept_rows() const {
 
 // Everything is laid out twice by the same code: once to measure, once in memory.
 void StageRunner::use(const RunnerMemory& memory) {
-  Carvers carvers{Carver(), Carver(memory.recomputed()), Carver(memory.scratch())};
-  const Carver gradients = carve_scratch(carvers);
+  Arenas arenas{ArenaLayout(), ArenaLayout(memory.recomputed()), ArenaLayout(memory.scratch())};
+  const ArenaLayout gradients = plan_scratch(arenas);
   slots_.clear();
   for (int i = 0; i < memory.slots(); ++i) {
-    carvers.slot = Carver(memory.slot(i));
-    slots_.push_back(carve_slot(carvers, gradients));
+    arenas.slot = ArenaLayout(memory.slot(i));
+    slots_.push_back(plan_slot(arenas, gradients));
   }
   loss_sums_ = memory.loss_sums();
 }
 
 // Parts of the scratch memory that are never in use at the same time lie at the same place.
-Carver StageRunner::carve_scratch(Carvers& carvers) {
+ArenaLayout StageRunner::plan_scratch(Arenas& arenas) {
   const BatchShape& shape = options_.shape;
-  Carver& scratch = carvers.scratch;
+  ArenaLayout& scratch = arenas.scratch;
   if (options_.training) scratch_.d_residual = scratch.take(model_.options().dtype, kept_rows());
-  Carver head = scratch;
-  if (model_.head) scratch_.head = model_.head->carve_scratch(head, shape, options_.training);
-  Carver embedding = scratch;
+  ArenaLayout head = scratch;
+  if (model_.head) scratch_.head = model_.head->plan_scratch(head, shape, options_.training);
+  ArenaLayout embedding = scratch;
   if (model_.embedding)
-    scratch_.embedding = model_.embedding->carve_scratch(embedding, shape, options_.training);
-  Carver gradients = scratch;
+    scratch_.embedding = model_.embedding->plan_scratch(embedding, shape, options_.training);
+  ArenaLayout gradients = scratch;
   if (!model_.blocks.empty())
-    scratch_.block = model_.blocks.front().carve_scratch(gradients, shape, options_.training);
-  for (const Carver& branch : {head, embedding, gradients}) scratch.include(branch);
-  carve_recomputed(carvers, gradients);
+    scratch_.block = model_.blocks.front().plan_scratch(gradients, shape, options_.training);
+  for (const ArenaLayout& branch : {head, embedding, gradients}) scratch.include(branch);
+  plan_recomputed(arenas, gradients);
   return gradients;
 }
 
 // Every layer's gradients start at the same place: `gradients` is copied, and scratch grows to the
 // furthest.
-void StageRunner::carve_recomputed(Carvers& carvers, const Carver& gradients) {
+void StageRunner::plan_recomputed(Arenas& arenas, const ArenaLayout& gradients) {
   scratch_.recomputed.clear();
   std::size_t largest = 0;
   for (const Segment& segment : segments_)
     if (segment.recompute) largest = std::max(largest, segment.end - segment.begin);
   for (std::size_t i = 0; i < largest; ++i) {
-    Carver branch = gradients;
-    SlotCarver slot{carvers.recomputed, carvers.recomputed};
-    scratch_.recomputed.push_back(model_.blocks.front().carve(slot, branch, options_.shape));
-    carvers.scratch.include(branch);
+    ArenaLayout branch = gradients;
+    ActivationLayout activations{arenas.recomputed, arenas.recomputed};
+    scratch_.recomputed.push_back(
+        model_.blocks.front().plan_buffers(activations, branch, options_.shape));
+    arenas.scratch.include(branch);
   }
 }
 
-StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradients) {
+StageRunner::Slot StageRunner::plan_slot(Arenas& arenas, const ArenaLayout& gradients) {
   const BatchShape& shape = options_.shape;
   const DType dtype = model_.options().dtype;
   const Shape rows = kept_rows();
-  SlotCarver memory{carvers.slot, carvers.slot, options_.split_backward, options_.training};
+  ActivationLayout memory{arenas.slot, arenas.slot, options_.split_backward, options_.training};
   const bool distributed = options_.recompute.distribute_saved_activations;
   const std::int64_t ranks = model_.rows().ranks();
   Slot slot;
@@ -128,25 +129,25 @@ StageRunner::Slot StageRunner::carve_slot(Carvers& carvers, const Carver& gradie
         slot.layers.push_back(scratch_.recomputed[i - segment.begin]);
         if (i != segment.begin) continue;
         if (distributed)
-          slot.shares[i] = carvers.slot.take(dtype, {rows[0] / ranks, rows[1]});
+          slot.shares[i] = arenas.slot.take(dtype, {rows[0] / ranks, rows[1]});
         else
-          slot.layers.back().x = carvers.slot.take(dtype, rows);
+          slot.layers.back().x = arenas.slot.take(dtype, rows);
         continue;
       }
-      Carver branch = gradients;
-      slot.layers.push_back(model_.blocks[i].carve(memory, branch, shape));
-      carvers.scratch.include(branch);
+      ArenaLayout branch = gradients;
+      slot.layers.push_back(model_.blocks[i].plan_buffers(memory, branch, shape));
+      arenas.scratch.include(branch);
     }
   for (const ParameterList& norms : kept_norms_) {
     std::vector<View>& kept = slot.norm_gradients.emplace_back();
     for (const Parameter* norm : norms)
       if (norm->trained())
-        kept.push_back(carvers.slot.take(*options_.kept_norm_gradients, norm->shape()));
+        kept.push_back(arenas.slot.take(*options_.kept_norm_gradients, norm->shape()));
   }
   if (model_.head) {
-    slot.final_x = carvers.slot.take(dtype, rows);
-    slot.final_stats = carvers.slot.take(accumulator_of(dtype), {rows[0], 2});
-    slot.head = model_.head->carve(memory, shape);
+    slot.final_x = arenas.slot.take(dtype, rows);
+    slot.final_stats = arenas.slot.take(accumulator_of(dtype), {rows[0], 2});
+    slot.head = model_.head->plan_buffers(memory, shape);
   }
   return slot;
 }

@@ -117,18 +117,18 @@ class StageRunner final : public Stage {
     LmHead::Scratch head;
   };
 
-  // What is carved from: a slot, and what all slots share.
-  struct Carvers {
-    Carver slot, recomputed, scratch;
+  // Where buffers are laid out: in a slot, and in what all slots share.
+  struct Arenas {
+    ArenaLayout slot, recomputed, scratch;
   };
 
   /// Of the residual stream on this rank.
   Shape kept_rows() const;
   void plan_segments();
   /// Of the layers' gradients: where all of them start in scratch.
-  Carver carve_scratch(Carvers& carvers);
-  void carve_recomputed(Carvers& carvers, const Carver& gradients);
-  Slot carve_slot(Carvers& carvers, const Carver& gradients);
+  ArenaLayout plan_scratch(Arenas& arenas);
+  void plan_recomputed(Arenas& arenas, const ArenaLayout& gradients);
+  Slot plan_slot(Arenas& arenas, const ArenaLayout& gradients);
 
   const Microbatch& batch_of(int microbatch) const;
   Slot& slot_of(int slot) { return slots_[static_cast<std::size_t>(slot)]; }

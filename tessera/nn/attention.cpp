@@ -66,30 +66,30 @@ void Attention::collect_norms(ParameterList& parameters) {
   k_norm_->collect(parameters);
 }
 
-Attention::Saved Attention::carve(SlotCarver& slot, Carver& scratch,
-                                  const BatchShape& shape) const {
+Attention::Saved Attention::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                                         const BatchShape& shape) const {
   const std::int64_t n = shape.rows();
   const std::int64_t d = spec_.head_size;
   const DType acc = accumulator_of(dtype_);
   Saved saved;
-  saved.qkv = slot.until_input.take(dtype_, {n, (heads_ + 2 * groups_) * d});
+  saved.qkv = activations.until_input.take(dtype_, {n, (heads_ + 2 * groups_) * d});
   if (q_norm_) {
-    saved.normed = slot.until_input.take(dtype_, {n, (heads_ + groups_) * d});
-    saved.q_stats = slot.until_input.take(acc, {n * heads_, 2});
-    saved.k_stats = slot.until_input.take(acc, {n * groups_, 2});
+    saved.normed = activations.until_input.take(dtype_, {n, (heads_ + groups_) * d});
+    saved.q_stats = activations.until_input.take(acc, {n * heads_, 2});
+    saved.k_stats = activations.until_input.take(acc, {n * groups_, 2});
   }
   // A split backward reads the output again after scratch was used for other things.
-  const bool in_scratch = spec_.recompute_core && !slot.split_backward;
-  Carver& core = in_scratch ? scratch : slot.until_weight;
+  const bool in_scratch = spec_.recompute_core && !activations.split_backward;
+  ArenaLayout& core = in_scratch ? scratch : activations.until_weight;
   saved.out = core.take(dtype_, {n, heads_ * d});
-  saved.lse = (spec_.recompute_core ? scratch : slot.until_input)
+  saved.lse = (spec_.recompute_core ? scratch : activations.until_input)
                   .take(acc, {shape.batch, heads_, shape.seq});
-  saved.d_qkv = slot.gradient(scratch, dtype_, {n, (heads_ + 2 * groups_) * d});
-  saved.rows = SublayerRows(slot, rows_, dtype_, shape, spec_.hidden);
+  saved.d_qkv = activations.gradient(scratch, dtype_, {n, (heads_ + 2 * groups_) * d});
+  saved.rows = SublayerRows(activations, rows_, dtype_, shape, spec_.hidden);
   return saved;
 }
 
-Attention::Scratch Attention::carve_scratch(Carver& scratch, const BatchShape& shape) const {
+Attention::Scratch Attention::plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const {
   return {scratch.take(dtype_, {shape.rows(), heads_ * spec_.head_size})};
 }
 

@@ -56,8 +56,9 @@ class Attention {
 
   void collect(ParameterList& parameters);
   void collect_norms(ParameterList& parameters);
-  Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+  Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                     const BatchShape& shape) const;
+  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const;
   GridSizes grid_sizes(const BatchShape& shape) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;

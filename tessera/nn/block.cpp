@@ -29,35 +29,36 @@ void Block::collect_norms(ParameterList& parameters) {
   norm2_->collect(parameters);
 }
 
-Block::Saved Block::carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const {
+Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                                 const BatchShape& shape) const {
   const Shape rows = rows_.kept(shape, spec_.attention.hidden);
   const Shape stats{rows_.kept(shape), 2};
   const DType acc = accumulator_of(dtype_);
   Saved saved;
-  saved.x = slot.until_input.take(dtype_, rows);
-  saved.y1 = slot.until_weight.take(dtype_, rows);
-  saved.stats1 = slot.until_input.take(acc, stats);
-  saved.attention = attention_.carve(slot, scratch, shape);
-  saved.x1 = slot.until_input.take(dtype_, rows);
-  saved.y2 = slot.until_weight.take(dtype_, rows);
-  saved.stats2 = slot.until_input.take(acc, stats);
-  saved.mlp = mlp_.carve(slot, scratch, shape);
+  saved.x = activations.until_input.take(dtype_, rows);
+  saved.y1 = activations.until_weight.take(dtype_, rows);
+  saved.stats1 = activations.until_input.take(acc, stats);
+  saved.attention = attention_.plan_buffers(activations, scratch, shape);
+  saved.x1 = activations.until_input.take(dtype_, rows);
+  saved.y2 = activations.until_weight.take(dtype_, rows);
+  saved.stats2 = activations.until_input.take(acc, stats);
+  saved.mlp = mlp_.plan_buffers(activations, scratch, shape);
   return saved;
 }
 
-Block::Scratch Block::carve_scratch(Carver& scratch, const BatchShape& shape,
-                                    bool gradients) const {
+Block::Scratch Block::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
+                                   bool gradients) const {
   const Shape rows = rows_.kept(shape, spec_.attention.hidden);
   Scratch views;
   views.branch = scratch.take(dtype_, rows);
-  views.linear.all = rows_.carve(scratch, dtype_, shape, spec_.attention.hidden, gradients);
-  views.linear.grid = carve_grid(
+  views.linear.all = rows_.plan_buffers(scratch, dtype_, shape, spec_.attention.hidden, gradients);
+  views.linear.grid = plan_grid(
       scratch, dtype_, attention_.grid_sizes(shape).or_else(mlp_.grid_sizes(shape)), gradients);
-  views.mlp = mlp_.carve_scratch(scratch, shape);
+  views.mlp = mlp_.plan_scratch(scratch, shape);
   if (!gradients) return views;
   if (spec_.hidden_dropout > 0) views.d_branch = scratch.take(dtype_, rows);
   views.dy = scratch.take(dtype_, rows);
-  views.attention = attention_.carve_scratch(scratch, shape);
+  views.attention = attention_.plan_scratch(scratch, shape);
   return views;
 }
 

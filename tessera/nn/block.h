@@ -43,8 +43,9 @@ class Block {
   void collect(ParameterList& parameters);
   /// Those whose gradients come with the input gradient.
   void collect_norms(ParameterList& parameters);
-  Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape, bool gradients = true) const;
+  Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                     const BatchShape& shape) const;
+  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, bool gradients = true) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
 

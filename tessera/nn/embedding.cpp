@@ -34,10 +34,10 @@ void Embedding::collect(ParameterList& parameters) {
   if (positions_) parameters.push_back(&*positions_);
 }
 
-Embedding::Scratch Embedding::carve_scratch(Carver& scratch, const BatchShape& shape,
-                                            bool gradients) const {
+Embedding::Scratch Embedding::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
+                                           bool gradients) const {
   Scratch views;
-  views.tokens = tokens_->carve_scratch(scratch, shape);
+  views.tokens = tokens_->plan_scratch(scratch, shape);
   if (gradients && spec_.dropout > 0)
     views.dropped = scratch.take(dtype_, rows_.kept(shape, spec_.hidden));
   return views;

@@ -26,7 +26,7 @@ class Embedding {
   Embedding(const EmbeddingSpec& spec, const LayerSite& site);
 
   void collect(ParameterList& parameters);
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape, bool gradients) const;
+  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, bool gradients) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape) const;
 
   /// y: this rank's part of the residual stream.

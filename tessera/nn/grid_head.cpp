@@ -2,8 +2,8 @@
 
 namespace tessera {
 
-HeadLayout::Scratch GridHead::carve_scratch(Carver& scratch, const BatchShape& shape,
-                                            const Shape& weight, bool gradients) const {
+HeadLayout::Scratch GridHead::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
+                                           const Shape& weight, bool gradients) const {
   const Shape panels{side_, weight[0], weight[1]};
   Scratch views;
   views.x = scratch.take(dtype_, {side_, shape.rows(), weight[1]});

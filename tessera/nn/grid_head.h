@@ -11,8 +11,8 @@ class GridHead final : public HeadLayout {
  public:
   explicit GridHead(const LayerSite& site) : dtype_(site.dtype), side_(site.grid) {}
 
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape, const Shape& weight,
-                        bool gradients) const override;
+  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
+                       bool gradients) const override;
   View gather_input(Context&, View x, const Scratch&) const override;
   ConstView gather_weight(Context&, const Parameter& weight, const Scratch&) const override;
   WeightAddends start_gradient(Context& context, Parameter& weight,

@@ -23,7 +23,7 @@ std::optional<Parameter> bias_of(const std::string& name, std::int64_t channels,
 }
 
 // What is left of the workspace for an op.
-Workspace rest_of(const Workspace& workspace, const Carver& used) {
+Workspace rest_of(const Workspace& workspace, const ArenaLayout& used) {
   const auto begin = static_cast<std::int64_t>(used.bytes());
   return workspace.slice(0, begin, workspace.dim(0) - begin);
 }
@@ -38,7 +38,7 @@ GridNorm::GridNorm(const std::string& name, std::int64_t channels, const NormSpe
       side_(site.grid) {}
 
 std::size_t GridNorm::workspace_bytes(const Kernels& kernels, std::int64_t rows) const {
-  Carver forward, backward;
+  ArenaLayout forward, backward;
   forward.take(accumulator(), {side_, rows, 2});
   backward.take(accumulator(), {rows, 2});
   return std::max(
@@ -47,7 +47,7 @@ std::size_t GridNorm::workspace_bytes(const Kernels& kernels, std::int64_t rows)
 }
 
 void GridNorm::forward(Context& context, View y, View stats, ConstView x) const {
-  Carver memory(context.workspace);
+  ArenaLayout memory(context.workspace);
   const View parts = memory.take(accumulator(), {side_, x.dim(0), 2});
   // This rank's part lies where the result will.
   context.kernels.norm_part_stats(context.stream, stats, x, spec_);
@@ -64,7 +64,7 @@ void GridNorm::add_forward(Context& context, View y, View r, View stats, ConstVi
 
 void GridNorm::backward(Context& context, View dx, ConstView dy, ConstView x, ConstView stats,
                         bool accumulate) {
-  Carver memory(context.workspace);
+  ArenaLayout memory(context.workspace);
   const View sums = memory.take(accumulator(), {x.dim(0), 2});
   const Gradient weight = weight_.grad();
   const View bias = bias_ ? bias_->grad().view : View();

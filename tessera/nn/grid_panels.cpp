@@ -10,7 +10,7 @@ GridSizes GridSizes::or_else(const GridSizes& other) const {
           std::max(d_rows, other.d_rows), std::max(d_weights, other.d_weights)};
 }
 
-GridScratch carve_grid(Carver& scratch, DType dtype, const GridSizes& sizes, bool gradients) {
+GridScratch plan_grid(ArenaLayout& scratch, DType dtype, const GridSizes& sizes, bool gradients) {
   const auto take = [&](DType type, std::int64_t elements) {
     return elements > 0 ? scratch.take(type, {elements}) : View();
   };

@@ -5,8 +5,8 @@
 
 #include <array>
 
+#include "tessera/nn/activation_layout.h"
 #include "tessera/nn/parameter.h"
-#include "tessera/nn/slot.h"
 #include "tessera/parallel/context.h"
 
 namespace tessera {
@@ -29,7 +29,7 @@ struct GridScratch {
   View d_rows;
   View d_weights;  ///< of the accumulator's type, which has room for any gradient's
 };
-GridScratch carve_grid(Carver& scratch, DType dtype, const GridSizes& sizes, bool gradients);
+GridScratch plan_grid(ArenaLayout& scratch, DType dtype, const GridSizes& sizes, bool gradients);
 
 class Panels {
  public:

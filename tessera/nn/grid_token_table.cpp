@@ -6,7 +6,8 @@ GridTokenTable::GridTokenTable(std::int64_t vocab, std::int64_t hidden, double i
                                const LayerSite& site)
     : TokenTable(vocab, hidden, init_std, site), side_(site.grid) {}
 
-TokenTable::Scratch GridTokenTable::carve_scratch(Carver& scratch, const BatchShape& shape) const {
+TokenTable::Scratch GridTokenTable::plan_scratch(ArenaLayout& scratch,
+                                                 const BatchShape& shape) const {
   const std::int64_t rows = shape.rows();
   const std::int64_t channels = table_.shape()[1];
   return {scratch.take(table_.dtype(), {side_, rows, channels}),

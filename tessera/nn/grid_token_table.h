@@ -13,7 +13,7 @@ class GridTokenTable final : public TokenTable {
  public:
   GridTokenTable(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerSite& site);
 
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const override;
+  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const override;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape) const override;
 
   void forward(Context&, const Microbatch&, View y, const Scratch&) const override;

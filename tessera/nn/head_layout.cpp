@@ -10,8 +10,8 @@ class LineHead final : public HeadLayout {
  public:
   explicit LineHead(const LayerSite& site) : dtype_(site.dtype), rows_(site) {}
 
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape, const Shape& weight,
-                        bool) const override {
+  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
+                       bool) const override {
     if (rows_.kept(shape) == shape.rows()) return {};
     return {scratch.take(dtype_, {1, shape.rows(), weight[1]}), {}, {}};
   }

@@ -20,8 +20,8 @@ class HeadLayout {
 
   virtual ~HeadLayout() = default;
 
-  virtual Scratch carve_scratch(Carver& scratch, const BatchShape& shape, const Shape& weight,
-                                bool gradients) const = 0;
+  virtual Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
+                               bool gradients) const = 0;
   /// [parts, N, C]: all rows that this rank computes logits of.
   virtual View gather_input(Context&, View x, const Scratch&) const = 0;
   /// [parts, V, C]: all channels of the rank's share of the vocabulary.

@@ -37,8 +37,8 @@ class LmHead {
   LmHead(const LmHeadSpec& spec, const LayerSite& site, Parameter* shared);
 
   void collect(ParameterList& parameters);
-  Saved carve(SlotCarver& slot, const BatchShape& shape) const;
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape, bool gradients = true) const;
+  Saved plan_buffers(ActivationLayout& activations, const BatchShape& shape) const;
+  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, bool gradients = true) const;
 
   /// Fills saved.loss; when training, also adds the weight gradient and turns saved.x into its
   /// gradient.

@@ -28,20 +28,22 @@ void Mlp::collect(ParameterList& parameters) {
   down_->collect(parameters);
 }
 
-Mlp::Saved Mlp::carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const {
+Mlp::Saved Mlp::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                             const BatchShape& shape) const {
   const std::int64_t n = shape.rows();
   Saved saved;
-  saved.pre = slot.until_input.take(dtype_, {n, pre_width()});
-  if (spec_.kind == MlpKind::gelu || slot.split_backward)
-    saved.act = slot.until_weight.take(dtype_, {n, ffn_});
+  saved.pre = activations.until_input.take(dtype_, {n, pre_width()});
+  if (spec_.kind == MlpKind::gelu || activations.split_backward)
+    saved.act = activations.until_weight.take(dtype_, {n, ffn_});
   // SwiGLU's gradient takes the place of its input, unless the two gradients are computed apart.
-  const bool in_place = spec_.kind == MlpKind::swiglu && !slot.split_backward && slot.gradients;
-  saved.d_pre = in_place ? saved.pre : slot.gradient(scratch, dtype_, {n, pre_width()});
-  saved.rows = SublayerRows(slot, rows_, dtype_, shape, spec_.hidden);
+  const bool in_place =
+      spec_.kind == MlpKind::swiglu && !activations.split_backward && activations.gradients;
+  saved.d_pre = in_place ? saved.pre : activations.gradient(scratch, dtype_, {n, pre_width()});
+  saved.rows = SublayerRows(activations, rows_, dtype_, shape, spec_.hidden);
   return saved;
 }
 
-Mlp::Scratch Mlp::carve_scratch(Carver& scratch, const BatchShape& shape) const {
+Mlp::Scratch Mlp::plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const {
   if (spec_.kind == MlpKind::gelu) return {};
   return {scratch.take(dtype_, {shape.rows(), ffn_})};
 }

@@ -40,8 +40,9 @@ class Mlp {
   Mlp(const MlpSpec& spec, const LayerSite& site);
 
   void collect(ParameterList& parameters);
-  Saved carve(SlotCarver& slot, Carver& scratch, const BatchShape& shape) const;
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const;
+  Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                     const BatchShape& shape) const;
+  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const;
   GridSizes grid_sizes(const BatchShape& shape) const;
 
   void forward(Context&, View y, ConstView x, Saved&, const Scratch&, const LinearScratch&) const;

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "tessera/nn/activation_layout.h"
 #include "tessera/nn/parameter.h"
-#include "tessera/nn/slot.h"
 #include "tessera/parallel/context.h"
 
 namespace tessera {

@@ -14,8 +14,8 @@ ConstView RowLayout::kept_of(const ConstView& rows) const {
   return rows.slice(0, kept * part_, kept);
 }
 
-AllRows RowLayout::carve(Carver& scratch, DType dtype, const BatchShape& shape, std::int64_t width,
-                         bool gradients) const {
+AllRows RowLayout::plan_buffers(ArenaLayout& scratch, DType dtype, const BatchShape& shape,
+                                std::int64_t width, bool gradients) const {
   if (!split()) return {};
   const auto take = [&](bool wanted) {
     return wanted ? scratch.take(dtype, {shape.rows(), width}) : View();

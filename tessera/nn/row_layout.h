@@ -10,8 +10,8 @@
 // microbatch, which holds the samples of its row of the grid, and some of the channels.
 #pragma once
 
+#include "tessera/nn/activation_layout.h"
 #include "tessera/nn/microbatch.h"
-#include "tessera/nn/slot.h"
 #include "tessera/parallel/context.h"
 #include "tessera/parallel/sharding.h"
 
@@ -48,8 +48,8 @@ class RowLayout {
   /// This rank's rows of something that has one per row of the microbatch.
   ConstView kept_of(const ConstView& rows) const;
 
-  AllRows carve(Carver& scratch, DType dtype, const BatchShape& shape, std::int64_t width,
-                bool gradients) const;
+  AllRows plan_buffers(ArenaLayout& scratch, DType dtype, const BatchShape& shape,
+                       std::int64_t width, bool gradients) const;
 
   /// Where all rows are once `gather` was waited for: in `all`, or where they were.
   ConstView gathered(const View& all, const ConstView& rows) const { return split() ? all : rows; }

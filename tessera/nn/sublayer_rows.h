@@ -11,9 +11,10 @@ class SublayerRows {
  public:
   SublayerRows() = default;
   /// What the caller of a split backward keeps until the weight gradient, [., hidden].
-  SublayerRows(SlotCarver& slot, const RowLayout& layout, DType dtype, const BatchShape& shape,
-               std::int64_t hidden) {
-    if (slot.split_backward) dy_ = slot.until_weight.take(dtype, layout.kept(shape, hidden));
+  SublayerRows(ActivationLayout& activations, const RowLayout& layout, DType dtype,
+               const BatchShape& shape, std::int64_t hidden) {
+    if (activations.split_backward)
+      dy_ = activations.until_weight.take(dtype, layout.kept(shape, hidden));
   }
 
   /// x [., hidden]: this rank's rows, in memory that stays.

@@ -12,7 +12,7 @@ class LineTokenTable final : public TokenTable {
   LineTokenTable(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerSite& site)
       : TokenTable(vocab, hidden, init_std, site), rows_(site) {}
 
-  Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const override {
+  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const override {
     if (rows_.kept(shape) == shape.rows()) return {};
     return {scratch.take(table_.dtype(), {shape.rows(), table_.shape()[1]}), {}, {}};
   }

@@ -28,7 +28,7 @@ class TokenTable {
   virtual ~TokenTable() = default;
 
   Parameter& parameter() { return table_; }
-  virtual Scratch carve_scratch(Carver& scratch, const BatchShape& shape) const = 0;
+  virtual Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const = 0;
   virtual std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape) const = 0;
 
   /// y: this rank's part of the rows of the microbatch's tokens.

@@ -25,20 +25,20 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
       tokens_(static_cast<std::size_t>(microbatches)) {
   check(kept_.batch * share.count == shape.batch, "{} samples cannot be shared evenly by {} ranks",
         shape.batch, share.count);
-  Carver measure;
-  carve(measure);
+  ArenaLayout measure;
+  lay_out(measure);
   const Shape bytes{static_cast<std::int64_t>(measure.bytes())};
   memory_ = memory.allocate(MemoryUse::data, DType::u8, bytes);
   grad_scales_ = memory.allocate(MemoryUse::data, DType::f64, {microbatches});
   for (std::unique_ptr<Staging>& each : stagings_) {
     each = std::make_unique<Staging>(memory, bytes);
     if (!each->host) continue;  // only counting
-    Carver carver(each->host);
-    each->fields = carve(carver);
+    ArenaLayout arena(each->host);
+    each->fields = lay_out(arena);
   }
   if (!memory_) return;
-  Carver carver(memory_);
-  fields_ = carve(carver);
+  ArenaLayout arena(memory_);
+  fields_ = lay_out(arena);
   for (int i = 0; i < microbatches; ++i) {
     const Microfields& m = fields_.microbatches[static_cast<std::size_t>(i)];
     microbatches_.push_back({kept_, m.tokens, m.labels, m.mask, m.positions, m.documents, m.samples,
@@ -46,19 +46,19 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
   }
 }
 
-DeviceBatches::Fields DeviceBatches::carve(Carver& carver) const {
+DeviceBatches::Fields DeviceBatches::lay_out(ArenaLayout& arena) const {
   Fields fields;
-  fields.weights = carver.take(DType::f64, {count_});
-  fields.tokens = carver.take(DType::f64, {1});
+  fields.weights = arena.take(DType::f64, {count_});
+  fields.tokens = arena.take(DType::f64, {1});
   for (int i = 0; i < count_; ++i) {
-    fields.microbatches.push_back({carver.take(DType::i32, {kept_.rows()}),
-                                   carver.take(DType::i32, {kept_.rows()}),
-                                   carver.take(DType::f32, {kept_.rows()}),
-                                   carver.take(DType::i32, {kept_.seq, kept_.batch}),
-                                   carver.take(DType::i64, {kept_.batch}),
+    fields.microbatches.push_back({arena.take(DType::i32, {kept_.rows()}),
+                                   arena.take(DType::i32, {kept_.rows()}),
+                                   arena.take(DType::f32, {kept_.rows()}),
+                                   arena.take(DType::i32, {kept_.seq, kept_.batch}),
+                                   arena.take(DType::i64, {kept_.batch}),
                                    {}});
     if (limits_.documents)
-      fields.microbatches.back().documents = carver.take(DType::i32, {kept_.batch, kept_.seq});
+      fields.microbatches.back().documents = arena.take(DType::i32, {kept_.batch, kept_.seq});
   }
   return fields;
 }

@@ -8,7 +8,7 @@
 
 #include "tessera/data/loader.h"
 #include "tessera/nn/microbatch.h"
-#include "tessera/tensor/carver.h"
+#include "tessera/tensor/arena_layout.h"
 #include "tessera/tensor/memory.h"
 #include "tessera/tensor/stream.h"
 
@@ -77,7 +77,7 @@ class DeviceBatches {
     Event free;     ///< the device has taken it
   };
 
-  Fields carve(Carver& carver) const;
+  Fields lay_out(ArenaLayout& arena) const;
   void check_batch(const HostBatch& batch) const;
   void set_documents(const HostBatch& batch, const View& to) const;
   Staging& staging() { return *stagings_[next_]; }

@@ -143,19 +143,19 @@ class BlockRun {
   }
 
   // The same code measures and hands out, as in a stage of a model.
-  void carve(Carver& slot, Carver& scratch) {
-    SlotCarver both{slot, slot};
-    scratch_ = block_.carve_scratch(scratch, shape_);
-    saved_ = block_.carve(both, scratch, shape_);
+  void plan(ArenaLayout& slot, ArenaLayout& scratch) {
+    ActivationLayout both{slot, slot};
+    scratch_ = block_.plan_scratch(scratch, shape_);
+    saved_ = block_.plan_buffers(both, scratch, shape_);
   }
 
   void lay_out(DType dtype, std::int64_t hidden) {
-    Carver slot_size, scratch_size;
-    carve(slot_size, scratch_size);
+    ArenaLayout slot_size, scratch_size;
+    plan(slot_size, scratch_size);
     slot_memory_ = lab.workspace(slot_size.bytes());
     scratch_memory_ = lab.workspace(scratch_size.bytes());
-    Carver slot(slot_memory_), scratch(scratch_memory_);
-    carve(slot, scratch);
+    ArenaLayout slot(slot_memory_), scratch(scratch_memory_);
+    plan(slot, scratch);
     workspace_ = lab.workspace(block_.workspace_bytes(context_.kernels, shape_, shape_.seq));
     context_.workspace = workspace_;
     fill_batch(dtype, {shape_.rows(), hidden});

@@ -118,16 +118,16 @@ class HeadRun {
     part_.each(width, columns, [&](std::size_t from, std::size_t to) { whole[to] = part[from]; });
   }
   void lay_out() {
-    const auto carve = [&](Carver& memory) {
-      SlotCarver slot{memory, memory};
-      saved_ = head_.carve(slot, shape_);
-      scratch_ = head_.carve_scratch(memory, shape_);
+    const auto plan = [&](ArenaLayout& memory) {
+      ActivationLayout activations{memory, memory};
+      saved_ = head_.plan_buffers(activations, shape_);
+      scratch_ = head_.plan_scratch(memory, shape_);
     };
-    Carver measure;
-    carve(measure);
+    ArenaLayout measure;
+    plan(measure);
     memory_ = lab_.workspace(measure.bytes());
-    Carver carver(memory_);
-    carve(carver);
+    ArenaLayout arena(memory_);
+    plan(arena);
   }
 
   Part part_;

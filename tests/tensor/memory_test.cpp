@@ -1,4 +1,5 @@
-// Owned memory and its counters, and the carver that plans a block with the code that uses it.
+// Owned memory and its counters, and the arena layout that plans a block with the code that uses
+// it.
 #include "tessera/tensor/memory.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "tessera/tensor/carver.h"
+#include "tessera/tensor/arena_layout.h"
 #include "tests/support/expect_error.h"
 
 namespace tessera {
@@ -75,13 +76,13 @@ struct Layout {
   View a, b, c;
 };
 
-Layout lay_out(Carver& carver) {
-  return {carver.take(DType::bf16, {3, 5}), carver.take(DType::f32, {0}),
-          carver.take(DType::f64, {7})};
+Layout lay_out(ArenaLayout& arena) {
+  return {arena.take(DType::bf16, {3, 5}), arena.take(DType::f32, {0}),
+          arena.take(DType::f64, {7})};
 }
 
-TEST(Carver, CarvesExactlyWhatItMeasured) {
-  Carver measure;
+TEST(ArenaLayout, TakesExactlyWhatItMeasured) {
+  ArenaLayout measure;
   const Layout nothing = lay_out(measure);
   EXPECT_TRUE(measure.measuring());
   EXPECT_FALSE(nothing.a);
@@ -89,10 +90,10 @@ TEST(Carver, CarvesExactlyWhatItMeasured) {
   Memory memory(Device{});
   const Tensor block = memory.allocate(MemoryUse::activations, DType::u8,
                                        {static_cast<std::int64_t>(measure.bytes())});
-  Carver carver(block);
-  const Layout layout = lay_out(carver);
-  EXPECT_FALSE(carver.measuring());
-  EXPECT_EQ(carver.bytes(), measure.bytes());
+  ArenaLayout arena(block);
+  const Layout layout = lay_out(arena);
+  EXPECT_FALSE(arena.measuring());
+  EXPECT_EQ(arena.bytes(), measure.bytes());
   EXPECT_EQ(layout.a.to_string(), "bf16 [3, 5]");
   EXPECT_EQ(layout.c.to_string(), "f64 [7]");
   EXPECT_TRUE(aligned(layout.a) && aligned(layout.c));
@@ -100,14 +101,14 @@ TEST(Carver, CarvesExactlyWhatItMeasured) {
             static_cast<std::byte*>(layout.a.raw()) + layout.a.bytes());
 }
 
-TEST(Carver, RefusesABlockThatIsTooSmall) {
-  Carver measure;
+TEST(ArenaLayout, RefusesABlockThatIsTooSmall) {
+  ArenaLayout measure;
   lay_out(measure);
   Memory memory(Device{});
   const Tensor block = memory.allocate(MemoryUse::activations, DType::u8,
                                        {static_cast<std::int64_t>(measure.bytes()) - 1});
-  Carver carver(block);
-  test::expect_error([&] { lay_out(carver); }, {"too small", "127", "128"});
+  ArenaLayout arena(block);
+  test::expect_error([&] { lay_out(arena); }, {"too small", "127", "128"});
 }
 
 }  // namespace

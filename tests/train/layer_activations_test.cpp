@@ -68,7 +68,7 @@ std::vector<LayerCase> cases() {
   return all;
 }
 
-TEST(LayerActivations, AreWhatLayersCarve) {
+TEST(LayerActivations, AreWhatLayersTake) {
   for (const LayerCase& c : cases()) {
     SCOPED_TRACE(fmt::format("{} {} tensor {} {} recompute {} {}", c.family, name_of(c.dtype),
                              c.tensor, c.sequence_parallel,

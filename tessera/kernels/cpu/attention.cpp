@@ -210,7 +210,7 @@ struct Backward {
 
 template <class A>
 std::size_t scratch_elements(int64_t queries, int64_t group, int64_t d) {
-  return AttentionScratch<A>{}.carve(nullptr, queries, group, d);
+  return AttentionScratch<A>{}.lay_out(nullptr, queries, group, d);
 }
 
 // In front of the threads' scratch.
@@ -226,7 +226,8 @@ AttentionScratch<A> scratch_of_thread(const Workspace& workspace, int64_t batch,
   const std::size_t each = scratch_elements<A>(queries, group, d);
   A* memory = reinterpret_cast<A*>(workspace.data<std::uint8_t>() + ranges);
   AttentionScratch<A> scratch{};
-  scratch.carve(memory + static_cast<std::size_t>(omp_get_thread_num()) * each, queries, group, d);
+  scratch.lay_out(memory + static_cast<std::size_t>(omp_get_thread_num()) * each, queries, group,
+                  d);
   return scratch;
 }
 

@@ -58,7 +58,7 @@ template void drop_block<double>(double*, const ScoreBlock&, const AttentionSpec
                                  int64_t);
 
 template <class A>
-std::size_t AttentionScratch<A>::carve(A* memory, int64_t queries, int64_t group, int64_t d) {
+std::size_t AttentionScratch<A>::lay_out(A* memory, int64_t queries, int64_t group, int64_t d) {
   int64_t used = 0;
   const auto take = [&](int64_t elements) {
     A* part = memory ? memory + used : nullptr;

@@ -108,7 +108,7 @@ template <class A>
 void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, std::int64_t b,
                 std::int64_t head);
 
-/// Scratch of one thread, carved from the workspace.
+/// Scratch of one thread, laid out in the workspace.
 template <class A>
 struct AttentionScratch {
   A *q, *k, *v, *k_transposed, *v_transposed, *d_o, *scores, *d_scores, *out, *dk, *dv, *maximum,
@@ -116,7 +116,7 @@ struct AttentionScratch {
   A* dq;  ///< all queries of one group of heads
 
   /// Elements needed; assigns the pointers when `memory` is given.
-  std::size_t carve(A* memory, std::int64_t queries, std::int64_t group, std::int64_t d);
+  std::size_t lay_out(A* memory, std::int64_t queries, std::int64_t group, std::int64_t d);
 };
 
 }  // namespace tessera::cpu

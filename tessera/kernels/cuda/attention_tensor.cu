@@ -86,10 +86,10 @@ __device__ void drop_scores(Scores& scores, const ProbabilityDropout<float>& dro
 template <class T, int kHead>
 struct ForwardShared {
   static constexpr std::size_t kBytes = Tile<T, kHead>::bytes(kBlockQueries + 4 * kTileKeys);
-  __device__ explicit ForwardShared(SharedCarver carver)
-      : q(carver.tile<T, kHead>(kBlockQueries)),
-        k(carver.tile<T, kHead>(2 * kTileKeys)),
-        v(carver.tile<T, kHead>(2 * kTileKeys)) {}
+  __device__ explicit ForwardShared(SharedLayout layout)
+      : q(layout.tile<T, kHead>(kBlockQueries)),
+        k(layout.tile<T, kHead>(2 * kTileKeys)),
+        v(layout.tile<T, kHead>(2 * kTileKeys)) {}
   Tile<T, kHead> q, k, v;
 };
 

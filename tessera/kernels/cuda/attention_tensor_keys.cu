@@ -16,15 +16,15 @@ struct KeyPassShared {
   static constexpr std::size_t kBytes = Tile<T, kHead>::bytes(2 * kTileKeys + 4 * kTileQueries) +
                                         2 * Tile<T, kTileKeys>::bytes(kTileQueries) +
                                         4 * kTileQueries * sizeof(float);
-  __device__ explicit KeyPassShared(SharedCarver carver)
-      : k(carver.tile<T, kHead>(kTileKeys)),
-        v(carver.tile<T, kHead>(kTileKeys)),
-        q(carver.tile<T, kHead>(2 * kTileQueries)),
-        d_o(carver.tile<T, kHead>(2 * kTileQueries)),
-        p(carver.tile<T, kTileKeys>(kTileQueries)),
-        d_scores(carver.tile<T, kTileKeys>(kTileQueries)),
-        lse(carver.take<float>(2 * kTileQueries)),
-        delta(carver.take<float>(2 * kTileQueries)) {}
+  __device__ explicit KeyPassShared(SharedLayout layout)
+      : k(layout.tile<T, kHead>(kTileKeys)),
+        v(layout.tile<T, kHead>(kTileKeys)),
+        q(layout.tile<T, kHead>(2 * kTileQueries)),
+        d_o(layout.tile<T, kHead>(2 * kTileQueries)),
+        p(layout.tile<T, kTileKeys>(kTileQueries)),
+        d_scores(layout.tile<T, kTileKeys>(kTileQueries)),
+        lse(layout.take<float>(2 * kTileQueries)),
+        delta(layout.take<float>(2 * kTileQueries)) {}
   Tile<T, kHead> k, v, q, d_o;
   Tile<T, kTileKeys> p, d_scores;
   float *lse, *delta;

@@ -37,12 +37,12 @@ template <class T, int kHead>
 struct QueryPassShared {
   static constexpr std::size_t kBytes =
       Tile<T, kHead>::bytes(2 * kBlockQueries + 4 * kTileKeys) + kBlockQueries * sizeof(float);
-  __device__ explicit QueryPassShared(SharedCarver carver)
-      : q(carver.tile<T, kHead>(kBlockQueries)),
-        d_o(carver.tile<T, kHead>(kBlockQueries)),
-        k(carver.tile<T, kHead>(2 * kTileKeys)),
-        v(carver.tile<T, kHead>(2 * kTileKeys)),
-        delta(carver.take<float>(kBlockQueries)) {}
+  __device__ explicit QueryPassShared(SharedLayout layout)
+      : q(layout.tile<T, kHead>(kBlockQueries)),
+        d_o(layout.tile<T, kHead>(kBlockQueries)),
+        k(layout.tile<T, kHead>(2 * kTileKeys)),
+        v(layout.tile<T, kHead>(2 * kTileKeys)),
+        delta(layout.take<float>(kBlockQueries)) {}
   Tile<T, kHead> q, d_o, k, v;
   float* delta;
 };

@@ -36,7 +36,7 @@ struct Tile {
 };
 
 /// Hands out the block's shared memory, part after part.
-struct SharedCarver {
+struct SharedLayout {
   template <class T>
   __device__ T* take(int count) {
     T* part = reinterpret_cast<T*>(next);

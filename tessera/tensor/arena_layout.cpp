@@ -1,10 +1,10 @@
-#include "tessera/tensor/carver.h"
+#include "tessera/tensor/arena_layout.h"
 
 #include "tessera/base/check.h"
 
 namespace tessera {
 
-View Carver::take(DType dtype, const Shape& shape) {
+View ArenaLayout::take(DType dtype, const Shape& shape) {
   constexpr std::size_t kAlignment = 64;
   const std::size_t begin = used_;
   const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);

@@ -1,8 +1,8 @@
-// A slot keeps what backward needs of one microbatch in flight. Layers carve their parts from it,
-// once.
+// A slot keeps what backward needs of one microbatch in flight. Layers lay out their parts
+// in it, once.
 #pragma once
 
-#include "tessera/tensor/carver.h"
+#include "tessera/tensor/arena_layout.h"
 
 namespace tessera {
 
@@ -10,15 +10,15 @@ namespace tessera {
 /// gradient needs on top (one block, when both are computed together). With `split_backward` the
 /// two gradients are computed at different times; otherwise gradients that pass from one to the
 /// other live in scratch.
-struct SlotCarver {
-  Carver& until_input;
-  Carver& until_weight;
+struct ActivationLayout {
+  ArenaLayout& until_input;
+  ArenaLayout& until_weight;
   bool split_backward = false;
   bool gradients = true;  ///< false: forward only
 
   /// Memory for a gradient that the weight gradient reads: kept when the two are apart, scratch
   /// otherwise.
-  View gradient(Carver& scratch, DType dtype, const Shape& shape) {
+  View gradient(ArenaLayout& scratch, DType dtype, const Shape& shape) {
     if (!gradients) return {};
     return split_backward ? until_weight.take(dtype, shape) : scratch.take(dtype, shape);
   }

@@ -1,4 +1,4 @@
-// Carves views out of one block of memory. The same code runs twice: first measuring (no memory
+// Lays out views in one block of memory. The same code runs twice: first measuring (no memory
 // yet), then handing out views, so sizes and layout can never disagree.
 #pragma once
 
@@ -9,19 +9,19 @@
 
 namespace tessera {
 
-class Carver {
+class ArenaLayout {
  public:
   /// Measures: every view handed out is empty, `bytes` grows.
-  Carver() = default;
-  /// Carves from `block` (u8, contiguous).
-  explicit Carver(const View& block) : block_(block) {}
+  ArenaLayout() = default;
+  /// Lays out in `block` (u8, contiguous).
+  explicit ArenaLayout(const View& block) : block_(block) {}
 
   /// The next `shape` elements, aligned to 64 bytes. Throws when the block is too small.
   View take(DType dtype, const Shape& shape);
   std::size_t bytes() const { return used_; }
-  /// Copies of a carver may hand out the same memory for uses that never overlap in time; the
-  /// original then takes in how far each went.
-  void include(const Carver& branch) { used_ = std::max(used_, branch.used_); }
+  /// Copies of an arena layout may hand out the same memory for uses that never overlap in time;
+  /// the original then takes in how far each went.
+  void include(const ArenaLayout& branch) { used_ = std::max(used_, branch.used_); }
   bool measuring() const { return !block_; }
 
  private:
