@@ -1,5 +1,6 @@
 // What one layer keeps of one microbatch until its gradients are computed, term by term: the
-// formula behind a slot's size. Tests hold it equal to what layers lay out, byte for byte.
+// formula behind an activation buffer's size. Tests hold it equal to what layers lay out, byte for
+// byte.
 #pragma once
 
 #include <string>

@@ -9,25 +9,27 @@
 namespace tessera {
 
 void RunnerMemory::Sizes::include(const Sizes& other) {
-  slot = std::max(slot, other.slot);
+  activations = std::max(activations, other.activations);
   recomputed = std::max(recomputed, other.recomputed);
   scratch = std::max(scratch, other.scratch);
 }
 
-RunnerMemory::RunnerMemory(Memory& memory, const Sizes& sizes, int slots, int microbatches)
-    : slots_(slots), slot_bytes_((sizes.slot + 63) / 64 * 64) {
+RunnerMemory::RunnerMemory(Memory& memory, const Sizes& sizes, int activation_buffers,
+                           int microbatches)
+    : count_(activation_buffers), buffer_bytes_((sizes.activations + 63) / 64 * 64) {
   const auto block = [&](MemoryUse use, std::size_t bytes) {
     return memory.allocate(use, DType::u8, {static_cast<std::int64_t>(bytes)});
   };
-  slot_memory_ = block(MemoryUse::activations, slot_bytes_ * static_cast<std::size_t>(slots));
+  activations_ =
+      block(MemoryUse::activations, buffer_bytes_ * static_cast<std::size_t>(activation_buffers));
   recomputed_ = block(MemoryUse::activations, sizes.recomputed);
   scratch_ = block(MemoryUse::workspace, sizes.scratch);
   loss_sums_ = memory.allocate(MemoryUse::workspace, DType::f64, {microbatches});
 }
 
-View RunnerMemory::slot(int i) const {
-  const auto bytes = static_cast<std::int64_t>(slot_bytes_);
-  return slot_memory_.view().slice(0, i * bytes, bytes);
+View RunnerMemory::activation_buffer(int i) const {
+  const auto bytes = static_cast<std::int64_t>(buffer_bytes_);
+  return activations_.view().slice(0, i * bytes, bytes);
 }
 
 StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions& options)
@@ -39,8 +41,8 @@ StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions&
     for (Block& block : model.blocks) block.collect_norms(kept_norms_.emplace_back());
   Arenas measure;
   const ArenaLayout gradients = plan_scratch(measure);
-  plan_slot(measure, gradients);
-  sizes_ = {measure.slot.bytes(), measure.recomputed.bytes(), measure.scratch.bytes()};
+  plan_activations(measure, gradients);
+  sizes_ = {measure.activations.bytes(), measure.recomputed.bytes(), measure.scratch.bytes()};
 }
 
 // ---- memory
@@ -67,10 +69,10 @@ Shape StageRunner::kept_rows() const {
 void StageRunner::use(const RunnerMemory& memory) {
   Arenas arenas{ArenaLayout(), ArenaLayout(memory.recomputed()), ArenaLayout(memory.scratch())};
   const ArenaLayout gradients = plan_scratch(arenas);
-  slots_.clear();
-  for (int i = 0; i < memory.slots(); ++i) {
-    arenas.slot = ArenaLayout(memory.slot(i));
-    slots_.push_back(plan_slot(arenas, gradients));
+  buffers_.clear();
+  for (int i = 0; i < memory.activation_buffers(); ++i) {
+    arenas.activations = ArenaLayout(memory.activation_buffer(i));
+    buffers_.push_back(plan_activations(arenas, gradients));
   }
   loss_sums_ = memory.loss_sums();
 }
@@ -109,47 +111,49 @@ void StageRunner::plan_recomputed(Arenas& arenas, const ArenaLayout& gradients) 
   }
 }
 
-StageRunner::Slot StageRunner::plan_slot(Arenas& arenas, const ArenaLayout& gradients) {
+StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas,
+                                                            const ArenaLayout& gradients) {
   const BatchShape& shape = options_.shape;
   const DType dtype = model_.options().dtype;
   const Shape rows = kept_rows();
-  ActivationLayout memory{arenas.slot, arenas.slot, options_.split_backward, options_.training};
+  ActivationLayout memory{arenas.activations, arenas.activations, options_.split_backward,
+                          options_.training};
   const bool distributed = options_.recompute.distribute_saved_activations;
   const std::int64_t ranks = model_.rows().ranks();
-  Slot slot;
-  slot.shares.resize(model_.blocks.size());
+  ActivationBuffer saved;
+  saved.shares.resize(model_.blocks.size());
   for (const Segment& segment : segments_)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
       // Forward only: a layer's memory is free again when the next has run.
       if (!options_.training && i >= 2) {
-        slot.layers.push_back(slot.layers[i - 2]);
+        saved.layers.push_back(saved.layers[i - 2]);
         continue;
       }
       if (segment.recompute) {
-        slot.layers.push_back(scratch_.recomputed[i - segment.begin]);
+        saved.layers.push_back(scratch_.recomputed[i - segment.begin]);
         if (i != segment.begin) continue;
         if (distributed)
-          slot.shares[i] = arenas.slot.take(dtype, {rows[0] / ranks, rows[1]});
+          saved.shares[i] = arenas.activations.take(dtype, {rows[0] / ranks, rows[1]});
         else
-          slot.layers.back().x = arenas.slot.take(dtype, rows);
+          saved.layers.back().x = arenas.activations.take(dtype, rows);
         continue;
       }
       ArenaLayout branch = gradients;
-      slot.layers.push_back(model_.blocks[i].plan_buffers(memory, branch, shape));
+      saved.layers.push_back(model_.blocks[i].plan_buffers(memory, branch, shape));
       arenas.scratch.include(branch);
     }
   for (const ParameterList& norms : kept_norms_) {
-    std::vector<View>& kept = slot.norm_gradients.emplace_back();
+    std::vector<View>& kept = saved.norm_gradients.emplace_back();
     for (const Parameter* norm : norms)
       if (norm->trained())
-        kept.push_back(arenas.slot.take(*options_.kept_norm_gradients, norm->shape()));
+        kept.push_back(arenas.activations.take(*options_.kept_norm_gradients, norm->shape()));
   }
   if (model_.head) {
-    slot.final_x = arenas.slot.take(dtype, rows);
-    slot.final_stats = arenas.slot.take(accumulator_of(dtype), {rows[0], 2});
-    slot.head = model_.head->plan_buffers(memory, shape);
+    saved.final_x = arenas.activations.take(dtype, rows);
+    saved.final_stats = arenas.activations.take(accumulator_of(dtype), {rows[0], 2});
+    saved.head = model_.head->plan_buffers(memory, shape);
   }
-  return slot;
+  return saved;
 }
 
 // ---- running
@@ -170,12 +174,12 @@ const Microbatch& StageRunner::batch_of(int microbatch) const {
   return microbatches_[static_cast<std::size_t>(microbatch)];
 }
 
-View StageRunner::token_losses(int slot) const {
-  return slots_[static_cast<std::size_t>(slot)].head.loss;
+View StageRunner::token_losses(int buffer) const {
+  return buffers_[static_cast<std::size_t>(buffer)].head.loss;
 }
 
-std::vector<StageRunner::StreamPoint> StageRunner::stream(int slot_number) const {
-  const Slot& slot = slots_[static_cast<std::size_t>(slot_number)];
+std::vector<StageRunner::StreamPoint> StageRunner::stream(int buffer) const {
+  const ActivationBuffer& saved = buffers_[static_cast<std::size_t>(buffer)];
   const int parts = model_.rows().parts();
   std::vector<StreamPoint> points;
   const std::int64_t first = model_.part().layers.begin;
@@ -184,12 +188,12 @@ std::vector<StageRunner::StreamPoint> StageRunner::stream(int slot_number) const
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
       const std::string name = fmt::format("layers.{}", number_of(i));
       // Of layers that are computed again, only the first one's input is kept.
-      const bool input = !segment.recompute || (i == segment.begin && !slot.shares[i]);
-      if (input) points.push_back({before, slot.layers[i].x, parts});
-      if (!segment.recompute) points.push_back({name + ".attention", slot.layers[i].x1, parts});
+      const bool input = !segment.recompute || (i == segment.begin && !saved.shares[i]);
+      if (input) points.push_back({before, saved.layers[i].x, parts});
+      if (!segment.recompute) points.push_back({name + ".attention", saved.layers[i].x1, parts});
       before = name + ".mlp";
     }
-  if (model_.head) points.push_back({before, slot.final_x, parts});
+  if (model_.head) points.push_back({before, saved.final_x, parts});
   return points;
 }
 
@@ -208,148 +212,150 @@ void StageRunner::start_layers(const Microbatch& batch, View x, ConstView in) {
   model_.embedding->forward(context_, batch, x.reshape(kept_rows()), scratch_.embedding);
 }
 
-void StageRunner::start_norm(const Slot& slot) {
-  const Block::Saved& first = slot.layers.front();
+void StageRunner::start_norm(const ActivationBuffer& saved) {
+  const Block::Saved& first = saved.layers.front();
   before_use(units_.block(0), after(0));
   model_.blocks.front().norm1().forward(context_, first.y1, first.stats1, first.x);
 }
 
 // Up to the last layer's branch, which is left in scratch.
-void StageRunner::run_layers(const Microbatch& batch, Slot& slot, ConstView in) {
-  start_layers(batch, slot.layers.front().x, in);
-  start_norm(slot);
-  for (std::size_t i = 0; i < slot.layers.size(); ++i) {
+void StageRunner::run_layers(const Microbatch& batch, ActivationBuffer& saved, ConstView in) {
+  start_layers(batch, saved.layers.front().x, in);
+  start_norm(saved);
+  for (std::size_t i = 0; i < saved.layers.size(); ++i) {
     const TraceRange range(context_.trace, "block forward", number_of(i));
-    keep_share(slot, i);
-    model_.blocks[i].forward(context_, batch, slot.layers[i], scratch_.block);
-    if (i + 1 < slot.layers.size()) finish_layer(batch, slot, i, after(i + 1));
+    keep_share(saved, i);
+    model_.blocks[i].forward(context_, batch, saved.layers[i], scratch_.block);
+    if (i + 1 < saved.layers.size()) finish_layer(batch, saved, i, after(i + 1));
   }
 }
 
 // Adds a layer's branch to the residual stream, fused with the norm that the next layer starts
 // with.
-void StageRunner::finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer,
+void StageRunner::finish_layer(const Microbatch& batch, ActivationBuffer& saved, std::size_t layer,
                                NextUnit after_next) {
-  Block::Saved& next = slot.layers[layer + 1];
+  Block::Saved& next = saved.layers[layer + 1];
   before_use(units_.block(layer + 1), after_next);
   model_.blocks[layer + 1].norm1().add_forward(context_, next.y1, next.x, next.stats1,
-                                               slot.layers[layer].x1, scratch_.block.branch,
+                                               saved.layers[layer].x1, scratch_.block.branch,
                                                model_.blocks[layer].mlp_dropout(batch));
 }
 
-void StageRunner::forward(int microbatch, int slot_number, View out, ConstView in) {
+void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
   const TraceRange whole(context_.trace, "forward", microbatch);
   const Microbatch& batch = batch_of(microbatch);
-  Slot& slot = slot_of(slot_number);
-  leave_layers(batch, slot, out, in);
-  if (observer_) observer_(microbatch, slot_number);
+  ActivationBuffer& saved = buffer_at(buffer);
+  leave_layers(batch, saved, out, in);
+  if (observer_) observer_(microbatch, buffer);
   if (!model_.head) return;
   const TraceRange range(context_.trace, "head");
   if (batch.training) before_gradients(units_.head);
-  model_.head->forward(context_, batch, slot.head, scratch_.head);
+  model_.head->forward(context_, batch, saved.head, scratch_.head);
   // A table that is the embedding's, too, gets the rest of its gradient there.
   if (batch.training) gradients_added(units_.head, units_.head != units_.table);
-  context_.kernels.masked_sum(context_.stream, loss_sums_.slice(0, microbatch, 1), slot.head.loss,
+  context_.kernels.masked_sum(context_.stream, loss_sums_.slice(0, microbatch, 1), saved.head.loss,
                               batch.mask, false);
 }
 
 // All layers of this part, up to what the next one, or the output layer, needs.
-void StageRunner::leave_layers(const Microbatch& batch, Slot& slot, View out, ConstView in) {
+void StageRunner::leave_layers(const Microbatch& batch, ActivationBuffer& saved, View out,
+                               ConstView in) {
   if (model_.blocks.empty() && !model_.head) return start_layers(batch, out, in);
   if (model_.blocks.empty())
-    start_layers(batch, slot.final_x, in);
+    start_layers(batch, saved.final_x, in);
   else
-    run_layers(batch, slot, in);
-  if (model_.head) return finish_layers(batch, slot);
+    run_layers(batch, saved, in);
+  if (model_.head) return finish_layers(batch, saved);
   const TraceRange range(context_.trace, "stage output");
-  const View x1 = slot.layers.back().x1;
+  const View x1 = saved.layers.back().x1;
   context_.kernels.add_dropout(context_.stream, out.reshape(x1.shape()), x1, scratch_.block.branch,
                                model_.blocks.back().mlp_dropout(batch));
 }
 
 // The final norm, and what the output layer needs.
-void StageRunner::finish_layers(const Microbatch& batch, Slot& slot) {
+void StageRunner::finish_layers(const Microbatch& batch, ActivationBuffer& saved) {
   const bool own_table = units_.head != units_.table;
   before_use(units_.final_norm, own_table ? NextUnit::following : NextUnit::unknown);
   if (model_.blocks.empty())
-    model_.final_norm->forward(context_, slot.head.x, slot.final_stats, slot.final_x);
+    model_.final_norm->forward(context_, saved.head.x, saved.final_stats, saved.final_x);
   else
-    model_.final_norm->add_forward(context_, slot.head.x, slot.final_x, slot.final_stats,
-                                   slot.layers.back().x1, scratch_.block.branch,
+    model_.final_norm->add_forward(context_, saved.head.x, saved.final_x, saved.final_stats,
+                                   saved.layers.back().x1, scratch_.block.branch,
                                    model_.blocks.back().mlp_dropout(batch));
   before_use(units_.head, NextUnit::unknown);
 }
 
 void StageRunner::pass(const Microbatch& batch, View out, ConstView in) {
-  leave_layers(batch, slots_.front(), out, in);
+  leave_layers(batch, buffers_.front(), out, in);
 }
 
 void StageRunner::trailing_logits(const Microbatch& batch, View logits, ConstView in) {
-  Slot& slot = slots_.front();
-  leave_layers(batch, slot, {}, in);
+  ActivationBuffer& saved = buffers_.front();
+  leave_layers(batch, saved, {}, in);
   const std::int64_t rows = logits.dim(0);
-  model_.head->logits(context_, logits, slot.head.x.slice(0, batch.shape.rows() - rows, rows));
+  model_.head->logits(context_, logits, saved.head.x.slice(0, batch.shape.rows() - rows, rows));
 }
 
-void StageRunner::keep_share(Slot& slot, std::size_t layer) {
-  const View& share = slot.shares[layer];
+void StageRunner::keep_share(ActivationBuffer& saved, std::size_t layer) {
+  const View& share = saved.shares[layer];
   if (!share) return;
   const std::int64_t rows = share.dim(0);
   context_.kernels.copy(context_.stream, share,
-                        slot.layers[layer].x.slice(0, context_.mesh.tensor().rank() * rows, rows));
+                        saved.layers[layer].x.slice(0, context_.mesh.tensor().rank() * rows, rows));
 }
 
-void StageRunner::restore_input(Slot& slot, std::size_t layer) {
-  const View& share = slot.shares[layer];
+void StageRunner::restore_input(ActivationBuffer& saved, std::size_t layer) {
+  const View& share = saved.shares[layer];
   if (!share) return;
   Communicator& group = context_.mesh.tensor();
-  const View all = slot.layers[layer].x.reshape({group.size(), share.dim(0), share.dim(1)});
+  const View all = saved.layers[layer].x.reshape({group.size(), share.dim(0), share.dim(1)});
   group.all_gather(all, share, context_.stream)->wait(context_.stream);
 }
 
-void StageRunner::keep_norm_gradients(Slot& slot, std::size_t layer) {
-  auto kept = slot.norm_gradients[layer].begin();
+void StageRunner::keep_norm_gradients(ActivationBuffer& saved, std::size_t layer) {
+  auto kept = saved.norm_gradients[layer].begin();
   for (Parameter* norm : kept_norms_[layer]) {
     if (norm->trained()) copy(*kept++, norm->grad_view());
     norm->begin_step();  // the next microbatch starts anew
   }
 }
 
-void StageRunner::restore_norm_gradients(Slot& slot, std::size_t layer) {
+void StageRunner::restore_norm_gradients(ActivationBuffer& saved, std::size_t layer) {
   if (kept_norms_.empty()) return;
-  auto kept = slot.norm_gradients[layer].begin();
+  auto kept = saved.norm_gradients[layer].begin();
   for (Parameter* norm : kept_norms_[layer])
     if (norm->trained()) copy(norm->grad().view, *kept++);
 }
 
 // Forward once more from what the segment kept: its input. Random numbers are functions of global
 // coordinates, so dropout repeats itself.
-void StageRunner::recompute_segment(const Microbatch& batch, Slot& slot, const Segment& segment) {
+void StageRunner::recompute_segment(const Microbatch& batch, ActivationBuffer& saved,
+                                    const Segment& segment) {
   const TraceRange whole(context_.trace, "recompute");
-  Block::Saved& first = slot.layers[segment.begin];
-  restore_input(slot, segment.begin);
+  Block::Saved& first = saved.layers[segment.begin];
+  restore_input(saved, segment.begin);
   before_use(units_.block(segment.begin), NextUnit::unknown);
   model_.blocks[segment.begin].norm1().forward(context_, first.y1, first.stats1, first.x);
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
     const TraceRange range(context_.trace, "block forward", number_of(i));
-    model_.blocks[i].forward(context_, batch, slot.layers[i], scratch_.block);
+    model_.blocks[i].forward(context_, batch, saved.layers[i], scratch_.block);
     if (i + 1 < segment.end)
-      finish_layer(batch, slot, i, i + 2 < segment.end ? NextUnit::following : NextUnit::unknown);
+      finish_layer(batch, saved, i, i + 2 < segment.end ? NextUnit::following : NextUnit::unknown);
   }
 }
 
-void StageRunner::backward(int microbatch, int slot, View d_in, ConstView d_out) {
-  run_backward(microbatch, slot_of(slot), d_in, d_out, true);
+void StageRunner::backward(int microbatch, int buffer, View d_in, ConstView d_out) {
+  run_backward(microbatch, buffer_at(buffer), d_in, d_out, true);
 }
 
-void StageRunner::backward_input(int microbatch, int slot, View d_in, ConstView d_out) {
+void StageRunner::backward_input(int microbatch, int buffer, View d_in, ConstView d_out) {
   check(options_.split_backward, "this stage was planned without a split backward");
-  run_backward(microbatch, slot_of(slot), d_in, d_out, false);
+  run_backward(microbatch, buffer_at(buffer), d_in, d_out, false);
 }
 
-void StageRunner::backward_weight(int microbatch, int slot) {
+void StageRunner::backward_weight(int microbatch, int buffer) {
   const TraceRange whole(context_.trace, "backward weights", microbatch);
-  Slot& kept = slot_of(slot);
+  ActivationBuffer& kept = buffer_at(buffer);
   for (std::size_t i = model_.blocks.size(); i-- > 0;) {
     const TraceRange range(context_.trace, "block backward weights", number_of(i));
     before_gradients(units_.block(i));
@@ -359,7 +365,7 @@ void StageRunner::backward_weight(int microbatch, int slot) {
   }
 }
 
-void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView d_out,
+void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_in, ConstView d_out,
                                bool weights_too) {
   const TraceRange whole(context_.trace, weights_too ? "backward" : "backward inputs", microbatch);
   const Microbatch& batch = batch_of(microbatch);
@@ -368,14 +374,14 @@ void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView 
     const TraceRange range(context_.trace, "final norm backward");
     before_use(units_.final_norm, model_.blocks.empty() ? NextUnit::unknown : NextUnit::preceding);
     before_gradients(units_.final_norm);
-    model_.final_norm->backward(context_, d_residual, slot.head.x, slot.final_x, slot.final_stats,
-                                false);
+    model_.final_norm->backward(context_, d_residual, saved.head.x, saved.final_x,
+                                saved.final_stats, false);
     gradients_added(units_.final_norm, true);
   } else {
     copy(d_residual, d_out);
   }
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
-    if (segment->recompute) recompute_segment(batch, slot, *segment);
+    if (segment->recompute) recompute_segment(batch, saved, *segment);
     for (std::size_t i = segment->end; i-- > segment->begin;) {
       const TraceRange range(context_.trace, "block backward", number_of(i));
       // The embedding's gradient does not need its values, and layers that are computed again are
@@ -385,12 +391,12 @@ void StageRunner::run_backward(int microbatch, Slot& slot, View d_in, ConstView 
       const bool known = i > segment->begin || (i > 0 && !again);
       before_use(units_.block(i), known ? NextUnit::preceding : NextUnit::unknown);
       before_gradients(units_.block(i));
-      model_.blocks[i].backward_input(context_, batch, d_residual, slot.layers[i], scratch_.block,
+      model_.blocks[i].backward_input(context_, batch, d_residual, saved.layers[i], scratch_.block,
                                       weights_too);
       if (weights_too || kept_norms_.empty())
         gradients_added(units_.block(i), weights_too);  // of norms, if nothing else
       else
-        keep_norm_gradients(slot, i);
+        keep_norm_gradients(saved, i);
     }
   }
   const TraceRange range(context_.trace,

@@ -1,5 +1,5 @@
-// Runs a part of a model's layers over microbatches: lays out the residual stream, the slots of the
-// microbatches in flight and the scratch memory, all before the first step.
+// Runs a part of a model's layers over microbatches: lays out the residual stream, the activation
+// buffers of the microbatches in flight and the scratch memory, all before the first step.
 #pragma once
 
 #include <functional>
@@ -18,40 +18,40 @@ namespace tessera {
 
 struct RunnerOptions {
   BatchShape shape;
-  int slots = 1;         ///< microbatches in flight on the rank
-  int microbatches = 1;  ///< per step
+  int activation_buffers = 1;  ///< microbatches in flight on the rank
+  int microbatches = 1;        ///< per step
   RecomputeOptions recompute;
   bool split_backward = false;
   bool training = true;        ///< false: forward only, no memory for gradients
   std::size_t first_unit = 0;  ///< the part's first unit, among all of the rank
-  /// With a split backward: slots keep the gradients of norms, in this type, until the weight
-  /// gradients are there, so that a unit's gradients are ready once. None: they stay where
+  /// With a split backward: activation buffers keep the gradients of norms, in this type, until the
+  /// weight gradients are there, so that a unit's gradients are ready once. None: they stay where
   /// gradients are added up.
   std::optional<DType> kept_norm_gradients;
 };
 
-/// What the parts of a model on one rank share: one of them works at a time, and a slot holds a
-/// microbatch of any of them.
+/// What the parts of a model on one rank share: one of them works at a time, and an activation
+/// buffer holds a microbatch of any of them.
 class RunnerMemory {
  public:
   /// In bytes; of several parts, what the largest needs.
   struct Sizes {
-    std::size_t slot = 0, recomputed = 0, scratch = 0;
+    std::size_t activations = 0, recomputed = 0, scratch = 0;
     void include(const Sizes& other);
   };
-  RunnerMemory(Memory& memory, const Sizes& sizes, int slots, int microbatches);
+  RunnerMemory(Memory& memory, const Sizes& sizes, int activation_buffers, int microbatches);
 
-  View slot(int i) const;
-  int slots() const { return slots_; }
+  View activation_buffer(int i) const;
+  int activation_buffers() const { return count_; }
   View recomputed() const { return recomputed_.view(); }
   View scratch() const { return scratch_.view(); }
   /// f64 [microbatches]: the sum of each microbatch's masked losses, where the head is.
   View loss_sums() const { return loss_sums_.view(); }
 
  private:
-  int slots_;
-  std::size_t slot_bytes_;
-  Tensor slot_memory_;
+  int count_;
+  std::size_t buffer_bytes_;
+  Tensor activations_;
   Tensor recomputed_;
   Tensor scratch_;
   Tensor loss_sums_;
@@ -67,26 +67,27 @@ class StageRunner final : public Stage {
 
   /// Who is told of the work with parameters, by the model's units; it must outlive this.
   void set_hooks(UnitHooks& hooks) { hooks_ = &hooks; }
-  /// Who is told when a forward pass has left its microbatch in a slot.
-  using Observer = std::function<void(int microbatch, int slot)>;
+  /// Who is told when a forward pass has left its microbatch in an activation buffer.
+  using Observer = std::function<void(int microbatch, int buffer)>;
   void set_observer(Observer observer) { observer_ = std::move(observer); }
   /// The microbatches that forward and backward refer to by number; they must outlive the step.
   void set_microbatches(std::span<const Microbatch> microbatches);
 
-  void forward(int microbatch, int slot, View out, ConstView in) override;
-  void backward(int microbatch, int slot, View d_in, ConstView d_out) override;
-  void backward_input(int microbatch, int slot, View d_in, ConstView d_out) override;
-  void backward_weight(int microbatch, int slot) override;
+  void forward(int microbatch, int buffer, View out, ConstView in) override;
+  void backward(int microbatch, int buffer, View d_in, ConstView d_out) override;
+  void backward_input(int microbatch, int buffer, View d_in, ConstView d_out) override;
+  void backward_weight(int microbatch, int buffer) override;
 
-  /// acc [N]: the losses of the tokens in a slot, not masked.
-  View token_losses(int slot) const;
-  /// What a slot still holds of the residual stream, in the order of the forward pass.
+  /// acc [N]: the losses of the tokens in an activation buffer, not masked.
+  View token_losses(int buffer) const;
+  /// What an activation buffer still holds of the residual stream, in the order of the forward
+  /// pass.
   struct StreamPoint {
     std::string name;  ///< what put it there: embedding, layers.0.attention, layers.0.mlp, ...
     ConstView rows;    ///< this rank's part
     int parts;         ///< of how many on the tensor-parallel group
   };
-  std::vector<StreamPoint> stream(int slot) const;
+  std::vector<StreamPoint> stream(int buffer) const;
   /// Forward without a loss, of a part without the head and of the one that has it: logits of the
   /// last rows of a microbatch, as many as `logits` [rows, V of this rank] has.
   void pass(const Microbatch& batch, View out, ConstView in);
@@ -98,7 +99,7 @@ class StageRunner final : public Stage {
     std::size_t begin, end;
     bool recompute;
   };
-  struct Slot {
+  struct ActivationBuffer {
     std::vector<Block::Saved> layers;
     /// By layer: this rank's share of the input of a segment that is computed again, [., hidden],
     /// where the tensor-parallel ranks keep a share each; else empty.
@@ -117,9 +118,9 @@ class StageRunner final : public Stage {
     LmHead::Scratch head;
   };
 
-  // Where buffers are laid out: in a slot, and in what all slots share.
+  // Where buffers are laid out: in an activation buffer, and in what all activation buffers share.
   struct Arenas {
-    ArenaLayout slot, recomputed, scratch;
+    ArenaLayout activations, recomputed, scratch;
   };
 
   /// Of the residual stream on this rank.
@@ -128,25 +129,27 @@ class StageRunner final : public Stage {
   /// Of the layers' gradients: where all of them start in scratch.
   ArenaLayout plan_scratch(Arenas& arenas);
   void plan_recomputed(Arenas& arenas, const ArenaLayout& gradients);
-  Slot plan_slot(Arenas& arenas, const ArenaLayout& gradients);
+  ActivationBuffer plan_activations(Arenas& arenas, const ArenaLayout& gradients);
 
   const Microbatch& batch_of(int microbatch) const;
-  Slot& slot_of(int slot) { return slots_[static_cast<std::size_t>(slot)]; }
-  void run_layers(const Microbatch& batch, Slot& slot, ConstView in);
+  ActivationBuffer& buffer_at(int number) { return buffers_[static_cast<std::size_t>(number)]; }
+  void run_layers(const Microbatch& batch, ActivationBuffer& saved, ConstView in);
   void start_layers(const Microbatch& batch, View x, ConstView in);
-  void start_norm(const Slot& slot);
-  void finish_layers(const Microbatch& batch, Slot& slot);
-  void leave_layers(const Microbatch& batch, Slot& slot, View out, ConstView in);
+  void start_norm(const ActivationBuffer& saved);
+  void finish_layers(const Microbatch& batch, ActivationBuffer& saved);
+  void leave_layers(const Microbatch& batch, ActivationBuffer& saved, View out, ConstView in);
   void embedding_backward(const Microbatch& batch);
-  void finish_layer(const Microbatch& batch, Slot& slot, std::size_t layer, NextUnit after_next);
+  void finish_layer(const Microbatch& batch, ActivationBuffer& saved, std::size_t layer,
+                    NextUnit after_next);
   /// Keeps this rank's share of a layer's input, if that is how it is kept, and brings it back.
-  void keep_share(Slot& slot, std::size_t layer);
-  void restore_input(Slot& slot, std::size_t layer);
+  void keep_share(ActivationBuffer& saved, std::size_t layer);
+  void restore_input(ActivationBuffer& saved, std::size_t layer);
   /// Takes a layer's gradients of norms from where gradients are added up, and brings them back.
-  void keep_norm_gradients(Slot& slot, std::size_t layer);
-  void restore_norm_gradients(Slot& slot, std::size_t layer);
-  void recompute_segment(const Microbatch& batch, Slot& slot, const Segment& segment);
-  void run_backward(int microbatch, Slot& slot, View d_in, ConstView d_out, bool weights_too);
+  void keep_norm_gradients(ActivationBuffer& saved, std::size_t layer);
+  void restore_norm_gradients(ActivationBuffer& saved, std::size_t layer);
+  void recompute_segment(const Microbatch& batch, ActivationBuffer& saved, const Segment& segment);
+  void run_backward(int microbatch, ActivationBuffer& saved, View d_in, ConstView d_out,
+                    bool weights_too);
   void copy(const View& to, const ConstView& from);
   /// The global number of a layer of this stage, for the trace.
   std::int64_t number_of(std::size_t layer) const {
@@ -179,7 +182,7 @@ class StageRunner final : public Stage {
   std::span<const Microbatch> microbatches_;
   RunnerMemory::Sizes sizes_;
   View loss_sums_;
-  std::vector<Slot> slots_;
+  std::vector<ActivationBuffer> buffers_;
   Scratch scratch_;
 };
 

@@ -1,15 +1,15 @@
-// A slot keeps what backward needs of one microbatch in flight. Layers lay out their parts
-// in it, once.
+// An activation buffer keeps what backward needs of one microbatch in flight. Layers lay out their
+// parts in it, once.
 #pragma once
 
 #include "tessera/tensor/arena_layout.h"
 
 namespace tessera {
 
-/// The memory of one slot: what is needed until the input gradient is done, and what the weight
-/// gradient needs on top (one block, when both are computed together). With `split_backward` the
-/// two gradients are computed at different times; otherwise gradients that pass from one to the
-/// other live in scratch.
+/// The memory of one activation buffer: what is needed until the input gradient is done, and what
+/// the weight gradient needs on top (one block, when both are computed together). With
+/// `split_backward` the two gradients are computed at different times; otherwise gradients that
+/// pass from one to the other live in scratch.
 struct ActivationLayout {
   ArenaLayout& until_input;
   ArenaLayout& until_weight;

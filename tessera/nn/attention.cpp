@@ -144,8 +144,8 @@ void Attention::prepare_heads(Context& context, const Microbatch& batch, Saved& 
     const auto rows = [&](const View& x, std::int64_t first, std::int64_t count) {
       return x.split_last({x.dim(1) / d, d}).slice(1, first, count);
     };
-    check(saved.normed.dim(0) == n, "attention: slot of {} rows, batch of {}", saved.normed.dim(0),
-          n);
+    check(saved.normed.dim(0) == n, "attention: activation buffer of {} rows, batch of {}",
+          saved.normed.dim(0), n);
     q_norm_->forward(context, rows(saved.normed, 0, heads_), saved.q_stats,
                      rows(saved.qkv, 0, heads_));
     k_norm_->forward(context, rows(saved.normed, heads_, groups_), saved.k_stats,

@@ -188,7 +188,7 @@ ScheduleReport check_schedules(const PipelineShape& shape, const std::vector<Sch
   ScheduleReport report;
   for (int rank = 0; rank < shape.ranks; ++rank) {
     check_list(shape, schedules[static_cast<size_t>(rank)], rank);
-    report.in_flight.push_back(slots_needed(schedules[static_cast<size_t>(rank)]));
+    report.in_flight.push_back(activation_buffers_needed(schedules[static_cast<size_t>(rank)]));
   }
   report.timeline = timeline_of(shape, schedules, times);
   for (const std::vector<TimedAction>& actions : report.timeline.ranks)

@@ -55,7 +55,7 @@ void Executor::rehearse(const PipelineProgram& program) {
 void Executor::lay_out(const PipelineProgram& program) {
   program_ = &program;
   held_ = {};
-  holders_.assign(static_cast<size_t>(program.slots), {});
+  holders_.assign(static_cast<size_t>(program.activation_buffers), {});
   receiving_.clear();
   sending_.clear();
   int buffer = 0;
@@ -158,36 +158,39 @@ void Executor::finish() {
 void Executor::run_action(const Action& action, const View& out, const View& in) {
   const TraceRange range(stages_.size() > 1 ? trace_ : nullptr, "chunk", action.chunk);
   Stage& stage = *stages_[static_cast<size_t>(action.chunk)];
-  const int slot = is_forward(action.kind) ? take_slot(action) : slot_of(action);
+  const int buffer =
+      is_forward(action.kind) ? take_activation_buffer(action) : activation_buffer_of(action);
   switch (action.kind) {
     case ActionKind::forward:
-    case ActionKind::evaluate: stage.forward(action.microbatch, slot, out, in); break;
-    case ActionKind::backward: stage.backward(action.microbatch, slot, out, in); break;
-    case ActionKind::backward_input: stage.backward_input(action.microbatch, slot, out, in); break;
-    case ActionKind::backward_weight: stage.backward_weight(action.microbatch, slot); break;
+    case ActionKind::evaluate: stage.forward(action.microbatch, buffer, out, in); break;
+    case ActionKind::backward: stage.backward(action.microbatch, buffer, out, in); break;
+    case ActionKind::backward_input:
+      stage.backward_input(action.microbatch, buffer, out, in);
+      break;
+    case ActionKind::backward_weight: stage.backward_weight(action.microbatch, buffer); break;
   }
-  if (ends_microbatch(action.kind)) free_slot(action);
+  if (ends_microbatch(action.kind)) free_activation_buffer(action);
 }
 
-int Executor::take_slot(const Action& action) {
+int Executor::take_activation_buffer(const Action& action) {
   const auto free = std::ranges::find(holders_, Holder{});
-  check(free != holders_.end(), "the schedule holds more microbatches than its {} slots",
-        holders_.size());
+  check(free != holders_.end(),
+        "the schedule holds more microbatches than its {} activation buffers", holders_.size());
   *free = {action.microbatch, action.chunk};
-  peak_.slots = std::max(peak_.slots, ++held_.slots);
+  peak_.activation_buffers = std::max(peak_.activation_buffers, ++held_.activation_buffers);
   return static_cast<int>(free - holders_.begin());
 }
 
-int Executor::slot_of(const Action& action) const {
+int Executor::activation_buffer_of(const Action& action) const {
   const auto found = std::ranges::find(holders_, Holder{action.microbatch, action.chunk});
   check(found != holders_.end(), "the schedule runs backward of microbatch {} before its forward",
         action.microbatch);
   return static_cast<int>(found - holders_.begin());
 }
 
-void Executor::free_slot(const Action& action) {
-  holders_[static_cast<size_t>(slot_of(action))] = {};
-  --held_.slots;
+void Executor::free_activation_buffer(const Action& action) {
+  holders_[static_cast<size_t>(activation_buffer_of(action))] = {};
+  --held_.activation_buffers;
 }
 
 }  // namespace tessera

@@ -27,7 +27,7 @@ class Executor {
   Executor(std::vector<Stage*> stages, PipelineLinks& links, Stream& stream, BorderMemory borders,
            Trace* trace = nullptr);
 
-  /// Slots are dealt as microbatches start and return when they are done.
+  /// Activation buffers are assigned as microbatches start and return when they are done.
   void run(const PipelineProgram& program);
   /// The same actions without a message: on what lies in the buffers. A GPU that runs something for
   /// the first time may wait for all its streams, and so for messages that were asked for; after a
@@ -36,7 +36,7 @@ class Executor {
 
   /// The most that was held at once in any run so far.
   struct Peak {
-    int slots = 0;
+    int activation_buffers = 0;
     int messages = 0;  ///< asked for and not used yet, or made and not known to be received
   };
   const Peak& peak() const { return peak_; }
@@ -68,9 +68,9 @@ class Executor {
   void run_action(const Action& action, const View& out, const View& in);
   void finish();
   void hold_message();
-  int take_slot(const Action& action);
-  int slot_of(const Action& action) const;
-  void free_slot(const Action& action);
+  int take_activation_buffer(const Action& action);
+  int activation_buffer_of(const Action& action) const;
+  void free_activation_buffer(const Action& action);
 
   std::vector<Stage*> stages_;
   PipelineLinks& links_;
@@ -80,7 +80,7 @@ class Executor {
   const PipelineProgram* program_ = nullptr;
   std::vector<Receiving> receiving_;
   std::vector<Sending> sending_;
-  std::vector<Holder> holders_;  ///< who is in each slot
+  std::vector<Holder> holders_;  ///< the microbatch in each activation buffer
   Peak held_;                    ///< now
   Peak peak_;
 };

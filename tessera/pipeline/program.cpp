@@ -55,7 +55,7 @@ PipelineProgram compile(const PipelineShape& shape, const std::vector<Schedule>&
   PipelineProgram program;
   const Schedule& own = schedules[static_cast<std::size_t>(rank)];
   for (const Action& action : own) program.steps.push_back({action, {}, {}, {}});
-  program.slots = slots_needed(own);
+  program.activation_buffers = activation_buffers_needed(own);
   const std::vector<BorderLink> links = border_links(shape, schedules);
   for (const BorderLink& link : links) {
     const int out = link.from == rank ? add_outgoing(program, link) : -1;

@@ -40,7 +40,7 @@ struct PipelineProgram {
   std::vector<Step> steps;
   std::vector<Incoming> incoming;
   std::vector<Outgoing> outgoing;
-  int slots = 1;  ///< activations held at once
+  int activation_buffers = 1;  ///< activations held at once
 
   /// Room for messages that it needs.
   int buffers() const;

@@ -65,9 +65,9 @@ std::vector<Schedule> schedules_of(const PipelineShape& shape, RankSchedule sche
   return all;
 }
 
-int slots_needed(const Schedule& schedule) {
+int activation_buffers_needed(const Schedule& schedule) {
   int held = 0;
-  int most = 1;  // evaluation borrows one slot
+  int most = 1;  // evaluation borrows one activation buffer
   for (const Action& action : schedule) {
     if (action.kind == ActionKind::forward) most = std::max(most, ++held);
     if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight) --held;

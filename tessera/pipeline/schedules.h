@@ -33,15 +33,15 @@ Schedule zero_bubble_h1(const PipelineShape& shape, int rank);
 /// stage, so that the first backward starts where forward memory is needed most.
 Schedule zero_bubble_v(const PipelineShape& shape, int rank);
 
-/// Evaluation: every microbatch forward, its slot free at once.
+/// Evaluation: every microbatch forward, its activation buffer free at once.
 Schedule forward_only(const PipelineShape& shape, int rank);
 
 /// All ranks' lists.
 using RankSchedule = Schedule (*)(const PipelineShape& shape, int rank);
 std::vector<Schedule> schedules_of(const PipelineShape& shape, RankSchedule schedule);
 
-/// How many slots a rank needs: the activations that it holds at once.
-int slots_needed(const Schedule& schedule);
+/// How many activation buffers a rank needs: the activations that it holds at once.
+int activation_buffers_needed(const Schedule& schedule);
 
 /// The shape that options ask for over `ranks`, and the schedule of a training step.
 PipelineShape shape_of(const PipelineOptions& options, int ranks, int microbatches);

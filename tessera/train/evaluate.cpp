@@ -43,7 +43,8 @@ HostBatch padded_batch(const std::vector<std::vector<std::int32_t>>& sequences, 
   return batch;
 }
 
-// acc [N] in the slot of the session's last stage, as doubles on the host of the first rank.
+// acc [N] in the activation buffer of the session's last stage, as doubles on the host of the first
+// rank.
 std::vector<double> token_losses(Session& session) {
   Context& context = session.context();
   const DType dtype = accumulator_of(session.options().model.dtype);

@@ -187,7 +187,8 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
   plan.border_buffers = std::max(plan.evaluation.buffers(), plan.training.buffers());
   RunnerOptions& run = plan.runner;
   run.shape = rank_shape(options);
-  run.slots = options.training ? plan.training.slots : plan.evaluation.slots;
+  run.activation_buffers =
+      options.training ? plan.training.activation_buffers : plan.evaluation.activation_buffers;
   run.microbatches = options.microbatches;
   run.recompute = options.recompute;
   run.split_backward = options.training && splits_backward(options.pipeline.schedule);
@@ -210,7 +211,7 @@ RunnerMemory Session::memory_for(const std::deque<StageRunner>& runners, Memory&
                                  const RunnerOptions& options) {
   RunnerMemory::Sizes sizes;
   for (const StageRunner& runner : runners) sizes.include(runner.sizes());
-  return {memory, sizes, options.slots, options.microbatches};
+  return {memory, sizes, options.activation_buffers, options.microbatches};
 }
 
 Session::Session(const SessionOptions& options, const Rank& rank)

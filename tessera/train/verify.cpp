@@ -81,8 +81,8 @@ class Fingerprints {
   /// Of the last microbatch that goes forward from now on.
   explicit Fingerprints(Session& session) : session_(session) {
     for (std::size_t chunk = 0; chunk < session.runners().size(); ++chunk)
-      session.runners()[chunk].set_observer([this, chunk](int microbatch, int slot) {
-        if (microbatch == session_.options().microbatches - 1) take(chunk, slot);
+      session.runners()[chunk].set_observer([this, chunk](int microbatch, int buffer) {
+        if (microbatch == session_.options().microbatches - 1) take(chunk, buffer);
       });
   }
   ~Fingerprints() {
@@ -115,11 +115,11 @@ class Fingerprints {
     double sum;
   };
 
-  void take(std::size_t chunk, int slot) {
+  void take(std::size_t chunk, int buffer) {
     constexpr int kMostPoints = 1000;  // of a stage
     const int rank = session_.context().mesh.pipeline().rank();
     int place = kMostPoints * stage_at(session_.pipeline_shape(), {rank, static_cast<int>(chunk)});
-    for (const StageRunner::StreamPoint& point : session_.runners()[chunk].stream(slot)) {
+    for (const StageRunner::StreamPoint& point : session_.runners()[chunk].stream(buffer)) {
       double sum = 0;
       for (std::int64_t i = 0; i < point.rows.numel(); ++i) {
         const double x = point.rows.data<double>()[i];

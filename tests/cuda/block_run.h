@@ -143,19 +143,19 @@ class BlockRun {
   }
 
   // The same code measures and hands out, as in a stage of a model.
-  void plan(ArenaLayout& slot, ArenaLayout& scratch) {
-    ActivationLayout both{slot, slot};
+  void plan(ArenaLayout& activations, ArenaLayout& scratch) {
+    ActivationLayout both{activations, activations};
     scratch_ = block_.plan_scratch(scratch, shape_);
     saved_ = block_.plan_buffers(both, scratch, shape_);
   }
 
   void lay_out(DType dtype, std::int64_t hidden) {
-    ArenaLayout slot_size, scratch_size;
-    plan(slot_size, scratch_size);
-    slot_memory_ = lab.workspace(slot_size.bytes());
+    ArenaLayout activation_size, scratch_size;
+    plan(activation_size, scratch_size);
+    activation_memory_ = lab.workspace(activation_size.bytes());
     scratch_memory_ = lab.workspace(scratch_size.bytes());
-    ArenaLayout slot(slot_memory_), scratch(scratch_memory_);
-    plan(slot, scratch);
+    ArenaLayout activations(activation_memory_), scratch(scratch_memory_);
+    plan(activations, scratch);
     workspace_ = lab.workspace(block_.workspace_bytes(context_.kernels, shape_, shape_.seq));
     context_.workspace = workspace_;
     fill_batch(dtype, {shape_.rows(), hidden});
@@ -183,7 +183,7 @@ class BlockRun {
   Context context_;
   ParameterList parameters_;
   std::vector<Tensor> owned_;
-  Tensor slot_memory_, scratch_memory_, workspace_, positions_, samples_, d_out_, dres_;
+  Tensor activation_memory_, scratch_memory_, workspace_, positions_, samples_, d_out_, dres_;
   Block::Saved saved_;
   Block::Scratch scratch_;
   Microbatch batch_;

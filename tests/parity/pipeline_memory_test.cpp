@@ -1,6 +1,6 @@
 // What the ranks of a pipeline hold of activations, measured beside the checker's count: in a step
-// as many slots are taken at once as it says are in flight, there are no more of them, and each has
-// what the formulas say that layers keep.
+// as many activation buffers are taken at once as it says are in flight, there are no more of them,
+// and each has what the formulas say that layers keep.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::int64_t held(const MemoryCounters& counters) {
 struct Measured {
   std::int64_t activations = 0;
   std::int64_t borders = 0;
-  std::int64_t slot = 0;
+  std::int64_t activations = 0;
   Executor::Peak step;        ///< what was held in a training step
   Executor::Peak afterwards;  ///< and when an evaluation has followed
   int border_buffers = 0;
@@ -48,7 +48,8 @@ std::vector<Measured> measure(const SessionOptions& options) {
     mine.borders =
         mine.border_buffers * BorderMemory::bytes_of(options.model.dtype, border_shape(options));
     for (const StageRunner& runner : session.runners())
-      mine.slot = std::max(mine.slot, static_cast<std::int64_t>(runner.sizes().slot));
+      mine.activations =
+          std::max(mine.activations, static_cast<std::int64_t>(runner.sizes().activations));
     EXPECT_EQ(mine.activations, held(plan_memory(options, 1, rank.rank))) << "as inspect says";
     // A step stays within it.
     const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
@@ -73,7 +74,7 @@ TEST(PipelineMemory, IsWhatTheCheckerCounts) {
                {ScheduleKind::interleaved, 2, "interleaved"},
                {ScheduleKind::zb_h1, 1, "zb-h1"},
                {ScheduleKind::zb_v, 2, "zb-v"}};
-  fmt::print("  schedule     ranks  rank  in flight  bytes of a slot  activations\n");
+  fmt::print("  schedule     ranks  rank  in flight  bytes of a buffer  activations\n");
   for (const auto& kind : kinds)
     for (const int ranks : {1, 2, 4, 8}) {
       if (ranks == 1 && kind.chunks > 1) continue;
@@ -84,26 +85,26 @@ TEST(PipelineMemory, IsWhatTheCheckerCounts) {
       const std::vector<Measured> measured = measure(options);
       for (std::size_t r = 0; r < measured.size(); ++r) {
         SCOPED_TRACE(fmt::format("{}, rank {} of {}", kind.name, r, ranks));
-        EXPECT_EQ(measured[r].step.slots, report.in_flight[r]);
-        EXPECT_EQ(measured[r].afterwards.slots, report.in_flight[r]);
+        EXPECT_EQ(measured[r].step.activation_buffers, report.in_flight[r]);
+        EXPECT_EQ(measured[r].afterwards.activation_buffers, report.in_flight[r]);
         EXPECT_EQ(measured[r].activations - measured[r].borders,
-                  measured[r].step.slots * measured[r].slot);
+                  measured[r].step.activation_buffers * measured[r].activations);
         EXPECT_LE(measured[r].afterwards.messages, measured[r].border_buffers);
         EXPECT_EQ(measured[r].step.messages > 0, ranks > 1);
         if (r == 0 || r + 1 == measured.size())
           fmt::print("  {:<12} {:>5} {:>5} {:>10} {:>16} {:>12}\n", kind.name, ranks, r,
-                     report.in_flight[r], measured[r].slot,
+                     report.in_flight[r], measured[r].activations,
                      measured[r].activations - measured[r].borders);
       }
     }
 }
 
-TEST(PipelineMemory, OfASlotIsWhatItsLayersKeep) {
+TEST(PipelineMemory, OfAnActivationBufferIsWhatItsLayersKeep) {
   const SessionOptions options = session_of(ScheduleKind::one_f_one_b, 4, 1, 4);
   const std::vector<Measured> measured = measure(options);
   const std::int64_t layer = bytes_of(
       layer_activations(options.model, options.recompute, options.parallel, options.shape));
-  EXPECT_EQ(measured[1].slot, 4 * layer) << "four layers, no embedding and no head";
+  EXPECT_EQ(measured[1].activations, 4 * layer) << "four layers, no embedding and no head";
 }
 
 }  // namespace

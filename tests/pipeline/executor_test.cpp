@@ -86,8 +86,9 @@ void run(const Case& c) {
                         {program.buffers(), BorderMemory::bytes_of(DType::f32, message)});
     Executor executor(stages, links, stream, {borders.view(), DType::f32, message});
     for (int step = 0; step < 2; ++step) executor.run(program);
-    check(executor.peak().slots == program.slots, "{} slots of {}", executor.peak().slots,
-          program.slots);
+    check(executor.peak().activation_buffers == program.activation_buffers,
+          "{} activation buffers of {}", executor.peak().activation_buffers,
+          program.activation_buffers);
     check(executor.peak().messages <= program.buffers(), "{} messages, there is room for {}",
           executor.peak().messages, program.buffers());
     int passes = 0;

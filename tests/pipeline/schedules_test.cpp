@@ -219,11 +219,11 @@ TEST(Schedules, AreFilledBySoManyMicrobatches) {
       options.microbatch_group = kind == ScheduleKind::interleaved ? ranks + 1 : 0;
       const int enough = filling_microbatches(options, ranks);
       const auto held = [&](int microbatches) {
-        std::vector<int> slots;
+        std::vector<int> buffers;
         const PipelineShape shape = shape_of(options, ranks, microbatches);
         for (const Schedule& schedule : training_schedules(options, shape))
-          slots.push_back(slots_needed(schedule));
-        return slots;
+          buffers.push_back(activation_buffers_needed(schedule));
+        return buffers;
       };
       EXPECT_EQ(held(enough), held(3 * enough)) << flag_of(kind) << ", " << ranks << " ranks";
       EXPECT_NE(held(ranks - 1), held(enough)) << flag_of(kind) << ", " << ranks << " ranks";
