@@ -29,7 +29,7 @@ MAY_INCLUDE = {
     "pipeline": LOW + ["comm/*", "parallel/sharding.h"],
     "model": LOW
     + ["nn/*", "pipeline/stage.h", "pipeline/stage_split.h", "parallel/parallel_options.h"],
-    "optim": LOW + ["nn/parameter.h", "nn/unit_hooks.h", "parallel/*", "kernels/*", "comm/*"],
+    "optim": LOW + ["nn/parameter.h", "nn/module_hooks.h", "parallel/*", "kernels/*", "comm/*"],
     "checkpoint": LOW + ["parallel/sharding.h", "model/model_options.h", "comm/*"],
     "plan": LOW + ["parallel/*", "pipeline/*", "model/*", "*/*_options.h"],
     "config": LOW + ["*/*_options.h", "pipeline/schedules.h", "pipeline/stage_split.h"],

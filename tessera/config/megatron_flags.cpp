@@ -25,7 +25,7 @@ constexpr Hint kWithHint[] = {
     {"exit-signal-handler",
      "with --save a run always saves and stops at SIGTERM, SIGINT, SIGHUP and SIGUSR1; drop the "
      "flag"},
-    {"fsdp-double-buffer", "gathered units always go to two buffers in turn; drop the flag"},
+    {"fsdp-double-buffer", "gathered FSDP units always go to two buffers in turn; drop the flag"},
     {"local-rank", "a rank's number comes from its launcher; drop the flag"},
     {"lr-decay-samples", "use --lr-decay-iters"},
     {"lr-warmup-samples", "use --lr-warmup-iters"},

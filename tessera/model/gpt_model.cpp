@@ -80,7 +80,7 @@ GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recomput
                site, shared);
 }
 
-std::vector<ParameterList> GptModel::units() {
+std::vector<ParameterList> GptModel::fsdp_units() {
   std::vector<ParameterList> units;
   if (embedding) {
     embedding->collect(units.emplace_back());
@@ -98,8 +98,8 @@ std::vector<ParameterList> GptModel::units() {
   return units;
 }
 
-UnitNumbers GptModel::unit_numbers() const {
-  UnitNumbers numbers;
+FsdpUnitNumbers GptModel::fsdp_unit_numbers() const {
+  FsdpUnitNumbers numbers;
   if (embedding) {
     numbers.embedding = part_.tied_apart ? 1 : 0;
     numbers.first_block = numbers.embedding + 1;
@@ -112,7 +112,7 @@ UnitNumbers GptModel::unit_numbers() const {
 
 ParameterList GptModel::parameters() {
   ParameterList parameters;
-  for (const ParameterList& unit : units())
+  for (const ParameterList& unit : fsdp_units())
     parameters.insert(parameters.end(), unit.begin(), unit.end());
   return parameters;
 }

@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-/// The units of a part of a model (nn/unit_hooks.h), by number. Some are the same.
-struct UnitNumbers {
+/// The FSDP units of a part of a model (nn/module_hooks.h), by number. Some are the same.
+struct FsdpUnitNumbers {
   std::size_t table = 0;      ///< of tokens
   std::size_t embedding = 0;  ///< all else that the embedding has
   std::size_t first_block = 0;
@@ -41,10 +41,10 @@ class GptModel {
   const RowLayout& rows() const { return rows_; }
   /// In the order of the forward pass.
   ParameterList parameters();
-  /// The same in units: the embedding, each block, the final norm, the head. A table that another
-  /// stage has a copy of is one by itself.
-  std::vector<ParameterList> units();
-  UnitNumbers unit_numbers() const;
+  /// The same in FSDP units: the embedding, each block, the final norm, the head. A table that
+  /// another stage has a copy of is one by itself.
+  std::vector<ParameterList> fsdp_units();
+  FsdpUnitNumbers fsdp_unit_numbers() const;
   /// Of the rotary tables for that many positions.
   std::int64_t rope_bytes(std::int64_t positions) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,

@@ -33,7 +33,7 @@ View RunnerMemory::activation_buffer(int i) const {
 }
 
 StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions& options)
-    : model_(model), context_(context), options_(options), units_(model.unit_numbers()) {
+    : model_(model), context_(context), options_(options), fsdp_units_(model.fsdp_unit_numbers()) {
   check(!options.split_backward || options.recompute.granularity != RecomputeGranularity::full,
         "full recompute and a split backward exclude each other");
   plan_segments();
@@ -206,15 +206,16 @@ void StageRunner::start_layers(const Microbatch& batch, View x, ConstView in) {
   const TraceRange range(context_.trace, model_.embedding ? "embedding forward" : "stage input");
   if (!model_.embedding && x.raw() == in.raw()) return;  // a stage without layers
   if (!model_.embedding) return copy(x, in);
-  before_use(units_.table, NextUnit::following);
+  before_use(fsdp_units_.table, NextFsdpUnit::following);
   // Both are needed at once, so that nothing else may come into their place.
-  if (units_.embedding != units_.table) before_use(units_.embedding, NextUnit::unknown);
+  if (fsdp_units_.embedding != fsdp_units_.table)
+    before_use(fsdp_units_.embedding, NextFsdpUnit::unknown);
   model_.embedding->forward(context_, batch, x.reshape(kept_rows()), scratch_.embedding);
 }
 
 void StageRunner::start_norm(const ActivationBuffer& saved) {
   const Block::Saved& first = saved.layers.front();
-  before_use(units_.block(0), after(0));
+  before_use(fsdp_units_.block(0), after(0));
   model_.blocks.front().norm1().forward(context_, first.y1, first.stats1, first.x);
 }
 
@@ -233,9 +234,9 @@ void StageRunner::run_layers(const Microbatch& batch, ActivationBuffer& saved, C
 // Adds a layer's branch to the residual stream, fused with the norm that the next layer starts
 // with.
 void StageRunner::finish_layer(const Microbatch& batch, ActivationBuffer& saved, std::size_t layer,
-                               NextUnit after_next) {
+                               NextFsdpUnit after_next) {
   Block::Saved& next = saved.layers[layer + 1];
-  before_use(units_.block(layer + 1), after_next);
+  before_use(fsdp_units_.block(layer + 1), after_next);
   model_.blocks[layer + 1].norm1().add_forward(context_, next.y1, next.x, next.stats1,
                                                saved.layers[layer].x1, scratch_.block.branch,
                                                model_.blocks[layer].mlp_dropout(batch));
@@ -249,10 +250,10 @@ void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
   if (observer_) observer_(microbatch, buffer);
   if (!model_.head) return;
   const TraceRange range(context_.trace, "head");
-  if (batch.training) before_gradients(units_.head);
+  if (batch.training) before_gradients(fsdp_units_.head);
   model_.head->forward(context_, batch, saved.head, scratch_.head);
   // A table that is the embedding's, too, gets the rest of its gradient there.
-  if (batch.training) gradients_added(units_.head, units_.head != units_.table);
+  if (batch.training) gradients_added(fsdp_units_.head, fsdp_units_.head != fsdp_units_.table);
   context_.kernels.masked_sum(context_.stream, loss_sums_.slice(0, microbatch, 1), saved.head.loss,
                               batch.mask, false);
 }
@@ -274,15 +275,15 @@ void StageRunner::leave_layers(const Microbatch& batch, ActivationBuffer& saved,
 
 // The final norm, and what the output layer needs.
 void StageRunner::finish_layers(const Microbatch& batch, ActivationBuffer& saved) {
-  const bool own_table = units_.head != units_.table;
-  before_use(units_.final_norm, own_table ? NextUnit::following : NextUnit::unknown);
+  const bool own_table = fsdp_units_.head != fsdp_units_.table;
+  before_use(fsdp_units_.final_norm, own_table ? NextFsdpUnit::following : NextFsdpUnit::unknown);
   if (model_.blocks.empty())
     model_.final_norm->forward(context_, saved.head.x, saved.final_stats, saved.final_x);
   else
     model_.final_norm->add_forward(context_, saved.head.x, saved.final_x, saved.final_stats,
                                    saved.layers.back().x1, scratch_.block.branch,
                                    model_.blocks.back().mlp_dropout(batch));
-  before_use(units_.head, NextUnit::unknown);
+  before_use(fsdp_units_.head, NextFsdpUnit::unknown);
 }
 
 void StageRunner::pass(const Microbatch& batch, View out, ConstView in) {
@@ -334,13 +335,14 @@ void StageRunner::recompute_segment(const Microbatch& batch, ActivationBuffer& s
   const TraceRange whole(context_.trace, "recompute");
   Block::Saved& first = saved.layers[segment.begin];
   restore_input(saved, segment.begin);
-  before_use(units_.block(segment.begin), NextUnit::unknown);
+  before_use(fsdp_units_.block(segment.begin), NextFsdpUnit::unknown);
   model_.blocks[segment.begin].norm1().forward(context_, first.y1, first.stats1, first.x);
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
     const TraceRange range(context_.trace, "block forward", number_of(i));
     model_.blocks[i].forward(context_, batch, saved.layers[i], scratch_.block);
     if (i + 1 < segment.end)
-      finish_layer(batch, saved, i, i + 2 < segment.end ? NextUnit::following : NextUnit::unknown);
+      finish_layer(batch, saved, i,
+                   i + 2 < segment.end ? NextFsdpUnit::following : NextFsdpUnit::unknown);
   }
 }
 
@@ -358,10 +360,10 @@ void StageRunner::backward_weight(int microbatch, int buffer) {
   ActivationBuffer& kept = buffer_at(buffer);
   for (std::size_t i = model_.blocks.size(); i-- > 0;) {
     const TraceRange range(context_.trace, "block backward weights", number_of(i));
-    before_gradients(units_.block(i));
+    before_gradients(fsdp_units_.block(i));
     restore_norm_gradients(kept, i);
     model_.blocks[i].backward_weight(context_, kept.layers[i], scratch_.block);
-    gradients_added(units_.block(i), true);
+    gradients_added(fsdp_units_.block(i), true);
   }
 }
 
@@ -372,11 +374,12 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
   const View d_residual = scratch_.d_residual;
   if (model_.head) {
     const TraceRange range(context_.trace, "final norm backward");
-    before_use(units_.final_norm, model_.blocks.empty() ? NextUnit::unknown : NextUnit::preceding);
-    before_gradients(units_.final_norm);
+    before_use(fsdp_units_.final_norm,
+               model_.blocks.empty() ? NextFsdpUnit::unknown : NextFsdpUnit::preceding);
+    before_gradients(fsdp_units_.final_norm);
     model_.final_norm->backward(context_, d_residual, saved.head.x, saved.final_x,
                                 saved.final_stats, false);
-    gradients_added(units_.final_norm, true);
+    gradients_added(fsdp_units_.final_norm, true);
   } else {
     copy(d_residual, d_out);
   }
@@ -389,12 +392,12 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
       const bool again = segment + 1 != segments_.rend() && (segment + 1)->recompute &&
                          (segment + 1)->end - (segment + 1)->begin > 2;
       const bool known = i > segment->begin || (i > 0 && !again);
-      before_use(units_.block(i), known ? NextUnit::preceding : NextUnit::unknown);
-      before_gradients(units_.block(i));
+      before_use(fsdp_units_.block(i), known ? NextFsdpUnit::preceding : NextFsdpUnit::unknown);
+      before_gradients(fsdp_units_.block(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, saved.layers[i], scratch_.block,
                                       weights_too);
       if (weights_too || kept_norms_.empty())
-        gradients_added(units_.block(i), weights_too);  // of norms, if nothing else
+        gradients_added(fsdp_units_.block(i), weights_too);  // of norms, if nothing else
       else
         keep_norm_gradients(saved, i);
     }
@@ -408,16 +411,16 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
 }
 
 void StageRunner::embedding_backward(const Microbatch& batch) {
-  const bool apart = units_.embedding != units_.table;
-  before_gradients(units_.embedding);
+  const bool apart = fsdp_units_.embedding != fsdp_units_.table;
+  before_gradients(fsdp_units_.embedding);
   const Embedding::Pending pending =
       model_.embedding->start_backward(context_, batch, scratch_.d_residual, scratch_.embedding);
   if (apart) {
-    gradients_added(units_.embedding, true);
-    before_gradients(units_.table);
+    gradients_added(fsdp_units_.embedding, true);
+    before_gradients(fsdp_units_.table);
   }
   model_.embedding->finish_backward(context_, batch, pending, scratch_.embedding);
-  gradients_added(units_.table, true);
+  gradients_added(fsdp_units_.table, true);
 }
 
 }  // namespace tessera

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tessera/model/gpt_model.h"
-#include "tessera/nn/unit_hooks.h"
+#include "tessera/nn/module_hooks.h"
 #include "tessera/pipeline/stage.h"
 #include "tessera/tensor/memory.h"
 
@@ -22,11 +22,11 @@ struct RunnerOptions {
   int microbatches = 1;        ///< per step
   RecomputeOptions recompute;
   bool split_backward = false;
-  bool training = true;        ///< false: forward only, no memory for gradients
-  std::size_t first_unit = 0;  ///< the part's first unit, among all of the rank
+  bool training = true;             ///< false: forward only, no memory for gradients
+  std::size_t first_fsdp_unit = 0;  ///< the part's first FSDP unit, among all of the rank
   /// With a split backward: activation buffers keep the gradients of norms, in this type, until the
-  /// weight gradients are there, so that a unit's gradients are ready once. None: they stay where
-  /// gradients are added up.
+  /// weight gradients are there, so that an FSDP unit's gradients are ready once. None: they stay
+  /// where gradients are added up.
   std::optional<DType> kept_norm_gradients;
 };
 
@@ -65,8 +65,8 @@ class StageRunner final : public Stage {
   /// The memory must outlive this.
   void use(const RunnerMemory& memory);
 
-  /// Who is told of the work with parameters, by the model's units; it must outlive this.
-  void set_hooks(UnitHooks& hooks) { hooks_ = &hooks; }
+  /// Who is told of the work with parameters, by the model's FSDP units; it must outlive this.
+  void set_hooks(ModuleHooks& hooks) { hooks_ = &hooks; }
   /// Who is told when a forward pass has left its microbatch in an activation buffer.
   using Observer = std::function<void(int microbatch, int buffer)>;
   void set_observer(Observer observer) { observer_ = std::move(observer); }
@@ -140,7 +140,7 @@ class StageRunner final : public Stage {
   void leave_layers(const Microbatch& batch, ActivationBuffer& saved, View out, ConstView in);
   void embedding_backward(const Microbatch& batch);
   void finish_layer(const Microbatch& batch, ActivationBuffer& saved, std::size_t layer,
-                    NextUnit after_next);
+                    NextFsdpUnit after_next);
   /// Keeps this rank's share of a layer's input, if that is how it is kept, and brings it back.
   void keep_share(ActivationBuffer& saved, std::size_t layer);
   void restore_input(ActivationBuffer& saved, std::size_t layer);
@@ -156,27 +156,29 @@ class StageRunner final : public Stage {
     return model_.part().layers.begin + static_cast<std::int64_t>(layer);
   }
 
-  // Hooks, by the model's units.
-  void before_use(std::size_t unit, NextUnit next) {
-    hooks_->before_use(options_.first_unit + unit, next);
+  // Hooks, by the model's FSDP units.
+  void before_use(std::size_t unit, NextFsdpUnit next) {
+    hooks_->before_use(options_.first_fsdp_unit + unit, next);
   }
-  void before_gradients(std::size_t unit) { hooks_->before_gradients(options_.first_unit + unit); }
+  void before_gradients(std::size_t unit) {
+    hooks_->before_gradients(options_.first_fsdp_unit + unit);
+  }
   void gradients_added(std::size_t unit, bool last) {
-    hooks_->gradients_added(options_.first_unit + unit, last);
+    hooks_->gradients_added(options_.first_fsdp_unit + unit, last);
   }
   /// After a layer of this part there is another one, or the head.
-  NextUnit after(std::size_t layer) const {
-    return layer + 1 < model_.blocks.size() || model_.head ? NextUnit::following
-                                                           : NextUnit::unknown;
+  NextFsdpUnit after(std::size_t layer) const {
+    return layer + 1 < model_.blocks.size() || model_.head ? NextFsdpUnit::following
+                                                           : NextFsdpUnit::unknown;
   }
 
   GptModel& model_;
   Context& context_;
-  UnitHooks no_hooks_;
-  UnitHooks* hooks_ = &no_hooks_;
+  ModuleHooks no_hooks_;
+  ModuleHooks* hooks_ = &no_hooks_;
   Observer observer_;
   RunnerOptions options_;
-  UnitNumbers units_;
+  FsdpUnitNumbers fsdp_units_;
   std::vector<Segment> segments_;
   std::vector<ParameterList> kept_norms_;  ///< by layer, if their gradients are kept
   std::span<const Microbatch> microbatches_;

@@ -57,7 +57,7 @@ BucketLayout::BucketLayout(const std::vector<ParameterList>& units, int shards,
 // From the end, where the gradients of a backward pass come from first.
 void BucketLayout::cut(const std::vector<ParameterList>& units, std::int64_t bucket_elements,
                        bool trained) {
-  std::vector<std::vector<std::size_t>> parts;  // of units, the last ones first
+  std::vector<std::vector<std::size_t>> parts;  // of FSDP units, the last ones first
   std::int64_t elements = bucket_elements;
   for (std::size_t unit = units.size(); unit-- > 0;) {
     std::int64_t added = 0;
@@ -73,16 +73,16 @@ void BucketLayout::cut(const std::vector<ParameterList>& units, std::int64_t buc
     if (tied) elements = bucket_elements;
     parts.back().push_back(unit);
   }
-  std::vector<std::size_t> first(units.size());  // parameter of each unit
+  std::vector<std::size_t> first(units.size());  // parameter of each FSDP unit
   for (std::size_t unit = 1; unit < units.size(); ++unit)
     first[unit] = first[unit - 1] + units[unit - 1].size();
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     Bucket bucket;
     bucket.trained = trained;
     bucket.number = buckets_.size() - trained_;
-    bucket.units.assign(part->rbegin(), part->rend());
+    bucket.fsdp_units.assign(part->rbegin(), part->rend());
     ParameterList parameters;
-    for (const std::size_t unit : bucket.units) {
+    for (const std::size_t unit : bucket.fsdp_units) {
       (trained ? trained_of_ : frozen_of_)[unit] = static_cast<std::ptrdiff_t>(buckets_.size());
       for (std::size_t i = 0; i < units[unit].size(); ++i)
         if (units[unit][i]->trained() == trained) {

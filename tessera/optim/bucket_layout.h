@@ -5,9 +5,9 @@
 //   bucket   | shard 0   | shard 1   | ...  |      the ranks of a data-parallel group have one each
 //   inside   | with weight decay    | without | padding
 //
-// Units (the embedding, a layer, the head) lie in the order of the forward pass; a bucket holds one
-// or several neighbours. What is frozen has buckets of its own behind all others: gradients and
-// optimizer state end before them.
+// FSDP units (the embedding, a layer, the head) lie in the order of the forward pass; a bucket
+// holds one or several neighbours. What is frozen has buckets of its own behind all others:
+// gradients and optimizer state end before them.
 #pragma once
 
 #include <span>
@@ -37,7 +37,7 @@ struct PartialSum {
 struct Bucket {
   bool trained = true;     ///< or frozen, all of it
   std::size_t number = 0;  ///< among those that are trained, or among the frozen ones
-  std::vector<std::size_t> units;
+  std::vector<std::size_t> fsdp_units;
   std::vector<std::size_t> parameters;  ///< by number
   Range range;                          ///< of the block; a multiple of the shards
   std::vector<Stretch> stretches;
@@ -47,9 +47,9 @@ struct Bucket {
 
 class BucketLayout {
  public:
-  /// A bucket takes units, the last ones first, until it has `bucket_elements`. Its shards can be
-  /// cut into `parts` equal ones. A unit with a tied parameter is a bucket by itself, so that it is
-  /// cut alike wherever it is.
+  /// A bucket takes FSDP units, the last ones first, until it has `bucket_elements`. Its shards can
+  /// be cut into `parts` equal ones. An FSDP unit with a tied parameter is a bucket by itself, so
+  /// that it is cut alike wherever it is.
   BucketLayout(const std::vector<ParameterList>& units, int shards, std::int64_t bucket_elements,
                int parts = 1);
 
@@ -57,7 +57,7 @@ class BucketLayout {
   const std::vector<Bucket>& buckets() const { return buckets_; }
   std::span<const Bucket> trained() const { return {buckets_.data(), trained_}; }
   std::span<const Bucket> frozen() const { return std::span(buckets_).subspan(trained_); }
-  /// What a unit has in them; null: nothing.
+  /// What an FSDP unit has in them; null: nothing.
   const Bucket* trained_of(std::size_t unit) const { return find(trained_of_, unit); }
   const Bucket* frozen_of(std::size_t unit) const { return find(frozen_of_, unit); }
   const Bucket& bucket_of(std::size_t parameter) const {
@@ -92,7 +92,7 @@ class BucketLayout {
   std::vector<std::int64_t> offsets_;
   std::vector<std::size_t> of_parameter_;
   std::vector<Bucket> buckets_;
-  std::vector<std::ptrdiff_t> trained_of_;  ///< by unit: a bucket, or -1
+  std::vector<std::ptrdiff_t> trained_of_;  ///< by FSDP unit: a bucket, or -1
   std::vector<std::ptrdiff_t> frozen_of_;
   std::size_t trained_ = 0;  ///< buckets
   std::int64_t longest_frozen_vector_ = 0;

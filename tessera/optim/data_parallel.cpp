@@ -73,7 +73,7 @@ void DataParallel::gradients_added(std::size_t unit, bool last) {
   Progress& progress = progress_[bucket->number];
   progress.added += 1;
   if (options_.overlap_gradients &&
-      progress.added == options_.microbatches * static_cast<int>(bucket->units.size()))
+      progress.added == options_.microbatches * static_cast<int>(bucket->fsdp_units.size()))
     reduce(*bucket);
 }
 
@@ -108,7 +108,7 @@ void DataParallel::begin_microbatch(const Bucket& bucket) {
     for (const std::size_t i : each.parameters) buffers_.parameters()[i]->begin_step();
   };
   begin(bucket);
-  if (const Bucket* frozen = buffers_.layout().frozen_of(bucket.units.front())) begin(*frozen);
+  if (const Bucket* frozen = buffers_.layout().frozen_of(bucket.fsdp_units.front())) begin(*frozen);
 }
 
 // What tensor-parallel ranks have parts of comes first: only then their gradients are alike.
@@ -206,7 +206,7 @@ void DataParallel::finish_gradients() {
   finish_sums();
   sum_over_copies();
   sum_tied();
-  wait_for_values();  // of units that were not used
+  wait_for_values();  // of FSDP units that were not used
 }
 
 // ---- values
@@ -246,13 +246,14 @@ void DataParallel::wait_for_values() {
     if (WorkHandle work = std::move(gather)) work->wait(context_.stream);
 }
 
-void DataParallel::before_use(std::size_t unit, NextUnit next) {
+void DataParallel::before_use(std::size_t unit, NextFsdpUnit next) {
   const BucketLayout& layout = buffers_.layout();
   if (const Bucket* bucket = layout.trained_of(unit)) use_bucket(layout.trained(), *bucket, next);
   if (const Bucket* bucket = layout.frozen_of(unit)) use_bucket(layout.frozen(), *bucket, next);
 }
 
-void DataParallel::use_bucket(std::span<const Bucket> all, const Bucket& bucket, NextUnit next) {
+void DataParallel::use_bucket(std::span<const Bucket> all, const Bucket& bucket,
+                              NextFsdpUnit next) {
   const auto fetch = [&](std::size_t number) {
     const Bucket*& resident = resident_[bucket.trained ? 0 : 1][number % 2];
     if (resident == &all[number]) return;
@@ -265,8 +266,8 @@ void DataParallel::use_bucket(std::span<const Bucket> all, const Bucket& bucket,
   if (shards_values()) fetch(bucket.number);
   if (WorkHandle work = std::move(gather_of(bucket))) work->wait(context_.stream);
   if (!shards_values()) return;
-  if (next == NextUnit::following && bucket.number + 1 < all.size()) fetch(bucket.number + 1);
-  if (next == NextUnit::preceding && bucket.number > 0) fetch(bucket.number - 1);
+  if (next == NextFsdpUnit::following && bucket.number + 1 < all.size()) fetch(bucket.number + 1);
+  if (next == NextFsdpUnit::preceding && bucket.number > 0) fetch(bucket.number - 1);
 }
 
 }  // namespace tessera

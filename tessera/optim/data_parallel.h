@@ -1,11 +1,11 @@
 // What ranks with the same part of the model and other data do together: gradients are summed
 // bucket by bucket, while backward goes on, and what is sharded is gathered before it is used.
 //
-//                       no sharding   optimizer (1)    gradients (2)       parameters (3)
-//   after a microbatch  -             -                sum, keep shard     sum, keep shard
-//   after the last one  sum           sum, keep shard
-//   after the update    -             gather           gather              -
-//   before a unit       -             -                -                   gather
+//                        no sharding   optimizer (1)    gradients (2)       parameters (3)
+//   after a microbatch   -             -                sum, keep shard     sum, keep shard
+//   after the last one   sum           sum, keep shard
+//   after the update     -             gather           gather              -
+//   before an FSDP unit  -             -                -                   gather
 //
 // Where several groups hold all shards, sums go over a group first, and then over the copies of
 // each shard. A table that is tied over a pipeline is summed last, over its two ends.
@@ -16,13 +16,13 @@
 #include <span>
 #include <vector>
 
-#include "tessera/nn/unit_hooks.h"
+#include "tessera/nn/module_hooks.h"
 #include "tessera/optim/narrow_sum.h"
 #include "tessera/optim/parameter_buffers.h"
 
 namespace tessera {
 
-class DataParallel final : public UnitHooks {
+class DataParallel final : public ModuleHooks {
  public:
   struct Options {
     Sharding sharding = Sharding::none;
@@ -38,7 +38,7 @@ class DataParallel final : public UnitHooks {
   void step_replayed();
   /// What is known of buffers is of another pass.
   void forget_buffers() { resident_ = {}; }
-  void before_use(std::size_t unit, NextUnit next) override;
+  void before_use(std::size_t unit, NextFsdpUnit next) override;
   void before_gradients(std::size_t unit) override;
   void gradients_added(std::size_t unit, bool last) override;
   /// Sums what is not summed yet. Work put on the stream afterwards sees this rank's share of all.
@@ -53,7 +53,7 @@ class DataParallel final : public UnitHooks {
  private:
   // What became of a bucket in this step.
   struct Progress {
-    int added = 0;         ///< units x microbatches that are done with it
+    int added = 0;         ///< FSDP units x microbatches that are done with it
     bool reduced = false;  ///< its own gradients hold a sum
   };
 
@@ -74,7 +74,7 @@ class DataParallel final : public UnitHooks {
   void gather_all();
   WorkHandle& gather_of(const Bucket& bucket);
   void gather_bucket(const Bucket& bucket);
-  void use_bucket(std::span<const Bucket> all, const Bucket& bucket, NextUnit next);
+  void use_bucket(std::span<const Bucket> all, const Bucket& bucket, NextFsdpUnit next);
   View by_rank(const View& bucket) const;
 
   ParameterBuffers& buffers_;

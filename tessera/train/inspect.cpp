@@ -56,7 +56,7 @@ std::string state_text(const SessionOptions& options, int pipeline_rank) {
   if (!options.training) return "";
   DescribedModel model(options, pipeline_rank);
   const ParameterBuffers::Options buffers = buffer_options(options, 0);
-  const BucketLayout layout = ParameterBuffers::layout_for(model.units(), buffers);
+  const BucketLayout layout = ParameterBuffers::layout_for(model.fsdp_units(), buffers);
   const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
   std::int64_t own = 0;
   for (const Parameter* parameter : model.parameters()) own += parameter->shape().numel();
@@ -66,10 +66,10 @@ std::string state_text(const SessionOptions& options, int pipeline_rank) {
                                  with_commas(own), with_commas(layout.elements() - own));
   if (buffers.shards > 1) text += fmt::format("; {} ranks have a share each", buffers.shards);
   if (buffers.shard_values)
-    text += fmt::format("\n  elements of gathered units: {}",
+    text += fmt::format("\n  elements of gathered FSDP units: {}",
                         with_commas(elements.all_values() - elements.values));
   if (buffers.shard_gradients)
-    text += fmt::format("\n  elements of a unit's gradients before they are summed: {}",
+    text += fmt::format("\n  elements of an FSDP unit's gradients before they are summed: {}",
                         with_commas(elements.grad_slot));
   if (const std::int64_t host = Optimizer::host_bytes_for(
           options.optimizer, layout.trained_elements() / layout.shards(), options.model.dtype))
@@ -97,7 +97,7 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
   MemoryCounters counters = memory.counters();
   add(counters, MemoryUse::data, Session::shared_loss_bytes(options));
   const ParameterBuffers::Options buffers = buffer_options(options, 0);
-  const BucketLayout layout = ParameterBuffers::layout_for(model.units(), buffers);
+  const BucketLayout layout = ParameterBuffers::layout_for(model.fsdp_units(), buffers);
   const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
   const auto bytes = [](std::int64_t count, DType type) {
     return count * static_cast<std::int64_t>(size_of(type));

@@ -110,14 +110,14 @@ void DescribedModel::add(const SessionOptions& options, const StagePart& part) {
   if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
 }
 
-std::vector<ParameterList> units_of(std::deque<GptModel>& chunks) {
+std::vector<ParameterList> all_fsdp_units(std::deque<GptModel>& chunks) {
   std::vector<ParameterList> all;
   for (GptModel& chunk : chunks)
-    for (ParameterList& unit : chunk.units()) all.push_back(std::move(unit));
+    for (ParameterList& unit : chunk.fsdp_units()) all.push_back(std::move(unit));
   return all;
 }
 
-std::vector<ParameterList> DescribedModel::units() { return units_of(chunks_); }
+std::vector<ParameterList> DescribedModel::fsdp_units() { return all_fsdp_units(chunks_); }
 
 ParameterList DescribedModel::parameters() {
   ParameterList all;
@@ -149,7 +149,7 @@ ParameterBuffers::Options buffer_options(const SessionOptions& options, int shar
   buffers.shard_gradients = p.sharding >= Sharding::gradients;
   buffers.shard_values = p.sharding == Sharding::parameters;
   if (buffers.shard_gradients)
-    buffers.bucket_elements = 1;  // every unit by itself
+    buffers.bucket_elements = 1;  // every FSDP unit by itself
   else if (p.bucket_elements > 0)
     buffers.bucket_elements = p.bucket_elements;
   else if (replicas > 1)
@@ -178,7 +178,7 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
     plan.workspace_bytes = std::max(
         plan.workspace_bytes, chunk.workspace_bytes(kernels, rank_shape(options), plan.positions));
   const ParameterBuffers::Options buffers = buffer_options(options, 0);
-  const BucketLayout layout = ParameterBuffers::layout_for(units_of(chunks), buffers);
+  const BucketLayout layout = ParameterBuffers::layout_for(all_fsdp_units(chunks), buffers);
   plan.workspace_bytes =
       std::max(plan.workspace_bytes, kernels.sum_squares_workspace_bytes(layout.elements()));
   const PipelineShape shape = shape_of(options);
@@ -202,7 +202,7 @@ std::deque<StageRunner> Session::make_runners(std::deque<GptModel>& chunks, Cont
   std::deque<StageRunner> runners;
   for (GptModel& chunk : chunks) {
     runners.emplace_back(chunk, context, options);
-    options.first_unit += chunk.units().size();
+    options.first_fsdp_unit += chunk.fsdp_units().size();
   }
   return runners;
 }
@@ -237,7 +237,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   workspace_ = memory_.allocate(MemoryUse::workspace, DType::u8,
                                 {static_cast<std::int64_t>(sizes.workspace_bytes)});
   context_.emplace(Context{*kernels_, stream_, mesh_, workspace_, &trace_});
-  parameters_.emplace(units_of(chunks_), *context_, memory_,
+  parameters_.emplace(all_fsdp_units(chunks_), *context_, memory_,
                       buffer_options(options, mesh_.shards().rank()));
   initialize();
   data_parallel_.emplace(*parameters_, *context_,

@@ -62,7 +62,7 @@ class DescribedModel {
 
   std::deque<GptModel>& chunks() { return chunks_; }
   ParameterList parameters();
-  std::vector<ParameterList> units();
+  std::vector<ParameterList> fsdp_units();
 
  private:
   void add(const SessionOptions& options, const StagePart& part);
@@ -72,8 +72,8 @@ class DescribedModel {
   std::deque<GptModel> chunks_;
 };
 
-/// The units of all chunks, one chunk's after the other's.
-std::vector<ParameterList> units_of(std::deque<GptModel>& chunks);
+/// The FSDP units of all chunks, one chunk's after the other's.
+std::vector<ParameterList> all_fsdp_units(std::deque<GptModel>& chunks);
 
 /// Throws where the options do not fit the model's parameters.
 void check_parameters(const SessionOptions& options);

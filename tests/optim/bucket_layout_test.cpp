@@ -7,19 +7,19 @@
 namespace tessera {
 namespace {
 
-// Units of parameters with made-up sizes.
+// FSDP units of parameters with made-up sizes.
 class BucketLayoutTest : public testing::Test {
  protected:
   Parameter& add(const Shape& shape, GradientSum sum = GradientSum::none) {
     const std::string name = "p" + std::to_string(parameters_.size());
     parameters_.push_back(replicated_parameter(DType::f32, name, shape, {}, 0, sum));
-    units_.back().push_back(&parameters_.back());
+    fsdp_units_.back().push_back(&parameters_.back());
     return parameters_.back();
   }
-  void unit() { units_.emplace_back(); }
+  void unit() { fsdp_units_.emplace_back(); }
 
   std::deque<Parameter> parameters_;
-  std::vector<ParameterList> units_;
+  std::vector<ParameterList> fsdp_units_;
 };
 
 TEST_F(BucketLayoutTest, OneBucketHoldsEverythingMatricesFirst) {
@@ -28,7 +28,7 @@ TEST_F(BucketLayoutTest, OneBucketHoldsEverythingMatricesFirst) {
   add({8, 8});
   unit();
   add({70, 2});
-  const BucketLayout layout(units_, 1, 1'000'000);
+  const BucketLayout layout(fsdp_units_, 1, 1'000'000);
   ASSERT_EQ(layout.buckets().size(), 1);
   EXPECT_EQ(layout.offset(1), 0);
   EXPECT_EQ(layout.offset(2), 64);
@@ -40,19 +40,19 @@ TEST_F(BucketLayoutTest, OneBucketHoldsEverythingMatricesFirst) {
   EXPECT_FALSE(bucket.stretches[1].decays);
 }
 
-TEST_F(BucketLayoutTest, BucketsAreFilledFromTheLastUnitOn) {
+TEST_F(BucketLayoutTest, BucketsAreFilledFromTheLastFsdpUnitOn) {
   for (int i = 0; i < 5; ++i) {
     unit();
     add({64, 1});
   }
-  const BucketLayout layout(units_, 1, 128);
+  const BucketLayout layout(fsdp_units_, 1, 128);
   ASSERT_EQ(layout.buckets().size(), 3);
-  EXPECT_EQ(layout.buckets()[0].units.size(), 1) << "what is left for the first";
-  EXPECT_EQ(layout.buckets()[1].units.front(), 1);
-  EXPECT_EQ(layout.buckets()[2].units.front(), 3);
+  EXPECT_EQ(layout.buckets()[0].fsdp_units.size(), 1) << "what is left for the first";
+  EXPECT_EQ(layout.buckets()[1].fsdp_units.front(), 1);
+  EXPECT_EQ(layout.buckets()[2].fsdp_units.front(), 3);
   EXPECT_EQ(layout.trained_of(4), &layout.buckets()[2]);
   EXPECT_EQ(&layout.bucket_of(0), &layout.buckets()[0]);
-  EXPECT_EQ(BucketLayout(units_, 1, 1).buckets().size(), 5) << "each by itself";
+  EXPECT_EQ(BucketLayout(fsdp_units_, 1, 1).buckets().size(), 5) << "each by itself";
 }
 
 TEST_F(BucketLayoutTest, ShardsAreEqualAndTogetherTheBucket) {
@@ -60,7 +60,7 @@ TEST_F(BucketLayoutTest, ShardsAreEqualAndTogetherTheBucket) {
     unit();
     add({std::int64_t{100} * (i + 1)});
   }
-  const BucketLayout layout(units_, 3, 1);
+  const BucketLayout layout(fsdp_units_, 3, 1);
   std::int64_t next = 0;
   std::int64_t own = 0;
   for (const Bucket& bucket : layout.buckets()) {
@@ -84,7 +84,7 @@ TEST_F(BucketLayoutTest, PartsThatAreSummedLieSideBySide) {
   add({64, 2});
   add({64});
   add({65}, GradientSum::tensor_group);
-  const BucketLayout layout(units_, 1, 1'000);
+  const BucketLayout layout(fsdp_units_, 1, 1'000);
   const Bucket& bucket = layout.buckets().front();
   ASSERT_EQ(bucket.partial_sums.size(), 1);
   EXPECT_EQ(bucket.partial_sums[0].range.begin, 128);
@@ -95,7 +95,7 @@ TEST_F(BucketLayoutTest, GapsAreWhatNoParameterHas) {
   unit();
   add({65, 1});
   add({60});
-  const BucketLayout layout(units_, 2, 1'000);
+  const BucketLayout layout(fsdp_units_, 2, 1'000);
   const Bucket& bucket = layout.buckets().front();
   std::vector<bool> covered(static_cast<std::size_t>(layout.elements()), false);
   const auto cover = [&](std::int64_t begin, std::int64_t end) {
@@ -116,8 +116,8 @@ TEST_F(BucketLayoutTest, FrozenParametersComeLastInBucketsOfTheirOwn) {
     add({64, 2});
     if (i != 1) add({64}).freeze();
   }
-  parameters_[2].freeze();  // all of the unit in the middle
-  const BucketLayout layout(units_, 2, 1);
+  parameters_[2].freeze();  // all of the FSDP unit in the middle
+  const BucketLayout layout(fsdp_units_, 2, 1);
   ASSERT_EQ(layout.trained().size(), 2);
   ASSERT_EQ(layout.frozen().size(), 3);
   EXPECT_EQ(layout.trained_of(1), nullptr);

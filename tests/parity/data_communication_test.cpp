@@ -65,8 +65,8 @@ double small_change(int data, bool norm) {
   return (data - 1.0) / data * (gathered + (norm ? 3 : 1) * sizeof(double));
 }
 
-// Forward takes all units, but for the first block where backward has just left it. Backward finds
-// the head and the last block, and does not need the embedding.
+// Forward takes all FSDP units, but for the first block where backward has just left it. Backward
+// finds the head and the last block, and does not need the embedding.
 double gathered_elements(const std::vector<std::int64_t>& units) {
   double elements = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
@@ -118,7 +118,8 @@ TEST_P(DataTraffic, OfATiedTable) {
                               kMicrobatches * static_cast<double>(step.units.front())));
 }
 
-// Halves of a backward at different times: a unit's gradients go once per microbatch all the same.
+// Halves of a backward at different times: an FSDP unit's gradients go once per microbatch all the
+// same.
 TEST_P(DataTraffic, OfASplitBackward) {
   for (const Sharding sharding : {Sharding::gradients, Sharding::parameters}) {
     SessionOptions options = sharded_session(data(), sharding);

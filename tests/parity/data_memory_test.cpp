@@ -3,8 +3,8 @@
 // Adam, over d ranks, in bytes: 2 of the parameter, 4 of its gradient, 12 of its state (8 of
 // moments, 4 of a master weight).
 //
-//   no sharding  18        gradients   2 + 16/d and a unit's gradients
-//   optimizer    6 + 12/d  parameters  18/d, a unit's gradients, and two units
+//   no sharding  18        gradients   2 + 16/d and an FSDP unit's gradients
+//   optimizer    6 + 12/d  parameters  18/d, an FSDP unit's gradients, and two FSDP units
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -36,10 +36,10 @@ SessionOptions memory_session(int data, Sharding sharding) {
 struct Measured {
   double state = 0;  ///< bytes of parameters, gradients and optimizer state
   double padding = 0;
-  double parameters = 0;  ///< how many
-  double two_units = 0;   ///< elements of gathered units
-  double unit = 0;        ///< elements of the largest unit
-  double rest = 0;        ///< bytes beside the formula: tables of angles, records of steps
+  double parameters = 0;      ///< how many
+  double two_fsdp_units = 0;  ///< elements of gathered FSDP units
+  double fsdp_unit = 0;       ///< elements of the largest FSDP unit
+  double rest = 0;            ///< bytes beside the formula: tables of angles, records of steps
 };
 
 double held(const MemoryCounters& counters, MemoryUse use) {
@@ -63,8 +63,8 @@ Measured measure(const SessionOptions& options) {
     measured.state = held(counters, MemoryUse::parameters) + held(counters, MemoryUse::gradients) +
                      held(counters, MemoryUse::optimizer);
     measured.padding = static_cast<double>(layout.elements()) - measured.parameters;
-    measured.two_units = static_cast<double>(elements.slots[0] + elements.slots[1]);
-    measured.unit = static_cast<double>(elements.grad_slot);
+    measured.two_fsdp_units = static_cast<double>(elements.slots[0] + elements.slots[1]);
+    measured.fsdp_unit = static_cast<double>(elements.grad_slot);
     measured.rest = static_cast<double>(
         session.chunks().front().rope_bytes(
             Session::plan(options, session.chunks(), 0, session.context().kernels).positions) +
@@ -91,7 +91,7 @@ TEST(DataMemory, FollowsTheFormulas) {
          {Sharding::none, Sharding::optimizer, Sharding::gradients, Sharding::parameters}) {
       const Measured got = measure(memory_session(d, sharding));
       const double formula = bytes_each(sharding, d) * got.parameters;
-      const double units = 2 * got.two_units + 4 * got.unit;
+      const double units = 2 * got.two_fsdp_units + 4 * got.fsdp_unit;
       const double state = got.state - got.rest - units;
       fmt::print("  {}  {:<10} {:>9.0f} {:>9.0f} {:>14.0f} {:>8.0f} {:>20.2f}\n", d,
                  kNames[static_cast<int>(sharding)], formula, state, units, got.padding,

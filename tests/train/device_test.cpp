@@ -53,7 +53,7 @@ TEST_P(TrainingOnGpu, StateOnTheHostGivesTheSameBits) {
   }
 }
 
-// Units are gathered into buffers and let go, though one rank has all of them.
+// FSDP units are gathered into buffers and let go, though one rank has all of them.
 TEST_P(TrainingOnGpu, ShardsOfOneRankAreTheWhole) {
   SessionOptions options = test::wide_session("llama", kGpu, GetParam());
   const Trained whole = test::train(options, 8, How::graph);
