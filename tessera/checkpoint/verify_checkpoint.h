@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-/// A stretch of a file that is not what was saved.
+/// A byte range of a file that is not what was saved.
 struct Damage {
   std::string file;
   std::uint64_t begin = 0;  ///< bytes [begin, end)

@@ -122,9 +122,9 @@ void BucketLayout::place(const ParameterList& parameters, Bucket& bucket) {
   add(false, GradientSum::grid_column);
   add(false, GradientSum::tensor_group);
   add(false, GradientSum::none);
-  bucket.stretches = {{{start, middle}, true}, {{middle, used}, false}};
+  bucket.group_ranges = {{{start, middle}, true}, {{middle, used}, false}};
   bucket.range = {start, start + rounded_up(used - start, kAlignment * shards_ * parts_)};
-  bucket.stretches.back().range.end = bucket.range.end;  // padding is zeros, and stays so
+  bucket.group_ranges.back().range.end = bucket.range.end;  // padding is zeros, and stays so
   add_gap(bucket.gaps, {used, bucket.range.end});
 }
 

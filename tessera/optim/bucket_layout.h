@@ -22,8 +22,8 @@ inline View part_of(const View& block, const Range& range) {
   return block.slice(0, range.begin, range.length());
 }
 
-/// A stretch of parameters that the optimizer treats alike.
-struct Stretch {
+/// A range of a parameter group: the optimizer treats its parameters alike.
+struct ParameterGroupRange {
   Range range;
   bool decays = false;
 };
@@ -40,7 +40,7 @@ struct Bucket {
   std::vector<std::size_t> fsdp_units;
   std::vector<std::size_t> parameters;  ///< by number
   Range range;                          ///< of the block; a multiple of the shards
-  std::vector<Stretch> stretches;
+  std::vector<ParameterGroupRange> group_ranges;
   std::vector<PartialSum> partial_sums;
   std::vector<Range> gaps;  ///< that belong to no parameter
 };

@@ -130,15 +130,15 @@ std::vector<ParameterBuffers::Owned> ParameterBuffers::owned() const {
   std::vector<Owned> all;
   for (const Bucket& bucket : layout_.trained()) {
     const Range shard = layout_.shard(bucket, options_.shard);
-    for (const Stretch& stretch : bucket.stretches) {
-      const Range mine = intersection(stretch.range, shard);
+    for (const ParameterGroupRange& group_range : bucket.group_ranges) {
+      const Range mine = intersection(group_range.range, shard);
       if (mine.length() == 0) continue;
       const std::int64_t at = mine.begin - shard.begin;
       const std::int64_t state = layout_.shard_offset(bucket) + at;
       all.push_back({own_values(bucket).slice(0, at, mine.length()),
                      own_grads(bucket).slice(0, at, mine.length()),
                      {state, state + mine.length()},
-                     stretch.decays});
+                     group_range.decays});
     }
   }
   return all;

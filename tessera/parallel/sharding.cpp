@@ -55,7 +55,7 @@ std::vector<ShardPiece> pieces_in(const ShardPiece& piece, const Range& storage)
   const std::int64_t stride = piece.strides[0];
   const std::int64_t begin = storage.begin - piece.storage_offset;
   const std::int64_t end = storage.end - piece.storage_offset;
-  // Rows that lie in the stretch from their first to their last element.
+  // Rows that lie in the range from their first to their last element.
   const Range whole =
       clamped(ceil_divide(begin, stride), ceil_divide(end - columns + 1, stride), piece.extent[0]);
   std::vector<ShardPiece> pieces;

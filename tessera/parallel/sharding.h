@@ -50,7 +50,7 @@ struct Range {
 };
 Range share_of(std::int64_t size, int parts, int index);
 
-/// What a box has in a stretch of its storage: at most three boxes, since a stretch begins and ends
+/// What a box has in a range of its storage: at most three boxes, since a range begins and ends
 /// anywhere in a row.
 std::vector<ShardPiece> pieces_in(const ShardPiece& piece, const Range& storage);
 

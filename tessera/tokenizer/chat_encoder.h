@@ -7,7 +7,7 @@
 // Special tokens come from the template alone. Contents are plain text: what looks like a special
 // token in them is not one.
 //
-// A stretch of text between special tokens is encoded as one, as Hugging Face's chat templates have
+// A span of text between special tokens is encoded as one, as Hugging Face's chat templates have
 // it, but cut where what is learned begins: there a prompt ends when the model is used, so that no
 // token may reach over it. Spaces at the end of an assistant's prefix go with the content, as words
 // have the space before them in their tokens.

@@ -19,7 +19,7 @@ namespace tessera {
 
 class HfAddedTokens {
  public:
-  /// A stretch of a text: a token, or what is left to the model (id -1).
+  /// A span of a text: a token, or what is left to the model (id -1).
   struct Part {
     std::string_view text;
     std::int32_t id;

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-/// A stretch of a text that ends at `end`, where the next one starts.
+/// A span of a text that ends at `end`, where the next one starts.
 using HfMatches = std::vector<Piece>;
 
 /// Where the literal, which is not empty, occurs in a text, and what lies between.

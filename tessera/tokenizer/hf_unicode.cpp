@@ -30,7 +30,7 @@ bool is_unknown(char32_t c) {
   return c >= 0x300 && contains(kHfUnknownToNormalization, kHfUnknownToNormalizationCount, c);
 }
 
-// One stretch of characters that both Unicode versions know, decomposed and then put in order.
+// One run of characters that both Unicode versions know, decomposed and then put in order.
 class Normalizer {
  public:
   explicit Normalizer(NormalForm form)

@@ -27,7 +27,7 @@ class SentencePieceTokenizer : public Tokenizer {
   SentencePieceTokenizer(SentencePieceModel model, const std::string& what, bool add_bos = false);
 
   void encode_to(std::string_view text, std::vector<std::int32_t>& tokens) const override;
-  /// As SentencePiece has no other way, each stretch starts with the space that a text starts with.
+  /// As SentencePiece has no other way, each span starts with the space that a text starts with.
   void encode_plain_to(std::string_view text, bool at_start,
                        std::vector<std::int32_t>& tokens) const override;
   /// The control pieces.

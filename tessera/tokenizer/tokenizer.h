@@ -24,7 +24,7 @@ class Tokenizer {
   /// Appends the tokens of a text, which are those of its original. Never adds EOD by itself.
   /// InputError when the text cannot be encoded.
   virtual void encode_to(std::string_view text, std::vector<std::int32_t>& tokens) const = 0;
-  /// The same for a stretch of a text in which nothing is a special token, whatever it looks like:
+  /// The same for a span of a text in which nothing is a special token, whatever it looks like:
   /// for text that is not trusted. `at_start`: whether the text begins with it.
   virtual void encode_plain_to(std::string_view text, bool at_start,
                                std::vector<std::int32_t>& tokens) const {

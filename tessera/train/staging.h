@@ -48,7 +48,7 @@ class Staging {
   void reset();
 
  private:
-  struct Run {                ///< a stretch of a block that is copied at once
+  struct Run {                ///< a range of a block that is copied at once
     std::size_t block_slice;  ///< the slice whose block it is
     Range range;              ///< elements of the block
     std::int64_t at;          ///< its first byte in the memory

@@ -22,14 +22,14 @@ bool Trainer::evaluate(Split split) {
   return true;
 }
 
-// The n-th evaluation reads the n-th stretch of the split, so that a resumed run reads what it
+// The n-th evaluation reads the n-th range of the split, so that a resumed run reads what it
 // would have read. A full one reads all of it, and every token counts alike.
 std::optional<WeightedMean> Trainer::evaluate_set(Split split,
                                                   const std::shared_ptr<const Dataset>& dataset) {
   const TrainOptions& o = options_.train;
   const bool full = split == Split::valid && options_.data.full_validation;
-  const bool stretches = split == Split::valid && !full;
-  const std::int64_t before = stretches ? (progress_.iteration - 1) / o.eval_interval : 0;
+  const bool ranges = split == Split::valid && !full;
+  const std::int64_t before = ranges ? (progress_.iteration - 1) / o.eval_interval : 0;
   const std::int64_t iterations =
       full ? (dataset->size() + o.global_batch_size - 1) / o.global_batch_size : o.eval_iters;
   const LossAverage average = full ? LossAverage::per_token : average_of(o);

@@ -35,9 +35,9 @@ TEST_F(BucketLayoutTest, OneBucketHoldsEverythingMatricesFirst) {
   EXPECT_EQ(layout.offset(0), 64 + 192);
   EXPECT_EQ(layout.elements(), 64 + 192 + 64);
   const Bucket& bucket = layout.buckets().front();
-  EXPECT_EQ(bucket.stretches[0].range.end, 256);
-  EXPECT_TRUE(bucket.stretches[0].decays);
-  EXPECT_FALSE(bucket.stretches[1].decays);
+  EXPECT_EQ(bucket.group_ranges[0].range.end, 256);
+  EXPECT_TRUE(bucket.group_ranges[0].decays);
+  EXPECT_FALSE(bucket.group_ranges[1].decays);
 }
 
 TEST_F(BucketLayoutTest, BucketsAreFilledFromTheLastFsdpUnitOn) {

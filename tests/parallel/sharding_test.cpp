@@ -18,7 +18,7 @@ std::set<std::int64_t> places(const ShardPiece& piece) {
   return all;
 }
 
-// What a stretch holds of a box, cut into boxes: all of it, nothing else, nothing twice, at its
+// What a range holds of a box, cut into boxes: all of it, nothing else, nothing twice, at its
 // place in the tensor.
 void expect_cut(const ShardPiece& piece, std::int64_t storage) {
   for (std::int64_t begin = 0; begin <= storage; ++begin)
@@ -47,7 +47,7 @@ void expect_cut(const ShardPiece& piece, std::int64_t storage) {
     }
 }
 
-TEST(PiecesIn, CutAnyStretchIntoBoxes) {
+TEST(PiecesIn, CutAnyRangeIntoBoxes) {
   expect_cut({{3}, {7}, 2, {1}}, 12);
   expect_cut({{1, 2}, {4, 3}, 1, {3, 1}}, 16);  // rows behind each other
   expect_cut({{0, 0}, {3, 2}, 4, {5, 1}}, 20);  // with gaps between them
