@@ -15,14 +15,14 @@ class GridHead final : public HeadLayout {
                        bool gradients) const override;
   View gather_input(Context&, View x, const Scratch&) const override;
   ConstView gather_weight(Context&, const Parameter& weight, const Scratch&) const override;
-  WeightAddends start_gradient(Context& context, Parameter& weight,
-                               const Scratch& scratch) const override {
-    return start_addends(context, weight, scratch.d_weight);
+  PartialWeightGradients start_gradient(Context& context, Parameter& weight,
+                                        const Scratch& scratch) const override {
+    return start_partial_gradients(context, weight, scratch.d_weight);
   }
   void sum_input_gradient(Context&, View dx, View parts) const override;
   void sum_weight_gradient(Context& context, Parameter& weight,
-                           const WeightAddends& addends) const override {
-    sum_addends(context, weight, addends);
+                           const PartialWeightGradients& partials) const override {
+    reduce_partial_gradients(context, weight, partials);
   }
   Communicator& vocabulary_group(const Mesh& mesh) const override { return mesh.grid_row(); }
 

@@ -76,28 +76,29 @@ void GridLinear::forward(Context& context, View y, ConstView x,
 
 WorkHandle GridLinear::backward_input(Context& context, View dx, ConstView dy,
                                       const LinearScratch& scratch) const {
-  const View addends = shaped(scratch.grid.d_rows, dx.dtype(), {side_, dx.dim(0), in()});
+  const View partials = shaped(scratch.grid.d_rows, dx.dtype(), {side_, dx.dim(0), in()});
   Panels weights(context, context.mesh.grid_column(), weight_.value(), scratch.grid.weights);
   for (int k = 0; k < side_; ++k)
-    context.kernels.gemm(context.stream, panel_of(addends, k), dy, weights.take(k), {},
+    context.kernels.gemm(context.stream, panel_of(partials, k), dy, weights.take(k), {},
                          context.workspace);
-  return context.mesh.grid_row().reduce_scatter(dx, addends, ReduceOp::sum, context.stream);
+  return context.mesh.grid_row().reduce_scatter(dx, partials, ReduceOp::sum, context.stream);
 }
 
 void GridLinear::backward_weight(Context& context, ConstView dy, ConstView x,
                                  const LinearScratch& scratch) {
   bias_gradient(context, dy);
   if (!weight_.trained()) return;
-  const WeightAddends addends = start_addends(context, weight_, scratch.grid.d_weights);
+  const PartialWeightGradients partials =
+      start_partial_gradients(context, weight_, scratch.grid.d_weights);
   Panels rows(context, context.mesh.grid_row(), x, scratch.grid.rows);
   for (int k = 0; k < side_; ++k) {
     GemmSpec spec;
     spec.transpose_a = true;
-    spec.accumulate = k == addends.begun;
-    context.kernels.gemm(context.stream, panel_of(addends.panels, k), dy, rows.take(k), spec,
+    spec.accumulate = k == partials.begun;
+    context.kernels.gemm(context.stream, panel_of(partials.panels, k), dy, rows.take(k), spec,
                          context.workspace);
   }
-  sum_addends(context, weight_, addends);
+  reduce_partial_gradients(context, weight_, partials);
 }
 
 }  // namespace tessera

@@ -59,21 +59,23 @@ View shaped(const View& memory, DType dtype, const Shape& shape) {
   return {memory.raw(), dtype, shape};
 }
 
-WeightAddends start_addends(Context& context, Parameter& weight, const View& memory) {
+PartialWeightGradients start_partial_gradients(Context& context, Parameter& weight,
+                                               const View& memory) {
   const Communicator& column = context.mesh.grid_column();
   const Gradient gradient = weight.grad();
-  WeightAddends addends;
-  addends.panels =
+  PartialWeightGradients partials;
+  partials.panels =
       shaped(memory, gradient.view.dtype(), {column.size(), weight.shape()[0], weight.shape()[1]});
-  if (!gradient.accumulate) return addends;
-  addends.begun = column.rank();
-  context.kernels.copy(context.stream, panel_of(addends.panels, addends.begun), gradient.view);
-  return addends;
+  if (!gradient.accumulate) return partials;
+  partials.begun = column.rank();
+  context.kernels.copy(context.stream, panel_of(partials.panels, partials.begun), gradient.view);
+  return partials;
 }
 
-void sum_addends(Context& context, Parameter& weight, const WeightAddends& addends) {
+void reduce_partial_gradients(Context& context, Parameter& weight,
+                              const PartialWeightGradients& partials) {
   context.mesh.grid_column()
-      .reduce_scatter(weight.grad_view(), addends.panels, ReduceOp::sum, context.stream)
+      .reduce_scatter(weight.grad_view(), partials.panels, ReduceOp::sum, context.stream)
       ->wait(context.stream);
 }
 

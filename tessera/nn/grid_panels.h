@@ -15,8 +15,8 @@ namespace tessera {
 struct GridSizes {
   std::int64_t rows = 0;       ///< of a panel of rows
   std::int64_t weights = 0;    ///< of a panel of a weight
-  std::int64_t d_rows = 0;     ///< of all addends of an input gradient
-  std::int64_t d_weights = 0;  ///< of all addends of a weight gradient
+  std::int64_t d_rows = 0;     ///< of all partial input gradients
+  std::int64_t d_weights = 0;  ///< of all partial weight gradients
 
   /// Enough for either.
   GridSizes or_else(const GridSizes& other) const;
@@ -59,15 +59,15 @@ ConstView panel_of(const ConstView& all, int k);
 /// The first elements of flat memory, as what they are needed for.
 View shaped(const View& memory, DType dtype, const Shape& shape);
 
-/// The gradient of a weight of which a rank computes an addend for each of several ranks, that is
-/// for each panel.
-struct WeightAddends {
+/// The gradient of a weight of which a rank computes a partial gradient for each of several ranks,
+/// that is for each panel.
+struct PartialWeightGradients {
   View panels;     ///< [side, out, in], of the gradient's type
   int begun = -1;  ///< the one that holds something already, and is added to
 };
 /// For the ranks of a column of the grid. What the step has gathered before goes into this rank's
-/// addend for itself, so that the sum has it.
-WeightAddends start_addends(Context&, Parameter& weight, const View& memory);
-void sum_addends(Context&, Parameter& weight, const WeightAddends&);
+/// partial gradient for itself, so that the sum has it.
+PartialWeightGradients start_partial_gradients(Context&, Parameter& weight, const View& memory);
+void reduce_partial_gradients(Context&, Parameter& weight, const PartialWeightGradients&);
 
 }  // namespace tessera

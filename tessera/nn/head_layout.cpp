@@ -17,19 +17,20 @@ class LineHead final : public HeadLayout {
   }
   View gather_input(Context& context, View x, const Scratch& scratch) const override {
     rows_.gather(context, scratch.x, x)->wait(context.stream);
-    return rows_.addend(scratch.x, as_part(x));
+    return rows_.partial_sum(scratch.x, as_part(x));
   }
   ConstView gather_weight(Context&, const Parameter& weight, const Scratch&) const override {
     return as_part(weight.value());
   }
-  WeightAddends start_gradient(Context&, Parameter& weight, const Scratch&) const override {
+  PartialWeightGradients start_gradient(Context&, Parameter& weight,
+                                        const Scratch&) const override {
     const Gradient gradient = weight.grad();
     return {as_part(gradient.view), gradient.accumulate ? 0 : -1};
   }
   void sum_input_gradient(Context& context, View dx, View parts) const override {
     rows_.sum(context, dx, parts.rows())->wait(context.stream);
   }
-  void sum_weight_gradient(Context&, Parameter&, const WeightAddends&) const override {}
+  void sum_weight_gradient(Context&, Parameter&, const PartialWeightGradients&) const override {}
   Communicator& vocabulary_group(const Mesh& mesh) const override { return mesh.tensor(); }
 
  private:

@@ -26,10 +26,12 @@ class HeadLayout {
   virtual View gather_input(Context&, View x, const Scratch&) const = 0;
   /// [parts, V, C]: all channels of the rank's share of the vocabulary.
   virtual ConstView gather_weight(Context&, const Parameter& weight, const Scratch&) const = 0;
-  virtual WeightAddends start_gradient(Context&, Parameter& weight, const Scratch&) const = 0;
+  virtual PartialWeightGradients start_gradient(Context&, Parameter& weight,
+                                                const Scratch&) const = 0;
   /// dx = this rank's part of what the ranks have added up in the place of the input's parts.
   virtual void sum_input_gradient(Context&, View dx, View parts) const = 0;
-  virtual void sum_weight_gradient(Context&, Parameter& weight, const WeightAddends&) const = 0;
+  virtual void sum_weight_gradient(Context&, Parameter& weight,
+                                   const PartialWeightGradients&) const = 0;
   /// The ranks that share the vocabulary for the same rows.
   virtual Communicator& vocabulary_group(const Mesh& mesh) const = 0;
 };

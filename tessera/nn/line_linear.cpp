@@ -120,9 +120,9 @@ void ColumnParallelLinear::forward_gelu(Context& context, View y, View pre, Cons
 
 WorkHandle ColumnParallelLinear::backward_input(Context& context, View dx, ConstView dy,
                                                 const LinearScratch& scratch) const {
-  const View addend = rows_.addend(scratch.all.dx, dx);
-  input_gradient(context, addend, dy, {});
-  return rows_.sum(context, dx, addend);
+  const View partial = rows_.partial_sum(scratch.all.dx, dx);
+  input_gradient(context, partial, dy, {});
+  return rows_.sum(context, dx, partial);
 }
 
 RowParallelLinear::RowParallelLinear(const LinearSpec& spec, const LayerSite& site)
@@ -131,14 +131,14 @@ RowParallelLinear::RowParallelLinear(const LinearSpec& spec, const LayerSite& si
 void RowParallelLinear::forward(Context& context, View y, ConstView x,
                                 const LinearScratch& scratch) const {
   GemmSpec spec;
-  // The bias goes into one rank's addend, so the sum has it once.
+  // The bias goes into one rank's partial sum, so the sum has it once.
   if (bias_ && context.mesh.tensor().rank() == 0) {
     spec.epilogue = Epilogue::bias;
     spec.bias = bias_->value();
   }
-  const View addend = rows_.addend(scratch.all.dy, y);
-  product(context, addend, x, spec);
-  rows_.sum(context, y, addend)->wait(context.stream);
+  const View partial = rows_.partial_sum(scratch.all.dy, y);
+  product(context, partial, x, spec);
+  rows_.sum(context, y, partial)->wait(context.stream);
 }
 
 WorkHandle RowParallelLinear::backward_input(Context& context, View dx, ConstView dy,

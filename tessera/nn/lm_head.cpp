@@ -126,7 +126,7 @@ void LmHead::chunk_loss(Context& context, const Microbatch& batch, const Product
 void LmHead::chunk_gradients(Context& context, const Products& products, const Scratch& scratch,
                              const Chunk& chunk) const {
   const View d_logits = scratch.logits.slice(0, 0, chunk.rows);
-  const WeightAddends& d_weight = products.d_weight;
+  const PartialWeightGradients& d_weight = products.d_weight;
   for (int part = 0; part < count_of(products.x); ++part) {
     const View x = rows_of(products.x, part, chunk);
     if (d_weight.panels) {

@@ -54,7 +54,7 @@ class LmHead {
   struct Products {
     View x;  ///< [parts, N, C]; the gradient replaces it chunk by chunk
     ConstView weight;
-    WeightAddends d_weight;
+    PartialWeightGradients d_weight;
   };
   const Parameter& weight() const { return shared_ ? *shared_ : *own_; }
   Parameter& weight() { return shared_ ? *shared_ : *own_; }

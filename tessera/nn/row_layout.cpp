@@ -34,10 +34,10 @@ ConstView RowLayout::gather_now(Context& context, View all, ConstView rows) cons
   return gathered(all, rows);
 }
 
-WorkHandle RowLayout::sum(Context& context, View rows, View addend) const {
+WorkHandle RowLayout::sum(Context& context, View rows, View partial) const {
   Communicator& group = context.mesh.tensor();
   if (!split()) return group.all_reduce(rows, ReduceOp::sum, context.stream);
-  return group.reduce_scatter(rows, addend.reshape({parts_, rows.dim(0), rows.dim(1)}),
+  return group.reduce_scatter(rows, partial.reshape({parts_, rows.dim(0), rows.dim(1)}),
                               ReduceOp::sum, context.stream);
 }
 

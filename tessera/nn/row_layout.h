@@ -21,7 +21,7 @@ namespace tessera {
 /// of them, so that in backward communication and products of one sublayer can overlap.
 struct AllRows {
   View dy;  ///< the gradient of a sublayer's output; its output in forward
-  View dx;  ///< the addend of its input's gradient
+  View dx;  ///< the partial gradient of its input
   View x;   ///< its input
 };
 
@@ -57,10 +57,10 @@ class RowLayout {
   /// Gathers and waits.
   ConstView gather_now(Context&, View all, ConstView rows) const;
 
-  /// Where this rank's addend goes before `sum`.
-  View addend(const View& all, const View& rows) const { return split() ? all : rows; }
-  /// rows = the ranks' addends, summed. `addend` is what the function of that name gave.
-  WorkHandle sum(Context&, View rows, View addend) const;
+  /// Where this rank's partial sum goes before `sum`.
+  View partial_sum(const View& all, const View& rows) const { return split() ? all : rows; }
+  /// rows = the ranks' partial sums, reduced. `partial` is what `partial_sum` returned.
+  WorkHandle sum(Context&, View rows, View partial) const;
 
  private:
   bool split() const { return parts_ > 1; }

@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Each rank has some of the rows: what it looks up is an addend, and what others keep of the
+// Each rank has some of the rows: what it looks up is a partial sum, and what others keep of the
 // gradient is gathered.
 class LineTokenTable final : public TokenTable {
  public:
@@ -22,10 +22,10 @@ class LineTokenTable final : public TokenTable {
 
   void forward(Context& context, const Microbatch& batch, View y,
                const Scratch& scratch) const override {
-    const View addend = rows_.addend(scratch.all, y);
-    context.kernels.embedding_forward(context.stream, addend, batch.tokens, table_.value(),
+    const View partial = rows_.partial_sum(scratch.all, y);
+    context.kernels.embedding_forward(context.stream, partial, batch.tokens, table_.value(),
                                       first_row_, false);
-    rows_.sum(context, y, addend)->wait(context.stream);
+    rows_.sum(context, y, partial)->wait(context.stream);
   }
   WorkHandle gather(Context& context, ConstView dy, const Scratch& scratch) const override {
     return rows_.gather(context, scratch.all, dy);

@@ -111,7 +111,7 @@ void BucketLayout::place(const ParameterList& parameters, Bucket& bucket) {
       add_gap(bucket.gaps, {offset + parameters[i]->shape().numel(), used});
     }
     if (over == GradientSum::none || used == begin) return;
-    std::vector<PartialSum>& sums = bucket.partial_sums;
+    std::vector<PartialGradient>& sums = bucket.partial_gradients;
     if (sums.empty() || sums.back().over != over) sums.push_back({over, {begin, begin}});
     sums.back().range.end = used;
   };

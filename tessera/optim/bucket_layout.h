@@ -28,8 +28,8 @@ struct ParameterGroupRange {
   bool decays = false;
 };
 
-/// Gradients of which every rank of a tensor-parallel group (or a part of it) has an addend.
-struct PartialSum {
+/// Gradients that are partial on every rank of a tensor-parallel group (or a part of it).
+struct PartialGradient {
   GradientSum over = GradientSum::none;
   Range range;
 };
@@ -41,7 +41,7 @@ struct Bucket {
   std::vector<std::size_t> parameters;  ///< by number
   Range range;                          ///< of the block; a multiple of the shards
   std::vector<ParameterGroupRange> group_ranges;
-  std::vector<PartialSum> partial_sums;
+  std::vector<PartialGradient> partial_gradients;
   std::vector<Range> gaps;  ///< that belong to no parameter
 };
 

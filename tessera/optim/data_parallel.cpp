@@ -81,7 +81,7 @@ void DataParallel::reduce(const Bucket& bucket) {
   fill_what_is_missing(bucket);
   forked_.record(context_.stream);
   forked_.wait(reductions_);
-  sum_partial(bucket);
+  reduce_partial_gradients(bucket);
   if (narrow_)
     scatter_narrow(bucket, progress_[bucket.number]);
   else
@@ -112,11 +112,11 @@ void DataParallel::begin_microbatch(const Bucket& bucket) {
 }
 
 // What tensor-parallel ranks have parts of comes first: only then their gradients are alike.
-void DataParallel::sum_partial(const Bucket& bucket) {
+void DataParallel::reduce_partial_gradients(const Bucket& bucket) {
   const Mesh& mesh = context_.mesh;
   const View grads = buffers_.whole_grads(bucket);
   std::vector<WorkHandle> sums;
-  for (const PartialSum& partial : bucket.partial_sums)
+  for (const PartialGradient& partial : bucket.partial_gradients)
     sums.push_back(group_of(partial.over, mesh)
                        .all_reduce(grads.slice(0, partial.range.begin - bucket.range.begin,
                                                partial.range.length()),

@@ -62,7 +62,7 @@ class DataParallel final : public ModuleHooks {
   void reduce(const Bucket& bucket);
   void fill_what_is_missing(const Bucket& bucket);
   void begin_microbatch(const Bucket& bucket);
-  void sum_partial(const Bucket& bucket);
+  void reduce_partial_gradients(const Bucket& bucket);
   void scatter_to_shards(const Bucket& bucket, Progress& progress);
   void scatter_narrow(const Bucket& bucket, Progress& progress);
   void reductions_started();

@@ -86,9 +86,9 @@ TEST_F(BucketLayoutTest, PartsThatAreSummedLieSideBySide) {
   add({65}, GradientSum::tensor_group);
   const BucketLayout layout(fsdp_units_, 1, 1'000);
   const Bucket& bucket = layout.buckets().front();
-  ASSERT_EQ(bucket.partial_sums.size(), 1);
-  EXPECT_EQ(bucket.partial_sums[0].range.begin, 128);
-  EXPECT_EQ(bucket.partial_sums[0].range.end, 128 + 64 + 128);
+  ASSERT_EQ(bucket.partial_gradients.size(), 1);
+  EXPECT_EQ(bucket.partial_gradients[0].range.begin, 128);
+  EXPECT_EQ(bucket.partial_gradients[0].range.end, 128 + 64 + 128);
 }
 
 TEST_F(BucketLayoutTest, GapsAreWhatNoParameterHas) {

@@ -5,8 +5,8 @@
 //   forward + backward   three times that
 //
 // as broadcasts and reduce-scatters. A broadcast is counted as what each rank sends on average when
-// it passes around a ring: (q-1)/q of its bytes. Reduce-scatters of q addends count like q sums to
-// one rank each, (q-1)/q of their bytes.
+// it passes around a ring: (q-1)/q of its bytes. Reduce-scatters of q partial sums count like q
+// sums to one rank each, (q-1)/q of their bytes.
 #include <gtest/gtest.h>
 
 #include <map>

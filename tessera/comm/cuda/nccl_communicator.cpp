@@ -27,7 +27,7 @@ ncclDataType_t type_to_reduce(const char* call, DType dtype) {
   fail("{}: NCCL cannot reduce {}, which it does not know: reduce it as i32", call, name_of(dtype));
 }
 
-// The mean is made by scaling every addend: not what is meant by the mean of whole numbers.
+// The mean is made by scaling every term: not what is meant by the mean of whole numbers.
 ncclRedOp_t operator_of(const char* call, ReduceOp op, DType dtype) {
   check(op != ReduceOp::avg || is_float(dtype), "{}: no mean of {}, which is not a float type",
         call, name_of(dtype));

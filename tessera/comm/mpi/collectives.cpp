@@ -63,13 +63,13 @@ void reduce_shares(MpiGroup& group, const View& mine, F&& theirs, ReduceOp op,
                    const CallOffer& offer) {
   std::byte* scratch =
       group.engine().scratch(mine.bytes() * static_cast<std::size_t>(group.size()));
-  std::vector<View> addends;
+  std::vector<View> terms;
   for (int r = 0; r < group.size(); ++r, scratch += mine.bytes())
-    addends.push_back(r == group.rank() ? theirs(r) : View(scratch, mine.dtype(), mine.shape()));
+    terms.push_back(r == group.rank() ? theirs(r) : View(scratch, mine.dtype(), mine.shape()));
   group.exchange(parts(group, [&](int r) { return part(theirs(r)); }),
-                 parts(group, [&](int r) { return part(addends[static_cast<std::size_t>(r)]); }),
+                 parts(group, [&](int r) { return part(terms[static_cast<std::size_t>(r)]); }),
                  offer);
-  reduce_into(mine, addends, 0, op);
+  reduce_into(mine, terms, 0, op);
 }
 
 // Every rank's share of x goes to all.
