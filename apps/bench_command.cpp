@@ -77,7 +77,7 @@ bool deterministic_of(const bench::Flags& flags, Device device) {
   return flags.on("deterministic-mode");
 }
 
-// Tensor parallelism in a row and on a grid: bytes per layer.
+// 1-D and 2-D tensor parallelism: bytes per layer.
 void bench_communication(const std::vector<std::string>& args) {
   constexpr std::int64_t kHidden = 72;  // four and nine ranks divide it
   constexpr std::int64_t kSizes[] = {1, 2, 4, 8, 12, 16, 24};
@@ -89,18 +89,19 @@ void bench_communication(const std::vector<std::string>& args) {
              kHidden);
   for (const int side : {2, 3}) {
     const int ranks = side * side;
-    fmt::print("\n{} ranks        in a row              {} x {} grid\n", ranks, side, side);
+    fmt::print("\n{} ranks        1-D                   2-D, {} x {}\n", ranks, side, side);
     fmt::print("{:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "tokens/h", "counted", "formula",
                "counted", "formula", "norms");
     for (const std::int64_t size : kSizes) {
       const std::int64_t seq = size * kHidden / side;
-      const bench::LayerTraffic row = bench::one_dimensional(ranks, kHidden, seq, side);
-      const bench::LayerTraffic grid = bench::on_grid(side, kHidden, seq, side);
+      const bench::LayerTraffic one_d = bench::one_dimensional(ranks, kHidden, seq, side);
+      const bench::LayerTraffic two_d = bench::two_dimensional(side, kHidden, seq, side);
       fmt::print("{:>10} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f} {:>10.1f}{}\n", size,
-                 row.counted / 1024, row.formula / 1024, grid.counted / 1024, grid.formula / 1024,
-                 grid.beside / 1024, grid.counted < row.counted ? "  the grid moves less" : "");
+                 one_d.counted / 1024, one_d.formula / 1024, two_d.counted / 1024,
+                 two_d.formula / 1024, two_d.beside / 1024,
+                 two_d.counted < one_d.counted ? "  2-D moves less" : "");
     }
-    fmt::print("the grid moves less from {:.1f} h tokens on\n", bench::grid_pays_from(side));
+    fmt::print("2-D moves less from {:.1f} h tokens on\n", bench::two_dimensional_pays_from(side));
   }
 }
 
@@ -180,7 +181,8 @@ void bench_command(const std::vector<std::string>& args) {
     return fmt::print(
         "{}\n  train           times steps of a known model on random tokens, on data-parallel "
         "ranks\n"
-        "  communication   counts the bytes that a layer moves in a row and on a grid of ranks\n"
+        "  communication   counts the bytes that a layer moves with 1-D and 2-D tensor "
+        "parallelism\n"
         "tessera bench train --help lists its flags.\n",
         usage);
   check_input(!args.empty() && (args[0] == "train" || args[0] == "communication"), "{}", usage);

@@ -35,7 +35,7 @@ void fill_in(ParsedCommand& parsed) {
 
 // The layout's own number, unless the flags say one.
 int ranks_of(const ParallelOptions& parallel) {
-  const int tensor = std::max(parallel.tensor, parallel.grid * parallel.grid);
+  const int tensor = std::max(parallel.tensor, parallel.tensor_2d * parallel.tensor_2d);
   return std::max(parallel.nproc, tensor * parallel.pipeline * parallel.context);
 }
 

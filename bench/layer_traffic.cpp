@@ -60,14 +60,14 @@ CommCounts counts_of(SessionOptions options, int64_t layers) {
 LayerTraffic layer_of(const SessionOptions& options, int n) {
   const CommCounts one = counts_of(options, 1);
   CommCounts two = counts_of(options, 2);
-  const bool grid = options.parallel.grid > 0;
+  const bool tensor_2d = options.parallel.tensor_2d > 0;
   LayerTraffic traffic;
   for (const auto& [call, count] : two) {
     const auto found = one.find(call);
     const int64_t before = found == one.end() ? 0 : found->second.bytes;
     const double bytes = (call == "all_reduce" ? 2.0 : 1.0) * (n - 1) / n *
                          static_cast<double>(count.bytes - before);
-    const bool product = grid ? call == "broadcast" || call == "reduce_scatter" : true;
+    const bool product = tensor_2d ? call == "broadcast" || call == "reduce_scatter" : true;
     (product ? traffic.counted : traffic.beside) += bytes;
   }
   return traffic;
@@ -83,9 +83,9 @@ LayerTraffic one_dimensional(int ranks, int64_t hidden, int64_t seq, int64_t bat
   return traffic;
 }
 
-LayerTraffic on_grid(int side, int64_t hidden, int64_t seq, int64_t batch) {
+LayerTraffic two_dimensional(int side, int64_t hidden, int64_t seq, int64_t batch) {
   SessionOptions options = gpt(side * side, hidden, seq, batch);
-  options.parallel.grid = side;
+  options.parallel.tensor_2d = side;
   options.parallel.tensor = side * side;
   LayerTraffic traffic = layer_of(options, side);
   const double elements = static_cast<double>(7 * seq * batch * hidden + 12 * hidden * hidden);
@@ -93,11 +93,11 @@ LayerTraffic on_grid(int side, int64_t hidden, int64_t seq, int64_t batch) {
   return traffic;
 }
 
-double grid_pays_from(int side) {
+double two_dimensional_pays_from(int side) {
   const double ranks = side * side;
-  const double line = 8 * (ranks - 1) / ranks;  // times tokens times hidden
-  const double grid = 3 * (side - 1) / ranks;   // times 7 tokens hidden + 12 hidden^2
-  return 12 * grid / (line - 7 * grid);
+  const double one_d = 8 * (ranks - 1) / ranks;  // times tokens times hidden
+  const double two_d = 3 * (side - 1) / ranks;   // times 7 tokens hidden + 12 hidden^2
+  return 12 * two_d / (one_d - 7 * two_d);
 }
 
 }  // namespace tessera::bench

@@ -1,4 +1,4 @@
-// What a layer communicates in one dimension and on a grid, counted and by formula.
+// What a layer communicates with 1-D and 2-D tensor parallelism, counted and by formula.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,10 @@ struct LayerTraffic {
 /// `hidden` and `ranks` must divide; a sample has `seq` positions.
 LayerTraffic one_dimensional(int ranks, std::int64_t hidden, std::int64_t seq, std::int64_t batch);
 /// On side x side ranks; the batch is a multiple of `side`.
-LayerTraffic on_grid(int side, std::int64_t hidden, std::int64_t seq, std::int64_t batch);
+LayerTraffic two_dimensional(int side, std::int64_t hidden, std::int64_t seq, std::int64_t batch);
 
-/// From how many tokens per hidden channel on the grid moves less than side^2 ranks in a row.
-double grid_pays_from(int side);
+/// From how many tokens per hidden channel on 2-D tensor parallelism moves less than 1-D on side^2
+/// ranks.
+double two_dimensional_pays_from(int side);
 
 }  // namespace tessera::bench

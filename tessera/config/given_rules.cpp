@@ -27,11 +27,12 @@ void check_partners(const Assignments& given, const Options& options, Problems& 
                    "layers that are computed again");
   const ParallelOptions& p = options.parallel;
   problems.require(
-      p.grid == 0 || !was_given(given, "tensor-model-parallel-size") || p.tensor == p.grid * p.grid,
+      p.tensor_2d == 0 || !was_given(given, "tensor-model-parallel-size") ||
+          p.tensor == p.tensor_2d * p.tensor_2d,
       "--tensor-model-parallel-grid {0},{0} has {1} ranks, but --tensor-model-parallel-size is "
       "{2}: "
       "drop it, or set it to {1}",
-      p.grid, p.grid * p.grid, p.tensor);
+      p.tensor_2d, p.tensor_2d * p.tensor_2d, p.tensor);
 }
 
 }  // namespace

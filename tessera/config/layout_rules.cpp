@@ -28,9 +28,9 @@ void row_rules(const Options& options, Problems& problems) {
                 problems);
 }
 
-void grid_rules(const Options& options, Problems& problems) {
+void tensor_2d_rules(const Options& options, Problems& problems) {
   const ModelOptions& m = options.model;
-  const int side = options.parallel.grid;
+  const int side = options.parallel.tensor_2d;
   const std::string ranks =
       fmt::format("{0}, the side of --tensor-model-parallel-grid {0},{0}", side);
   require_parts("micro-batch-size", options.train.micro_batch_size, side, ranks,
@@ -58,7 +58,7 @@ void vocabulary_rule(const Options& options, Problems& problems) {
 void sequence_rules(const Options& options, Problems& problems) {
   const ParallelOptions& p = options.parallel;
   if (!p.sequence_parallel) return;
-  if (p.grid > 0)
+  if (p.tensor_2d > 0)
     problems.add(
         "--sequence-parallel and --tensor-model-parallel-grid exclude each other: the grid "
         "splits what sequence parallelism would split; drop --sequence-parallel");
@@ -81,7 +81,7 @@ void saved_rules(const Options& options, Problems& problems) {
         "--distribute-saved-activations splits kept layer inputs over the tensor-parallel "
         "ranks, but --tensor-model-parallel-size is 1: raise it, or drop "
         "--distribute-saved-activations");
-  else if (p.sequence_parallel || p.grid > 0)
+  else if (p.sequence_parallel || p.tensor_2d > 0)
     problems.add(
         "--distribute-saved-activations and --{} exclude each other: every rank keeps only "
         "a part of the layer inputs already; drop --distribute-saved-activations",
@@ -98,8 +98,8 @@ void saved_rules(const Options& options, Problems& problems) {
 }  // namespace
 
 void split_model_rules(const Options& options, Problems& problems) {
-  if (options.parallel.grid > 0)
-    grid_rules(options, problems);
+  if (options.parallel.tensor_2d > 0)
+    tensor_2d_rules(options, problems);
   else
     row_rules(options, problems);
   vocabulary_rule(options, problems);

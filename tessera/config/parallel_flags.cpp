@@ -17,11 +17,11 @@ Flag grid_flag() {
                         "parallelism), instead of --tensor-model-parallel-size ranks in a row");
   flag.quoted = true;
   flag.set = [](Settings& s, const Values& values) {
-    s.options.parallel.grid = parse_grid(values.at(0));
+    s.options.parallel.tensor_2d = parse_grid(values.at(0));
   };
   flag.get = [](const Settings& s) -> std::optional<Values> {
-    if (s.options.parallel.grid == 0) return std::nullopt;
-    return Values{fmt::format("{0},{0}", s.options.parallel.grid)};
+    if (s.options.parallel.tensor_2d == 0) return std::nullopt;
+    return Values{fmt::format("{0},{0}", s.options.parallel.tensor_2d)};
   };
   return flag;
 }

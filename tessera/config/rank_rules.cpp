@@ -18,8 +18,8 @@ std::string counted(std::int64_t ranks) {
 // The flags that a model's ranks follow from: "--tensor-model-parallel-size 4 x ...".
 std::string sizes_of_model(const ParallelOptions& p) {
   std::vector<std::string> sizes;
-  if (p.grid > 0)
-    sizes.push_back(fmt::format("--tensor-model-parallel-grid {0},{0}", p.grid));
+  if (p.tensor_2d > 0)
+    sizes.push_back(fmt::format("--tensor-model-parallel-grid {0},{0}", p.tensor_2d));
   else if (p.tensor > 1)
     sizes.push_back(fmt::format("--tensor-model-parallel-size {}", p.tensor));
   if (p.context > 1) sizes.push_back(fmt::format("--context-parallel-size {}", p.context));

@@ -28,7 +28,8 @@ std::int64_t model_ranks(const ParallelOptions& p) {
 }
 
 void resolve_layout(ParallelOptions& p, int ranks) {
-  if (p.grid > 1 && p.grid <= config::kMaxGridSide && p.tensor == 1) p.tensor = p.grid * p.grid;
+  if (p.tensor_2d > 1 && p.tensor_2d <= config::kMaxGridSide && p.tensor == 1)
+    p.tensor = p.tensor_2d * p.tensor_2d;
   if (p.expert_tensor == 0) p.expert_tensor = p.tensor;
   const std::int64_t model = model_ranks(p);
   const bool fits = model > 0 && ranks >= model && ranks % model == 0;

@@ -13,7 +13,7 @@ int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The sizes of one rank.
 struct Local {
-  int64_t rows;    // of the products: S B, or with a grid S B / q
+  int64_t rows;    // of the products: S B, or with 2-D tensor parallelism S B / q
   int64_t kept;    // of the residual stream
   int64_t hidden;  // channels of the residual stream
   int64_t heads, groups, ffn;
@@ -21,8 +21,8 @@ struct Local {
 };
 
 Local local_sizes(const ModelOptions& m, const ParallelOptions& p, const BatchShape& shape) {
-  const int64_t q = std::max(1, p.grid);             // the grid splits samples, and channels
-  const int64_t t = p.grid > 0 ? p.grid : p.tensor;  // what heads and ffn are split over
+  const int64_t q = std::max(1, p.tensor_2d);                  // 2-D splits samples, and channels
+  const int64_t t = p.tensor_2d > 0 ? p.tensor_2d : p.tensor;  // what heads and ffn are split over
   const int64_t rows = shape.rows() / q;
   return {rows,
           p.sequence_parallel ? rows / p.tensor : rows,

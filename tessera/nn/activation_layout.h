@@ -34,19 +34,19 @@ struct LayerSite {
   bool sequence_parallel = false;  ///< each rank keeps its part of the residual stream's rows
   /// How many logits the output layer may hold at once: its rows are taken in chunks.
   std::int64_t most_logits = std::int64_t{1} << 24;
-  /// The ranks form a grid of this side, row by row, and layers are split in two dimensions
-  /// (grid_linear.h); 0: they form a line.
-  int grid = 0;
+  /// 2-D tensor parallelism: the ranks form a square of this side, row by row
+  /// (linear_2d.h); 0: 1-D.
+  int tensor_2d = 0;
 
   /// Over how many ranks heads, the MLP's width and the vocabulary are spread, and which of the
   /// shares this rank has.
-  int shares() const { return grid > 0 ? grid : tensor_size; }
-  int share() const { return grid > 0 ? tensor_rank % grid : tensor_rank; }
+  int shares() const { return tensor_2d > 0 ? tensor_2d : tensor_size; }
+  int share() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : tensor_rank; }
   /// The same for the channels of the residual stream.
-  int channel_shares() const { return grid > 0 ? grid : 1; }
-  int channel_share() const { return grid > 0 ? tensor_rank % grid : 0; }
-  /// Of the grid.
-  int grid_row() const { return grid > 0 ? tensor_rank / grid : 0; }
+  int channel_shares() const { return tensor_2d > 0 ? tensor_2d : 1; }
+  int channel_share() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : 0; }
+  /// This rank's row of the square.
+  int tensor_row() const { return tensor_2d > 0 ? tensor_rank / tensor_2d : 0; }
 };
 
 }  // namespace tessera

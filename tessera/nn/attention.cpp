@@ -93,8 +93,8 @@ Attention::Scratch Attention::plan_scratch(ArenaLayout& scratch, const BatchShap
   return {scratch.take(dtype_, {shape.rows(), heads_ * spec_.head_size})};
 }
 
-GridSizes Attention::grid_sizes(const BatchShape& shape) const {
-  return qkv_->grid_sizes(shape.rows()).or_else(out_->grid_sizes(shape.rows()));
+SummaSizes Attention::summa_sizes(const BatchShape& shape) const {
+  return qkv_->summa_sizes(shape.rows()).or_else(out_->summa_sizes(shape.rows()));
 }
 
 std::size_t Attention::workspace_bytes(const Kernels& kernels, const BatchShape& shape,

@@ -59,7 +59,7 @@ class Attention {
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                      const BatchShape& shape) const;
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const;
-  GridSizes grid_sizes(const BatchShape& shape) const;
+  SummaSizes summa_sizes(const BatchShape& shape) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
 

@@ -52,8 +52,8 @@ Block::Scratch Block::plan_scratch(ArenaLayout& scratch, const BatchShape& shape
   Scratch views;
   views.branch = scratch.take(dtype_, rows);
   views.linear.all = rows_.plan_buffers(scratch, dtype_, shape, spec_.attention.hidden, gradients);
-  views.linear.grid = plan_grid(
-      scratch, dtype_, attention_.grid_sizes(shape).or_else(mlp_.grid_sizes(shape)), gradients);
+  views.linear.summa = plan_summa(
+      scratch, dtype_, attention_.summa_sizes(shape).or_else(mlp_.summa_sizes(shape)), gradients);
   views.mlp = mlp_.plan_scratch(scratch, shape);
   if (!gradients) return views;
   if (spec_.hidden_dropout > 0) views.d_branch = scratch.take(dtype_, rows);

@@ -10,10 +10,10 @@ std::optional<Parameter> position_table(const EmbeddingSpec& spec, const LayerSi
   const std::string name = "embedding.position.weight";
   const Shape shape{spec.positions, spec.hidden};
   const InitSpec init{InitKind::normal, spec.init_std};
-  if (site.grid > 0)
+  if (site.tensor_2d > 0)
     return column_parameter(site.dtype, name, shape,
                             share_of(spec.hidden, site.channel_shares(), site.channel_share()),
-                            init, site.grid_row());
+                            init, site.tensor_row());
   return replicated_parameter(
       site.dtype, name, shape, init, site.tensor_rank,
       site.sequence_parallel ? GradientSum::tensor_group : GradientSum::none);

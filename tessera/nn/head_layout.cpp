@@ -1,6 +1,6 @@
 #include "tessera/nn/head_layout.h"
 
-#include "tessera/nn/grid_head.h"
+#include "tessera/nn/head_2d.h"
 
 namespace tessera {
 namespace {
@@ -45,7 +45,7 @@ class LineHead final : public HeadLayout {
 }  // namespace
 
 std::unique_ptr<HeadLayout> make_head_layout(const LayerSite& site) {
-  if (site.grid > 0) return std::make_unique<GridHead>(site);
+  if (site.tensor_2d > 0) return std::make_unique<Head2d>(site);
   return std::make_unique<LineHead>(site);
 }
 

@@ -1,6 +1,7 @@
 // How input and weight of the output layer come together on a rank. Its products run over `parts`
-// of the hidden channels: one on a line of ranks, as many as it has rows on a grid. All parts are
-// held at once, since loss and gradients of a chunk of rows are computed one after the other.
+// of the hidden channels: one with 1-D tensor parallelism, as many as it has rows with 2-D tensor
+// parallelism. All parts are held at once, since loss and gradients of a chunk of rows are computed
+// one after the other.
 #pragma once
 
 #include <memory>
@@ -14,8 +15,8 @@ class HeadLayout {
  public:
   struct Scratch {
     View x;         ///< where parts of the input come from other ranks: [parts, N, C]
-    View weight;    ///< grid: [parts, V, C]
-    View d_weight;  ///< grid: the same, of the accumulator's type
+    View weight;    ///< 2-D: [parts, V, C]
+    View d_weight;  ///< 2-D: the same, of the accumulator's type
   };
 
   virtual ~HeadLayout() = default;

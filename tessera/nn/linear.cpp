@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "tessera/base/check.h"
-#include "tessera/nn/grid_linear.h"
-#include "tessera/nn/line_linear.h"
+#include "tessera/nn/linear_1d.h"
+#include "tessera/nn/linear_2d.h"
 
 namespace tessera {
 
@@ -35,12 +35,12 @@ void ParallelLinear::bias_gradient(Context& context, ConstView dy) {
 }
 
 std::unique_ptr<ParallelLinear> make_first_linear(const LinearSpec& spec, const LayerSite& site) {
-  if (site.grid > 0) return std::make_unique<GridLinear>(spec, site);
+  if (site.tensor_2d > 0) return std::make_unique<Linear2d>(spec, site);
   return std::make_unique<ColumnParallelLinear>(spec, site);
 }
 
 std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec, const LayerSite& site) {
-  if (site.grid > 0) return std::make_unique<GridLinear>(spec, site);
+  if (site.tensor_2d > 0) return std::make_unique<Linear2d>(spec, site);
   return std::make_unique<RowParallelLinear>(spec, site);
 }
 

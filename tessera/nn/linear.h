@@ -1,6 +1,6 @@
 // Linear layers split over the tensor-parallel group. Weights are [out, in], y = x W^T. How they
-// are split is behind one interface: line_linear.h splits outputs or inputs over all ranks,
-// grid_linear.h both over the rows and columns of a grid.
+// are split is behind one interface: linear_1d.h splits outputs or inputs over all ranks,
+// linear_2d.h both over the rows and columns of q x q ranks.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/nn/grid_panels.h"
 #include "tessera/nn/parameter.h"
 #include "tessera/nn/row_layout.h"
+#include "tessera/nn/summa_panels.h"
 
 namespace tessera {
 
@@ -33,7 +33,7 @@ struct LinearSpec {
 /// Memory for what linear layers get from other ranks.
 struct LinearScratch {
   AllRows all;
-  GridScratch grid;
+  SummaScratch summa;
 };
 
 class ParallelLinear {
@@ -41,8 +41,8 @@ class ParallelLinear {
   virtual ~ParallelLinear() = default;
 
   void collect(ParameterList& parameters);
-  /// What it takes of LinearScratch::grid for that many rows.
-  virtual GridSizes grid_sizes(std::int64_t /*rows*/) const { return {}; }
+  /// What it takes of LinearScratch::summa for that many rows.
+  virtual SummaSizes summa_sizes(std::int64_t /*rows*/) const { return {}; }
 
   /// This rank's part of y from its part of x.
   virtual void forward(Context&, View y, ConstView x, const LinearScratch&) const = 0;
@@ -67,9 +67,9 @@ class ParallelLinear {
   std::optional<Parameter> bias_;
 };
 
-/// The layer that a sublayer begins with: a line of ranks splits its outputs.
+/// The layer that a sublayer begins with: 1-D tensor parallelism splits its outputs.
 std::unique_ptr<ParallelLinear> make_first_linear(const LinearSpec& spec, const LayerSite& site);
-/// The one that it ends with: a line of ranks splits its inputs.
+/// The one that it ends with: 1-D tensor parallelism splits its inputs.
 std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec, const LayerSite& site);
 
 /// This rank's part of `size` features, which have `shares` equal shares on as many ranks, or on

@@ -66,7 +66,8 @@ LmHead::Scratch LmHead::plan_scratch(ArenaLayout& scratch, const BatchShape& sha
 }
 
 void LmHead::logits(Context& context, View out, ConstView x) const {
-  check(weight().shape()[1] == spec_.hidden, "logits of single rows are not computed on a grid");
+  check(weight().shape()[1] == spec_.hidden,
+        "logits of single rows are not computed with 2-D tensor parallelism");
   const View value = weight().value();
   chunk_logits(context, out, x.reshape({1, x.dim(0), x.dim(1)}),
                value.reshape({1, value.dim(0), value.dim(1)}), {0, x.dim(0)});

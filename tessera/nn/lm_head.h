@@ -43,7 +43,7 @@ class LmHead {
   /// Fills saved.loss; when training, also adds the weight gradient and turns saved.x into its
   /// gradient.
   void forward(Context&, const Microbatch&, Saved&, const Scratch&);
-  /// logits [rows, V of this rank] of some rows, for generation; not on a grid.
+  /// logits [rows, V of this rank] of some rows, for generation; not with 2-D tensor parallelism.
   void logits(Context&, View out, ConstView x) const;
 
  private:

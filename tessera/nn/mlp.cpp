@@ -48,8 +48,8 @@ Mlp::Scratch Mlp::plan_scratch(ArenaLayout& scratch, const BatchShape& shape) co
   return {scratch.take(dtype_, {shape.rows(), ffn_})};
 }
 
-GridSizes Mlp::grid_sizes(const BatchShape& shape) const {
-  return up_->grid_sizes(shape.rows()).or_else(down_->grid_sizes(shape.rows()));
+SummaSizes Mlp::summa_sizes(const BatchShape& shape) const {
+  return up_->summa_sizes(shape.rows()).or_else(down_->summa_sizes(shape.rows()));
 }
 
 void Mlp::forward(Context& context, View y, ConstView x, Saved& saved, const Scratch& scratch,

@@ -43,7 +43,7 @@ class Mlp {
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                      const BatchShape& shape) const;
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const;
-  GridSizes grid_sizes(const BatchShape& shape) const;
+  SummaSizes summa_sizes(const BatchShape& shape) const;
 
   void forward(Context&, View y, ConstView x, Saved&, const Scratch&, const LinearScratch&) const;
   /// dx is there once the work was waited for, which the weight gradients need not.

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tessera/nn/grid_norm.h"
+#include "tessera/nn/norm_2d.h"
 
 namespace tessera {
 namespace {
@@ -59,7 +59,7 @@ void WholeNorm::backward(Context& context, View dx, ConstView dy, ConstView x, C
 
 std::unique_ptr<Norm> make_stream_norm(const std::string& name, std::int64_t channels,
                                        const NormSpec& spec, const LayerSite& site) {
-  if (site.grid > 0) return std::make_unique<GridNorm>(name, channels, spec, site);
+  if (site.tensor_2d > 0) return std::make_unique<Norm2d>(name, channels, spec, site);
   return std::make_unique<WholeNorm>(name, channels, spec, site, site.sequence_parallel);
 }
 

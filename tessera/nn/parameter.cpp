@@ -38,19 +38,19 @@ Parameter replicated_parameter(DType dtype, const std::string& name, const Shape
 }
 
 ShardedTensor column_copy(const std::string& name, const Shape& global, const ShardPiece& piece,
-                          int grid_row) {
-  const bool first = grid_row == 0;
-  return {name, global, {piece}, first, first, GradientSum::grid_column};
+                          int tensor_row) {
+  const bool first = tensor_row == 0;
+  return {name, global, {piece}, first, first, GradientSum::tensor_column};
 }
 
 Parameter column_parameter(DType dtype, const std::string& name, const Shape& global,
-                           const Range& channels, InitSpec init, int grid_row) {
+                           const Range& channels, InitSpec init, int tensor_row) {
   Shape origin = origin_of(global);
   origin[-1] = channels.begin;
   Shape local = global;
   local[-1] = channels.length();
   const ShardPiece piece{origin, local, 0, contiguous_strides(local)};
-  return {dtype, local, {column_copy(name, global, piece, grid_row)}, init};
+  return {dtype, local, {column_copy(name, global, piece, tensor_row)}, init};
 }
 
 }  // namespace tessera

@@ -77,10 +77,10 @@ Parameter replicated_parameter(DType dtype, const std::string& name, const Shape
 /// A tensor of which a rank of a grid has a box that all ranks of its column have; the column's
 /// first rank saves and counts it. Each works on other samples, so that gradients are summed.
 ShardedTensor column_copy(const std::string& name, const Shape& global, const ShardPiece& piece,
-                          int grid_row);
+                          int tensor_row);
 
 /// Such a parameter: some of the channels of a tensor [..., channels].
 Parameter column_parameter(DType dtype, const std::string& name, const Shape& global,
-                           const Range& channels, InitSpec init, int grid_row);
+                           const Range& channels, InitSpec init, int tensor_row);
 
 }  // namespace tessera

@@ -6,8 +6,8 @@
 //   into a product    nothing                          gather
 //   out of a product  sum (all-reduce)                 sum, each its rows (reduce-scatter)
 //
-// Each is the backward of the other. On a grid of ranks (grid_linear.h) a rank has all rows of its
-// microbatch, which holds the samples of its row of the grid, and some of the channels.
+// Each is the backward of the other. With 2-D tensor parallelism (linear_2d.h) a rank has all rows
+// of its microbatch, which holds the samples of its row of the grid, and some of the channels.
 #pragma once
 
 #include "tessera/nn/activation_layout.h"

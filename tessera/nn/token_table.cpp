@@ -1,6 +1,6 @@
 #include "tessera/nn/token_table.h"
 
-#include "tessera/nn/grid_token_table.h"
+#include "tessera/nn/token_table_2d.h"
 
 namespace tessera {
 namespace {
@@ -47,7 +47,7 @@ class LineTokenTable final : public TokenTable {
 Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
                                double init_std, const LayerSite& site) {
   const Range rows = share_of(vocab, site.shares(), site.share());
-  const Range columns = share_of(hidden, site.channel_shares(), site.grid_row());
+  const Range columns = share_of(hidden, site.channel_shares(), site.tensor_row());
   const ShardPiece piece{
       {rows.begin, columns.begin}, {rows.length(), columns.length()}, 0, {columns.length(), 1}};
   return {
@@ -61,7 +61,7 @@ TokenTable::TokenTable(std::int64_t vocab, std::int64_t hidden, double init_std,
 
 std::unique_ptr<TokenTable> make_token_table(std::int64_t vocab, std::int64_t hidden,
                                              double init_std, const LayerSite& site) {
-  if (site.grid > 0) return std::make_unique<GridTokenTable>(vocab, hidden, init_std, site);
+  if (site.tensor_2d > 0) return std::make_unique<TokenTable2d>(vocab, hidden, init_std, site);
   return std::make_unique<LineTokenTable>(vocab, hidden, init_std, site);
 }
 

@@ -13,7 +13,8 @@ namespace tessera {
 inline constexpr const char* kTokenTableName = "embedding.word.weight";
 
 /// This rank's part of a [vocab, hidden] table; used by the embedding and by the output layer. Some
-/// of the rows on a line of ranks; on a grid the part that a linear layer's weight has there.
+/// of the rows with 1-D tensor parallelism; with 2-D tensor parallelism the part that a linear
+/// layer's weight has there.
 Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
                                double init_std, const LayerSite& site);
 
@@ -21,8 +22,8 @@ class TokenTable {
  public:
   struct Scratch {
     View all;   ///< rows that this rank looks up, or is given the gradients of
-    View part;  ///< grid: those that it passes on
-    View ids;   ///< grid: i32, the tokens of all of the grid's rows
+    View part;  ///< 2-D: those that it passes on
+    View ids;   ///< 2-D: i32, the tokens of all of the grid's rows
   };
 
   virtual ~TokenTable() = default;

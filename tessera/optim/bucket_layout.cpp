@@ -117,9 +117,9 @@ void BucketLayout::place(const ParameterList& parameters, Bucket& bucket) {
   };
   add(true, GradientSum::none);
   add(true, GradientSum::tensor_group);
-  add(true, GradientSum::grid_column);
+  add(true, GradientSum::tensor_column);
   const std::int64_t middle = used;
-  add(false, GradientSum::grid_column);
+  add(false, GradientSum::tensor_column);
   add(false, GradientSum::tensor_group);
   add(false, GradientSum::none);
   bucket.group_ranges = {{{start, middle}, true}, {{middle, used}, false}};

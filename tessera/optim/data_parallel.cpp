@@ -8,7 +8,7 @@ namespace {
 Communicator& group_of(GradientSum sum, const Mesh& mesh) {
   switch (sum) {
     case GradientSum::head_copies: return mesh.head_copies();
-    case GradientSum::grid_column: return mesh.grid_column();
+    case GradientSum::tensor_column: return mesh.tensor_column();
     default: return mesh.tensor();
   }
 }

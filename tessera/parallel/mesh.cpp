@@ -65,7 +65,7 @@ Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, 
   const int last = pipeline().size() - 1;
   const bool inside = pipeline().rank() > 0 && pipeline().rank() < last;
   ends_ = last < 2 ? axes_[3] : pipeline().split(inside ? pipeline().rank() : 0, pipeline().rank());
-  split_tensor_group(head_copies, options.grid);
+  split_tensor_group(head_copies, options.tensor_2d);
   split_replicas(options);
 }
 
@@ -90,12 +90,12 @@ void Mesh::split_tensor_group(int head_copies, int side) {
   Communicator& ranks = tensor();
   const int rank = ranks.rank();
   head_copies_ = ranks.split(rank / head_copies, rank % head_copies);
-  grid_row_ = grid_column_ = make_self_communicator();
+  tensor_row_ = tensor_column_ = make_self_communicator();
   if (side == 0) return;
   check(ranks.size() == side * side, "{} tensor-parallel ranks cannot form a grid of {} x {}",
         ranks.size(), side, side);
-  grid_row_ = ranks.split(rank / side, rank % side);
-  grid_column_ = ranks.split(rank % side, rank / side);
+  tensor_row_ = ranks.split(rank / side, rank % side);
+  tensor_column_ = ranks.split(rank % side, rank / side);
 }
 
 }  // namespace tessera

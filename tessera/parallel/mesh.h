@@ -38,9 +38,10 @@ class Mesh {
 
   /// Those of the tensor group that hold the same key/value heads as this rank.
   Communicator& head_copies() const { return *head_copies_; }
-  /// Those of the tensor group in this rank's row, and in its column: groups of one without a grid.
-  Communicator& grid_row() const { return *grid_row_; }
-  Communicator& grid_column() const { return *grid_column_; }
+  /// Those of the tensor group in this rank's row, and in its column: groups of one without 2-D
+  /// tensor parallelism.
+  Communicator& tensor_row() const { return *tensor_row_; }
+  Communicator& tensor_column() const { return *tensor_column_; }
 
   /// Of the experts' grid: those that share each expert's matrices, those that have other experts,
   /// both together, and those that have copies of the same.
@@ -63,8 +64,8 @@ class Mesh {
   Group shards_;
   Group shard_copies_;
   Group head_copies_;
-  Group grid_row_;
-  Group grid_column_;
+  Group tensor_row_;
+  Group tensor_column_;
   Group expert_tensor_;
   Group expert_;
   Group expert_tensor_expert_;

@@ -143,9 +143,9 @@ std::string groups(std::string_view name, int ranks, int size, int stride) {
 
 std::string all_groups(const ParallelOptions& o, int ranks) {
   std::string text = groups("tensor", ranks, o.tensor, 1);
-  if (o.grid > 1) {
-    text += groups("grid row", ranks, o.grid, 1);
-    text += groups("grid column", ranks, o.grid, o.grid);
+  if (o.tensor_2d > 1) {
+    text += groups("grid row", ranks, o.tensor_2d, 1);
+    text += groups("grid column", ranks, o.tensor_2d, o.tensor_2d);
   }
   text += groups("context", ranks, o.context, o.tensor);
   text += groups("data", ranks, o.data, o.tensor * o.context);
@@ -185,7 +185,7 @@ std::string mesh_banner(const ParallelOptions& o, int ranks, std::string_view sc
   std::vector<std::string> factors;
   if (o.tensor > 1) {
     std::string tensor = fmt::format("tensor {}", o.tensor);
-    if (o.grid > 1) tensor += fmt::format(" (a {0} x {0} grid)", o.grid);
+    if (o.tensor_2d > 1) tensor += fmt::format(" (a {0} x {0} grid)", o.tensor_2d);
     if (o.sequence_parallel) tensor += " (sequence parallel)";
     factors.push_back(tensor);
   }
@@ -205,10 +205,10 @@ std::string mesh_picture(const ParallelOptions& o, int ranks, std::string_view s
   const RankGrid grid(o, ranks);
   const int width = static_cast<int>(std::to_string(ranks - 1).size());
   const Lines dense = draw({o.expert > 1 ? "all but experts" : "", "cp", "dp", o.tensor, o.context,
-                            o.data, o.pipeline, std::max(o.grid, 1), width, Shortener(ranks)});
+                            o.data, o.pipeline, std::max(o.tensor_2d, 1), width, Shortener(ranks)});
   Lines expert;
   std::string formula = "rank = tp + TP (cp + CP (dp + DP pp)); [ ] holds tp 0, 1, ...";
-  if (o.grid > 1) formula += " row by row";
+  if (o.tensor_2d > 1) formula += " row by row";
   if (o.expert > 1) {
     const ExpertGrid e(o, ranks);
     expert = draw({"experts", "ep", "edp", e.tensor(), e.expert(), e.data(), e.pipeline(), 1, width,

@@ -13,7 +13,7 @@ enum class Sharding { none, optimizer, gradients, parameters };
 
 /// Values that are marked "derived" are filled in by resolve (config/resolve.h).
 struct ParallelOptions {
-  int tensor = 1;  ///< derived from the grid, if there is one: grid x grid
+  int tensor = 1;  ///< with tensor_2d: tensor_2d x tensor_2d
   int pipeline = 1;
   int context = 1;
   int expert = 1;
@@ -28,7 +28,7 @@ struct ParallelOptions {
   bool overlap_param_gather = false;   ///< parameters are gathered while forward goes on
   bool grad_reduce_in_bf16 = false;    ///< gradients travel in bf16, and are added in f32
   std::int64_t bucket_elements = 0;    ///< gradients that are summed at once; 0: as many as pay
-  int grid = 0;  ///< side q of a q x q grid of tensor-parallel ranks; 0: not two-dimensional
+  int tensor_2d = 0;  ///< side q of a q x q grid of tensor-parallel ranks; 0: not two-dimensional
   bool sequence_parallel = false;
   int nproc = 1;  ///< ranks that this program starts itself
   LaunchKind launch = LaunchKind::threads;

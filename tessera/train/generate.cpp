@@ -82,8 +82,8 @@ Generator::Generator(Session& session, const GenerateOptions& options, std::uint
     : session_(session), options_(options), seed_(seed) {
   const ModelOptions& model = session.options().model;
   const Communicator& tensor = session.context().mesh.tensor();
-  check(session.options().parallel.grid == 0 && !session.options().parallel.sequence_parallel,
-        "text is generated without a grid of ranks and without sequence parallelism");
+  check(session.options().parallel.tensor_2d == 0 && !session.options().parallel.sequence_parallel,
+        "text is generated without 2-D tensor parallelism and without sequence parallelism");
   const std::int64_t largest = share_of(model.vocab_size, tensor.size(), 0).length();
   logits_ = session.memory().allocate(MemoryUse::data, model.dtype, {1, largest});
   all_logits_ =

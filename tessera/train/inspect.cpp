@@ -93,7 +93,7 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
       Session::make_runners(model.chunks(), context, plan.runner);
   const RunnerMemory runner_memory = Session::memory_for(runners, memory, plan.runner);
   const DeviceBatches batches(memory, options.shape, options.microbatches, batch_limits(options),
-                              SampleShare{std::max(1, options.parallel.grid), 0});
+                              SampleShare{std::max(1, options.parallel.tensor_2d), 0});
   MemoryCounters counters = memory.counters();
   add(counters, MemoryUse::data, Session::shared_loss_bytes(options));
   const ParameterBuffers::Options buffers = buffer_options(options, 0);

@@ -109,7 +109,7 @@ Json layout_of(const SessionOptions& options, int ranks) {
   const ParallelOptions& p = options.parallel;
   return {{"ranks", ranks},
           {"tensor", p.tensor},
-          {"grid", p.grid},
+          {"grid", p.tensor_2d},
           {"pipeline", p.pipeline},
           {"chunks", options.pipeline.chunks},
           {"data", p.data},

@@ -25,7 +25,7 @@ LayerSite site_of(const SessionOptions& options, int tensor_rank) {
           options.parallel.tensor,
           options.parallel.sequence_parallel,
           most_logits(options.device),
-          options.parallel.grid};
+          options.parallel.tensor_2d};
 }
 
 std::int64_t positions_of(const SessionOptions& options) {
@@ -45,7 +45,7 @@ std::int64_t memory_limit(const SessionOptions& options) {
 
 // How many tensor-parallel ranks hold the same key/value heads.
 int head_copies(const SessionOptions& options) {
-  if (options.parallel.grid > 0) return 1;
+  if (options.parallel.tensor_2d > 0) return 1;
   const std::int64_t groups = options.model.num_query_groups;
   return groups < options.parallel.tensor ? options.parallel.tensor / static_cast<int>(groups) : 1;
 }
@@ -76,7 +76,7 @@ Shape border_shape(const SessionOptions& options) {
 }
 
 BatchShape rank_shape(const SessionOptions& options) {
-  return {options.shape.seq, options.shape.batch / std::max(1, options.parallel.grid)};
+  return {options.shape.seq, options.shape.batch / std::max(1, options.parallel.tensor_2d)};
 }
 
 std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_rank) {
@@ -253,9 +253,9 @@ Session::Session(const SessionOptions& options, const Rank& rank)
     runner.set_hooks(*data_parallel_);
     stages.push_back(&runner);
   }
-  batches_.emplace(
-      memory_, options.shape, options.microbatches, batch_limits(options),
-      SampleShare{mesh_.grid_column().size(), mesh_.grid_column().rank(), options.parallel.data});
+  batches_.emplace(memory_, options.shape, options.microbatches, batch_limits(options),
+                   SampleShare{mesh_.tensor_column().size(), mesh_.tensor_column().rank(),
+                               options.parallel.data});
   const auto of_all = [&](std::int64_t each) {
     return memory_.allocate(MemoryUse::data, DType::f64, {mesh_.data().size() * each});
   };
@@ -311,7 +311,7 @@ void Session::share_losses() {
   const View losses = runner_memory_->loss_sums();
   if (!head_runner()) kernels_->fill(stream_, losses, 0);
   mesh_.pipeline().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
-  mesh_.grid_column().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
+  mesh_.tensor_column().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
   gather_over_replicas(step_losses_, losses);
   gather_over_replicas(step_weights_, batches_->weights());
 }

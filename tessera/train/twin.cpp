@@ -72,7 +72,7 @@ class Changes {
   }
   void note_shape(const SessionOptions& a, const SessionOptions& b) {
     note("tensor-model-parallel-size", a.parallel.tensor, b.parallel.tensor);
-    note("tensor-model-parallel-grid side", a.parallel.grid, b.parallel.grid);
+    note("tensor-model-parallel-grid side", a.parallel.tensor_2d, b.parallel.tensor_2d);
     note("data-parallel size", a.parallel.data, b.parallel.data);
     note("num-distributed-optimizer-instances", a.parallel.sharding_instances,
          b.parallel.sharding_instances);
@@ -106,9 +106,9 @@ class Changes {
 };
 
 void shrink_layout(ParallelOptions& parallel, int64_t groups) {
-  if (parallel.grid > 3) parallel.grid = 2;
-  parallel.tensor =
-      parallel.grid > 0 ? parallel.grid * parallel.grid : small_tensor(parallel.tensor, groups);
+  if (parallel.tensor_2d > 3) parallel.tensor_2d = 2;
+  parallel.tensor = parallel.tensor_2d > 0 ? parallel.tensor_2d * parallel.tensor_2d
+                                           : small_tensor(parallel.tensor, groups);
   if (parallel.data > kLargestDegree) {
     const bool groups_of_several = parallel.sharding_instances < parallel.data;
     parallel.data = parallel.sharding_instances > 1 ? kLargestDegree : 2 + parallel.data % 2;
@@ -142,17 +142,17 @@ Twin twin_of(const Options& options) {
   const SessionOptions before = session_options(options, true);
   SessionOptions after = before;
   shrink_layout(after.parallel, before.model.num_query_groups);
-  // On a grid, heads are shared by its columns alone.
-  const bool grid = after.parallel.grid > 0;
-  shrink_model(after.model, grid ? before.parallel.grid : before.parallel.tensor,
-               grid ? after.parallel.grid : after.parallel.tensor);
+  // With 2-D tensor parallelism, heads are shared by its columns alone.
+  const bool tensor_2d = after.parallel.tensor_2d > 0;
+  shrink_model(after.model, tensor_2d ? before.parallel.tensor_2d : before.parallel.tensor,
+               tensor_2d ? after.parallel.tensor_2d : after.parallel.tensor);
   shrink_pipeline(after);
   after.parallel.nproc = after.parallel.tensor * after.parallel.pipeline * after.parallel.data;
   after.model.init_std = kInitStd;
   after.shape.seq = round_up(12, after.parallel.tensor);
   after.model.max_position_embeddings = after.shape.seq;
   after.shape.batch =
-      grid ? int64_t{2} * after.parallel.grid : std::min<int64_t>(before.shape.batch, 2);
+      tensor_2d ? int64_t{2} * after.parallel.tensor_2d : std::min<int64_t>(before.shape.batch, 2);
   after.recompute.num_layers = std::min<int64_t>(after.recompute.num_layers, 2);
   after.optimizer.loss_scale = 1;  // f64 needs none
   after.parallel.bucket_elements = kBucket;

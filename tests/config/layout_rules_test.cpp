@@ -339,7 +339,7 @@ constexpr WrongLayout kSaved[] = {
      "tokens; change one of them, or drop --distribute-saved-activations"},
 };
 
-constexpr WrongLayout kGrid[] = {
+constexpr WrongLayout kTensor2d[] = {
     {"--tensor-model-parallel-grid 2,3",
      "--tensor-model-parallel-grid '2,3': the grid must be square, since its rows and columns "
      "exchange parts of the same size: give 2,2 or 3,3"},
@@ -405,7 +405,7 @@ TEST(WrongLayouts, OfSavedActivations) {
   }
 }
 
-TEST(WrongLayouts, OfGrids) { expect_messages(kGrid); }
+TEST(WrongLayouts, OfTensor2d) { expect_messages(kTensor2d); }
 
 TEST(WrongLayouts, AreReportedTogether) {
   EXPECT_EQ(

@@ -21,7 +21,7 @@ TEST(MeshBanner, NamesWhatIsSplit) {
   options.sequence_parallel = true;
   EXPECT_EQ(mesh_banner(options, 4), "4 ranks: tensor 4 (sequence parallel) x data 1");
   options.sequence_parallel = false;
-  options.grid = 2;
+  options.tensor_2d = 2;
   EXPECT_EQ(mesh_banner(options, 4), "4 ranks: tensor 4 (a 2 x 2 grid) x data 1");
   options = degrees(2, 3, 4, 5);
   EXPECT_EQ(mesh_banner(options, 120), "120 ranks: tensor 2 x context 3 x data 4 x pipeline 5");
@@ -66,7 +66,7 @@ groups (number of size: members)
 
 TEST(MeshPicture, DrawsGridsAsSquares) {
   ParallelOptions options = degrees(4, 1, 2, 1);
-  options.grid = 2;
+  options.tensor_2d = 2;
   EXPECT_EQ(mesh_picture(options, 8), R"(8 ranks: tensor 4 (a 2 x 2 grid) x data 2
 
             cp 0
@@ -112,7 +112,7 @@ groups (number of size: members)
 
 TEST(MeshPicture, ShortensLongAxes) {
   ParallelOptions options = degrees(256, 1, 12, 6);
-  options.grid = 16;
+  options.tensor_2d = 16;
   EXPECT_EQ(mesh_picture(options, 18432),
             R"(18432 ranks: tensor 256 (a 16 x 16 grid) x data 12 x pipeline 6
 

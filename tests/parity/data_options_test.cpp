@@ -76,11 +76,11 @@ TEST(DataOptions, FrozenParametersStayAndOthersMoveTheSame) {
                                 {});
 }
 
-TEST(DataOptions, FrozenParametersOnAGrid) {
+TEST(DataOptions, FrozenParametersWithTensor2d) {
   SessionOptions options = base();
   options.optimizer.frozen = kFrozen;
   const LayoutResult want = test::run_layout(options, 3);
-  options.parallel.grid = 2;
+  options.parallel.tensor_2d = 2;
   options.parallel.tensor = 4;
   test::expect_same_layouts(test::run_layout(options, 3), want, {});
 }

@@ -37,8 +37,8 @@ class Dice {
 // How the ranks share the model.
 void throw_layout(Dice& dice, ParallelOptions& parallel) {
   if (dice.below(4) == 0) {
-    parallel.grid = dice.one_of({2, 3});
-    parallel.tensor = parallel.grid * parallel.grid;
+    parallel.tensor_2d = dice.one_of({2, 3});
+    parallel.tensor = parallel.tensor_2d * parallel.tensor_2d;
     return;
   }
   parallel.tensor = dice.one_of({1, 2, 3, 4, 6, 8});
@@ -78,7 +78,7 @@ void throw_recompute(Dice& dice, SessionOptions& options) {
   const ParallelOptions& parallel = options.parallel;
   options.recompute.distribute_saved_activations = full && parallel.tensor > 1 &&
                                                    !parallel.sequence_parallel &&
-                                                   parallel.grid == 0 && dice.coin();
+                                                   parallel.tensor_2d == 0 && dice.coin();
   if (!full && dice.coin()) options.pipeline.schedule = ScheduleKind::zb_h1;
 }
 
@@ -142,7 +142,7 @@ void throw_short_layout(Dice& dice, ParallelOptions& parallel) {
   parallel.tensor = dice.one_of({1, 1, 2});
   parallel.sequence_parallel = parallel.tensor > 1 && dice.coin();
   if (dice.below(6) != 0) return;
-  parallel.grid = 2;
+  parallel.tensor_2d = 2;
   parallel.tensor = 4;
   parallel.sequence_parallel = false;
 }
@@ -154,12 +154,13 @@ SessionOptions throw_case(int seed, bool pipelines) {
     throw_short_layout(dice, options.parallel);
   else
     throw_layout(dice, options.parallel);
-  const int shares = options.parallel.grid > 0 ? options.parallel.grid : options.parallel.tensor;
+  const int shares =
+      options.parallel.tensor_2d > 0 ? options.parallel.tensor_2d : options.parallel.tensor;
   throw_model(dice, options.model, shares);
-  if (options.parallel.grid > 0)  // a grid's columns hold key/value heads, none of them twice
+  if (options.parallel.tensor_2d > 0)  // a grid's columns hold key/value heads, none of them twice
     options.model.num_query_groups = options.model.num_attention_heads;
   options.shape.seq = std::int64_t{options.parallel.tensor} * dice.one_of({1, 2, 3});
-  options.shape.batch = std::int64_t{std::max(1, options.parallel.grid)} * dice.one_of({1, 2});
+  options.shape.batch = std::int64_t{std::max(1, options.parallel.tensor_2d)} * dice.one_of({1, 2});
   options.model.max_position_embeddings = options.shape.seq;
   options.microbatches = 1 + dice.below(3);
   throw_recompute(dice, options);
@@ -184,7 +185,7 @@ std::string text_of(int seed, const SessionOptions& o) {
   return fmt::format(
       "case {}: tensor {} grid {} sp {} data {} sharding {} instances {} heads {} groups {} seq {} "
       "batch {} layers {} pipeline {} schedule {} chunks {} microbatches {} layout {}",
-      seed, o.parallel.tensor, o.parallel.grid, o.parallel.sequence_parallel, o.parallel.data,
+      seed, o.parallel.tensor, o.parallel.tensor_2d, o.parallel.sequence_parallel, o.parallel.data,
       static_cast<int>(o.parallel.sharding), o.parallel.sharding_instances,
       o.model.num_attention_heads, o.model.num_query_groups, o.shape.seq, o.shape.batch,
       o.model.num_layers, o.parallel.pipeline, static_cast<int>(o.pipeline.schedule),

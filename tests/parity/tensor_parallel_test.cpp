@@ -96,9 +96,9 @@ TEST(TensorParallel, WaitsForAllThatItAsksFor) {
     test::expect_same_layouts(test::run_layout(options, 2, test::kRate, 1, lazy),
                               test::run_layout(options, 2), {0, 0, 0});
   }
-  TensorCase grid{"gpt", true, 8, 4, false, Recompute::none};
-  SessionOptions options = grid.session(DType::f64);
-  options.parallel.grid = 2;
+  TensorCase tensor_2d{"gpt", true, 8, 4, false, Recompute::none};
+  SessionOptions options = tensor_2d.session(DType::f64);
+  options.parallel.tensor_2d = 2;
   test::expect_same_layouts(test::run_layout(options, 2, test::kRate, 1, lazy),
                             test::run_layout(options, 2), {0, 0, 0});
 }

@@ -19,7 +19,7 @@ struct Layout {
   int pipeline = 1;
   Sharding sharding = Sharding::none;
   int virtual_stages = 0;
-  int grid = 0;
+  int tensor_2d = 0;
   int instances = 1;
   ScheduleKind schedule = ScheduleKind::automatic;
 };
@@ -49,7 +49,7 @@ Options options_for(const fs::path& folder, const Layout* layout, DType dtype) {
   options.train.exit_interval = kSaved;
   ParallelOptions& p = options.parallel;
   if (layout != nullptr) {
-    p.grid = layout->grid;
+    p.tensor_2d = layout->tensor_2d;
     p.tensor = layout->tensor;
     p.sequence_parallel = layout->tensor > 1;
     p.pipeline = layout->pipeline;

@@ -17,7 +17,7 @@ struct LayerCase {
   int tensor;
   bool sequence_parallel;
   RecomputeOptions recompute;
-  int grid = 0;
+  int tensor_2d = 0;
 };
 
 SessionOptions session_of(const LayerCase& c, std::int64_t layers) {
@@ -26,11 +26,11 @@ SessionOptions session_of(const LayerCase& c, std::int64_t layers) {
   options.model.dtype = c.dtype;
   options.model.num_layers = layers;
   options.model.num_attention_heads = 8;
-  options.model.num_query_groups = c.grid > 0 ? 4 : 2;
+  options.model.num_query_groups = c.tensor_2d > 0 ? 4 : 2;
   options.parallel.tensor = c.tensor;
   options.parallel.sequence_parallel = c.sequence_parallel;
   options.recompute = c.recompute;
-  options.parallel.grid = c.grid;
+  options.parallel.tensor_2d = c.tensor_2d;
   return options;
 }
 

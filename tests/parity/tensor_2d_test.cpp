@@ -16,7 +16,7 @@ namespace {
 
 using test::LayoutResult;
 
-struct GridCase {
+struct Tensor2dCase {
   std::string family;
   bool tied;
   int groups;
@@ -29,10 +29,12 @@ struct GridCase {
                        groups, side, static_cast<int>(recompute), split_backward ? " split" : "");
   }
   SessionOptions session(DType dtype) const;
-  GridCase alone() const { return {family, tied, groups, 0, RecomputeGranularity::none, false}; }
+  Tensor2dCase alone() const {
+    return {family, tied, groups, 0, RecomputeGranularity::none, false};
+  }
 };
 
-SessionOptions GridCase::session(DType dtype) const {
+SessionOptions Tensor2dCase::session(DType dtype) const {
   SessionOptions options = test::tiny_session(family);
   options.shape = {8, 6};
   options.microbatches = 2;
@@ -48,7 +50,7 @@ SessionOptions GridCase::session(DType dtype) const {
   model.vocab_size = 53;  // so that ranks hold unequal parts
   model.attention_dropout = model.hidden_dropout = 0.1;
   model.label_smoothing = 0.1;
-  options.parallel.grid = side;
+  options.parallel.tensor_2d = side;
   options.parallel.tensor = std::max(1, side * side);
   options.recompute.granularity = recompute;
   if (split_backward) options.pipeline.schedule = ScheduleKind::zb_h1;
@@ -58,9 +60,9 @@ SessionOptions GridCase::session(DType dtype) const {
   return options;
 }
 
-std::vector<GridCase> grid_cases() {
+std::vector<Tensor2dCase> tensor_2d_cases() {
   using enum RecomputeGranularity;
-  std::vector<GridCase> cases;
+  std::vector<Tensor2dCase> cases;
   for (const char* family : {"gpt", "llama", "qwen3"})
     for (const bool tied : {false, true})
       for (const int groups : {6, 12})
@@ -72,33 +74,33 @@ std::vector<GridCase> grid_cases() {
   return cases;
 }
 
-TEST(Grid, EqualsOneRankInF64) {
+TEST(Tensor2d, EqualsOneRankInF64) {
   // No factor in common with any of the choices.
-  test::expect_cases_equal_one_rank(grid_cases(), test::all_cases() ? 1 : 11);
+  test::expect_cases_equal_one_rank(tensor_2d_cases(), test::all_cases() ? 1 : 11);
 }
 
-TEST(Grid, EqualsOneRankInF32) {
-  test::expect_cases_near_one_rank(grid_cases(), test::all_cases() ? 7 : 37, DType::f32, 1e-5);
+TEST(Tensor2d, EqualsOneRankInF32) {
+  test::expect_cases_near_one_rank(tensor_2d_cases(), test::all_cases() ? 7 : 37, DType::f32, 1e-5);
 }
 
 // In 16 bits layouts differ by rounding, but not by more.
-TEST(Grid, TrainsInBf16) {
-  const std::vector<GridCase> one{{"llama", false, 6, 2, RecomputeGranularity::none, false}};
+TEST(Tensor2d, TrainsInBf16) {
+  const std::vector<Tensor2dCase> one{{"llama", false, 6, 2, RecomputeGranularity::none, false}};
   test::expect_cases_near_one_rank(one, 1, DType::bf16, 2e-2);
 }
 
-TEST(Grid, WithPipelineStages) {
-  const GridCase c{"llama", false, 6, 0, RecomputeGranularity::none, false};
+TEST(Tensor2d, WithPipelineStages) {
+  const Tensor2dCase c{"llama", false, 6, 0, RecomputeGranularity::none, false};
   SessionOptions options = c.session(DType::f64);
   const LayoutResult want = test::run_layout(options, 5);
-  options.parallel.grid = 2;
+  options.parallel.tensor_2d = 2;
   options.parallel.tensor = 4;
   options.parallel.pipeline = 2;
   test::expect_same_layouts(test::run_layout(options, 5), want, {});
 }
 
-TEST(Grid, EvaluatesLikeOneRank) {
-  const GridCase c{"gpt", true, 12, 3, RecomputeGranularity::none, false};
+TEST(Tensor2d, EvaluatesLikeOneRank) {
+  const Tensor2dCase c{"gpt", true, 12, 3, RecomputeGranularity::none, false};
   const auto loss_of = [](const SessionOptions& options) {
     std::vector<double> losses(static_cast<std::size_t>(options.parallel.tensor));
     run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
@@ -110,14 +112,14 @@ TEST(Grid, EvaluatesLikeOneRank) {
     });
     return losses;
   };
-  const GridCase one = c.alone();
+  const Tensor2dCase one = c.alone();
   const double want = loss_of(one.session(DType::f64)).front();
   for (const double loss : loss_of(c.session(DType::f64))) EXPECT_NEAR(loss, want, 1e-11 * want);
 }
 
 // A layer keeps 1 / q^2 of what one rank would.
-TEST(Grid, KeepsWhatTheFormulaSays) {
-  for (const GridCase& c : grid_cases()) {
+TEST(Tensor2d, KeepsWhatTheFormulaSays) {
+  for (const Tensor2dCase& c : tensor_2d_cases()) {
     if (c.tied || c.split_backward) continue;
     SCOPED_TRACE(c.text());
     const auto kept = [&](std::int64_t layers) {
@@ -139,8 +141,8 @@ TEST(Grid, KeepsWhatTheFormulaSays) {
 }
 
 // What a checkpoint is made of.
-TEST(Grid, TensorsArePutTogether) {
-  const GridCase c{"qwen3", false, 6, 3, RecomputeGranularity::none, false};
+TEST(Tensor2d, TensorsArePutTogether) {
+  const Tensor2dCase c{"qwen3", false, 6, 3, RecomputeGranularity::none, false};
   const auto tensors_of = [](const SessionOptions& options) {
     std::map<std::string, std::vector<double>> tensors;
     run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
@@ -153,7 +155,7 @@ TEST(Grid, TensorsArePutTogether) {
     });
     return tensors;
   };
-  const GridCase one = c.alone();
+  const Tensor2dCase one = c.alone();
   EXPECT_EQ(tensors_of(c.session(DType::f64)), tensors_of(one.session(DType::f64)));
 }
 

@@ -1,4 +1,4 @@
-// Linear layers split over a line of ranks.
+// Linear layers with 1-D tensor parallelism.
 //
 //   column-parallel: each rank holds some outputs. It needs all rows of its input, and the input
 //   gradient is summed.
@@ -14,12 +14,12 @@
 namespace tessera {
 
 /// Weight, optional bias and the products with them, for either split.
-class LineLinear : public ParallelLinear {
+class Linear1d : public ParallelLinear {
  public:
   void backward_weight(Context&, ConstView dy, ConstView x, const LinearScratch&) final;
 
  protected:
-  LineLinear(const LayerSite& site, Parameter weight, std::optional<Parameter> bias);
+  Linear1d(const LayerSite& site, Parameter weight, std::optional<Parameter> bias);
 
   /// y = op(x W^T) with the epilogue that `spec` names.
   void product(Context&, View y, ConstView x, GemmSpec spec) const;
@@ -30,7 +30,7 @@ class LineLinear : public ParallelLinear {
 };
 
 /// y [N, out / TP] from this rank's rows x [., in].
-class ColumnParallelLinear final : public LineLinear {
+class ColumnParallelLinear final : public Linear1d {
  public:
   ColumnParallelLinear(const LinearSpec& spec, const LayerSite& site);
 
@@ -40,7 +40,7 @@ class ColumnParallelLinear final : public LineLinear {
 };
 
 /// This rank's rows y [., out] from x [N, in / TP].
-class RowParallelLinear final : public LineLinear {
+class RowParallelLinear final : public Linear1d {
  public:
   RowParallelLinear(const LinearSpec& spec, const LayerSite& site);
 

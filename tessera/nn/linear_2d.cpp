@@ -1,4 +1,4 @@
-#include "tessera/nn/grid_linear.h"
+#include "tessera/nn/linear_2d.h"
 
 #include <utility>
 
@@ -8,20 +8,21 @@ namespace tessera {
 namespace {
 
 Range input_share(const LinearSpec& spec, const LayerSite& site) {
-  check(spec.in % site.grid == 0, "{} has {} inputs, which a grid of {} rows cannot share evenly",
-        spec.parts.front().name, spec.in, site.grid);
-  return share_of(spec.in, site.grid, site.grid_row());
+  check(spec.in % site.tensor_2d == 0,
+        "{} has {} inputs, which a grid of {} rows cannot share evenly", spec.parts.front().name,
+        spec.in, site.tensor_2d);
+  return share_of(spec.in, site.tensor_2d, site.tensor_row());
 }
 
 Range output_share(const LinearPart& part, const LayerSite& site) {
-  check(part.shares == 0 || part.shares == site.grid,
+  check(part.shares == 0 || part.shares == site.tensor_2d,
         "{} has {} shares, but a grid of {} columns holds no copies", part.name, part.shares,
-        site.grid);
-  return even_share(part.name, part.out, site.grid, site);
+        site.tensor_2d);
+  return even_share(part.name, part.out, site.tensor_2d, site);
 }
 
 // The parts lie one after the other in the storage, each rank's share of each part.
-Parameter grid_weight(const LinearSpec& spec, const LayerSite& site) {
+Parameter weight_2d(const LinearSpec& spec, const LayerSite& site) {
   const Range in = input_share(spec, site);
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
@@ -35,14 +36,14 @@ Parameter grid_weight(const LinearSpec& spec, const LayerSite& site) {
   return {site.dtype, {rows, in.length()}, std::move(tensors), {InitKind::normal, spec.init_std}};
 }
 
-std::optional<Parameter> grid_bias(const LinearSpec& spec, const LayerSite& site) {
+std::optional<Parameter> bias_2d(const LinearSpec& spec, const LayerSite& site) {
   if (!spec.bias) return std::nullopt;
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
     const Range out = output_share(part, site);
     tensors.push_back(column_copy(part.name + ".bias", {part.out},
-                                  {{out.begin}, {out.length()}, rows, {1}}, site.grid_row()));
+                                  {{out.begin}, {out.length()}, rows, {1}}, site.tensor_row()));
     rows += out.length();
   }
   return Parameter(site.dtype, {rows}, std::move(tensors), {});
@@ -50,17 +51,16 @@ std::optional<Parameter> grid_bias(const LinearSpec& spec, const LayerSite& site
 
 }  // namespace
 
-GridLinear::GridLinear(const LinearSpec& spec, const LayerSite& site)
-    : ParallelLinear(grid_weight(spec, site), grid_bias(spec, site)), side_(site.grid) {}
+Linear2d::Linear2d(const LinearSpec& spec, const LayerSite& site)
+    : ParallelLinear(weight_2d(spec, site), bias_2d(spec, site)), side_(site.tensor_2d) {}
 
-GridSizes GridLinear::grid_sizes(std::int64_t rows) const {
+SummaSizes Linear2d::summa_sizes(std::int64_t rows) const {
   return {rows * in(), out() * in(), side_ * rows * in(), side_ * out() * in()};
 }
 
-void GridLinear::forward(Context& context, View y, ConstView x,
-                         const LinearScratch& scratch) const {
-  Panels rows(context, context.mesh.grid_row(), x, scratch.grid.rows);
-  Panels weights(context, context.mesh.grid_column(), weight_.value(), scratch.grid.weights);
+void Linear2d::forward(Context& context, View y, ConstView x, const LinearScratch& scratch) const {
+  Panels rows(context, context.mesh.tensor_row(), x, scratch.summa.rows);
+  Panels weights(context, context.mesh.tensor_column(), weight_.value(), scratch.summa.weights);
   for (int k = 0; k < side_; ++k) {
     GemmSpec spec;
     spec.transpose_b = true;
@@ -74,23 +74,23 @@ void GridLinear::forward(Context& context, View y, ConstView x,
   }
 }
 
-WorkHandle GridLinear::backward_input(Context& context, View dx, ConstView dy,
-                                      const LinearScratch& scratch) const {
-  const View partials = shaped(scratch.grid.d_rows, dx.dtype(), {side_, dx.dim(0), in()});
-  Panels weights(context, context.mesh.grid_column(), weight_.value(), scratch.grid.weights);
+WorkHandle Linear2d::backward_input(Context& context, View dx, ConstView dy,
+                                    const LinearScratch& scratch) const {
+  const View partials = shaped(scratch.summa.d_rows, dx.dtype(), {side_, dx.dim(0), in()});
+  Panels weights(context, context.mesh.tensor_column(), weight_.value(), scratch.summa.weights);
   for (int k = 0; k < side_; ++k)
     context.kernels.gemm(context.stream, panel_of(partials, k), dy, weights.take(k), {},
                          context.workspace);
-  return context.mesh.grid_row().reduce_scatter(dx, partials, ReduceOp::sum, context.stream);
+  return context.mesh.tensor_row().reduce_scatter(dx, partials, ReduceOp::sum, context.stream);
 }
 
-void GridLinear::backward_weight(Context& context, ConstView dy, ConstView x,
-                                 const LinearScratch& scratch) {
+void Linear2d::backward_weight(Context& context, ConstView dy, ConstView x,
+                               const LinearScratch& scratch) {
   bias_gradient(context, dy);
   if (!weight_.trained()) return;
   const PartialWeightGradients partials =
-      start_partial_gradients(context, weight_, scratch.grid.d_weights);
-  Panels rows(context, context.mesh.grid_row(), x, scratch.grid.rows);
+      start_partial_gradients(context, weight_, scratch.summa.d_weights);
+  Panels rows(context, context.mesh.tensor_row(), x, scratch.summa.rows);
   for (int k = 0; k < side_; ++k) {
     GemmSpec spec;
     spec.transpose_a = true;

@@ -1,6 +1,6 @@
-// Panels of a grid's products. The ranks of a row of the grid, or of a column, each hold a panel of
-// a matrix; every one of them needs all panels, one after the other. The next one is on its way
-// while the present one is multiplied, so that two of them are held at a time.
+// Panels of the products of 2-D tensor parallelism. The ranks of a row of the grid, or of a column,
+// each hold a panel of a matrix; every one of them needs all panels, one after the other. The next
+// one is on its way while the present one is multiplied, so that two of them are held at a time.
 #pragma once
 
 #include <array>
@@ -12,24 +12,24 @@
 namespace tessera {
 
 /// Elements that the products of linear layers need at once.
-struct GridSizes {
+struct SummaSizes {
   std::int64_t rows = 0;       ///< of a panel of rows
   std::int64_t weights = 0;    ///< of a panel of a weight
   std::int64_t d_rows = 0;     ///< of all partial input gradients
   std::int64_t d_weights = 0;  ///< of all partial weight gradients
 
   /// Enough for either.
-  GridSizes or_else(const GridSizes& other) const;
+  SummaSizes or_else(const SummaSizes& other) const;
 };
 
-/// Flat memory of these sizes, shared by all layers; empty where there is no grid.
-struct GridScratch {
+/// Flat memory of these sizes, shared by all layers; empty without 2-D tensor parallelism.
+struct SummaScratch {
   std::array<View, 2> rows;
   std::array<View, 2> weights;
   View d_rows;
   View d_weights;  ///< of the accumulator's type, which has room for any gradient's
 };
-GridScratch plan_grid(ArenaLayout& scratch, DType dtype, const GridSizes& sizes, bool gradients);
+SummaScratch plan_summa(ArenaLayout& scratch, DType dtype, const SummaSizes& sizes, bool gradients);
 
 class Panels {
  public:

@@ -1,20 +1,21 @@
-#include "tessera/nn/grid_panels.h"
+#include "tessera/nn/summa_panels.h"
 
 #include <algorithm>
 
 #include "tessera/base/check.h"
 
 namespace tessera {
-GridSizes GridSizes::or_else(const GridSizes& other) const {
+SummaSizes SummaSizes::or_else(const SummaSizes& other) const {
   return {std::max(rows, other.rows), std::max(weights, other.weights),
           std::max(d_rows, other.d_rows), std::max(d_weights, other.d_weights)};
 }
 
-GridScratch plan_grid(ArenaLayout& scratch, DType dtype, const GridSizes& sizes, bool gradients) {
+SummaScratch plan_summa(ArenaLayout& scratch, DType dtype, const SummaSizes& sizes,
+                        bool gradients) {
   const auto take = [&](DType type, std::int64_t elements) {
     return elements > 0 ? scratch.take(type, {elements}) : View();
   };
-  GridScratch views;
+  SummaScratch views;
   for (View& each : views.rows) each = take(dtype, sizes.rows);
   for (View& each : views.weights) each = take(dtype, sizes.weights);
   if (!gradients) return views;
@@ -54,14 +55,15 @@ ConstView panel_of(const ConstView& all, int k) {
 
 View shaped(const View& memory, DType dtype, const Shape& shape) {
   const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-  check(memory && memory.bytes() >= bytes, "a grid's products need {} bytes here, planned were {}",
-        bytes, memory.to_string());
+  check(memory && memory.bytes() >= bytes,
+        "products of 2-D tensor parallelism need {} bytes here, planned were {}", bytes,
+        memory.to_string());
   return {memory.raw(), dtype, shape};
 }
 
 PartialWeightGradients start_partial_gradients(Context& context, Parameter& weight,
                                                const View& memory) {
-  const Communicator& column = context.mesh.grid_column();
+  const Communicator& column = context.mesh.tensor_column();
   const Gradient gradient = weight.grad();
   PartialWeightGradients partials;
   partials.panels =
@@ -74,7 +76,7 @@ PartialWeightGradients start_partial_gradients(Context& context, Parameter& weig
 
 void reduce_partial_gradients(Context& context, Parameter& weight,
                               const PartialWeightGradients& partials) {
-  context.mesh.grid_column()
+  context.mesh.tensor_column()
       .reduce_scatter(weight.grad_view(), partials.panels, ReduceOp::sum, context.stream)
       ->wait(context.stream);
 }

@@ -1,5 +1,5 @@
-// What a grid of q x q ranks communicates, counted, against the formulas. A linear layer moves per
-// rank, with b s rows of all samples,
+// What 2-D tensor parallelism on q x q ranks communicates, counted, against the formulas. A linear
+// layer moves per rank, with b s rows of all samples,
 //
 //   forward              (q-1)/q^2 (b s in + in out) elements
 //   forward + backward   three times that
@@ -41,8 +41,8 @@ struct StepTraffic {
 
 StepTraffic traffic_of(const SessionOptions& options, std::int64_t layers) {
   const test::StepCounts counts = test::step_counts(options, layers);
-  return {ring_traffic(counts.forward, options.parallel.grid),
-          ring_traffic(counts.both, options.parallel.grid)};
+  return {ring_traffic(counts.forward, options.parallel.tensor_2d),
+          ring_traffic(counts.both, options.parallel.tensor_2d)};
 }
 
 StepTraffic layer_traffic(const SessionOptions& options) {
@@ -51,15 +51,15 @@ StepTraffic layer_traffic(const SessionOptions& options) {
   return {minus(three.forward, two.forward), minus(three.both, two.both)};
 }
 
-class GridTraffic : public testing::TestWithParam<std::tuple<std::string, int>> {
+class Tensor2dTraffic : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
-  GridTraffic() {
+  Tensor2dTraffic() {
     options_.shape = {8, 6};
     options_.model.hidden_size = 48;
     options_.model.ffn_hidden_size = 60;
     options_.model.num_attention_heads = options_.model.num_query_groups = 6;
     options_.model.vocab_size = 54;
-    options_.parallel.grid = q_;
+    options_.parallel.tensor_2d = q_;
     options_.parallel.tensor = q_ * q_;
   }
 
@@ -74,7 +74,7 @@ class GridTraffic : public testing::TestWithParam<std::tuple<std::string, int>> 
   SessionOptions options_ = test::tiny_session(std::get<0>(GetParam()));
 };
 
-TEST_P(GridTraffic, OfALayersProducts) {
+TEST_P(Tensor2dTraffic, OfALayersProducts) {
   const ModelOptions& m = options_.model;
   const std::int64_t heads = m.num_attention_heads * m.kv_channels;
   const int gates = m.activation == Activation::swiglu ? 2 : 1;
@@ -88,7 +88,7 @@ TEST_P(GridTraffic, OfALayersProducts) {
 }
 
 // Two numbers a row for each norm and direction; once per step the gradients of vectors.
-TEST_P(GridTraffic, OfALayersNormsAndVectors) {
+TEST_P(Tensor2dTraffic, OfALayersNormsAndVectors) {
   const ModelOptions& m = options_.model;
   const double rows = static_cast<double>(options_.shape.rows()) / q_;
   const double share = static_cast<double>(q_ - 1) / q_;
@@ -113,7 +113,7 @@ TEST_P(GridTraffic, OfALayersNormsAndVectors) {
 }
 
 // The output layer's panels serve its logits and its gradients: twice the forward, not three times.
-TEST_P(GridTraffic, OfTheOutputLayer) {
+TEST_P(Tensor2dTraffic, OfTheOutputLayer) {
   const ModelOptions& m = options_.model;
   const double rows = static_cast<double>(options_.shape.rows()) / q_;
   const double share = static_cast<double>(q_ - 1) / q_;
@@ -133,7 +133,7 @@ TEST_P(GridTraffic, OfTheOutputLayer) {
   EXPECT_NEAR(rest.both["reduce_scatter"], head + stream, 1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Grids, GridTraffic,
+INSTANTIATE_TEST_SUITE_P(Sides, Tensor2dTraffic,
                          testing::Combine(testing::Values("gpt", "llama"), testing::Values(2, 3)));
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tessera/nn/line_linear.h"
+#include "tessera/nn/linear_1d.h"
 
 #include <utility>
 
@@ -70,22 +70,21 @@ std::optional<Parameter> row_bias(const LinearSpec& spec, const LayerSite& site)
 
 }  // namespace
 
-LineLinear::LineLinear(const LayerSite& site, Parameter weight, std::optional<Parameter> bias)
+Linear1d::Linear1d(const LayerSite& site, Parameter weight, std::optional<Parameter> bias)
     : ParallelLinear(std::move(weight), std::move(bias)), rows_(site) {}
 
-void LineLinear::product(Context& context, View y, ConstView x, GemmSpec spec) const {
+void Linear1d::product(Context& context, View y, ConstView x, GemmSpec spec) const {
   spec.transpose_b = true;
   context.kernels.gemm(context.stream, y, ConstView(x), ConstView(weight_.value()), spec,
                        context.workspace);
 }
 
-void LineLinear::input_gradient(Context& context, View dx, ConstView dy, GemmSpec spec) const {
+void Linear1d::input_gradient(Context& context, View dx, ConstView dy, GemmSpec spec) const {
   context.kernels.gemm(context.stream, dx, ConstView(dy), ConstView(weight_.value()), spec,
                        context.workspace);
 }
 
-void LineLinear::backward_weight(Context& context, ConstView dy, ConstView x,
-                                 const LinearScratch&) {
+void Linear1d::backward_weight(Context& context, ConstView dy, ConstView x, const LinearScratch&) {
   bias_gradient(context, dy);
   if (!weight_.trained()) return;
   const Gradient weight = weight_.grad();
@@ -97,7 +96,7 @@ void LineLinear::backward_weight(Context& context, ConstView dy, ConstView x,
 }
 
 ColumnParallelLinear::ColumnParallelLinear(const LinearSpec& spec, const LayerSite& site)
-    : LineLinear(site, column_weight(spec, site), column_bias(spec, site)) {}
+    : Linear1d(site, column_weight(spec, site), column_bias(spec, site)) {}
 
 void ColumnParallelLinear::forward(Context& context, View y, ConstView x,
                                    const LinearScratch& scratch) const {
@@ -126,7 +125,7 @@ WorkHandle ColumnParallelLinear::backward_input(Context& context, View dx, Const
 }
 
 RowParallelLinear::RowParallelLinear(const LinearSpec& spec, const LayerSite& site)
-    : LineLinear(site, row_weight(spec, site), row_bias(spec, site)) {}
+    : Linear1d(site, row_weight(spec, site), row_bias(spec, site)) {}
 
 void RowParallelLinear::forward(Context& context, View y, ConstView x,
                                 const LinearScratch& scratch) const {

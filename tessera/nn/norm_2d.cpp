@@ -1,4 +1,4 @@
-#include "tessera/nn/grid_norm.h"
+#include "tessera/nn/norm_2d.h"
 
 #include <algorithm>
 
@@ -9,11 +9,12 @@ namespace {
 
 Parameter vector(const std::string& name, std::int64_t channels, InitKind init,
                  const LayerSite& site) {
-  check(channels % site.grid == 0, "{} has {} channels, which a grid of {} columns cannot share",
-        name, channels, site.grid);
+  check(channels % site.tensor_2d == 0,
+        "{} has {} channels, which a grid of {} columns cannot share", name, channels,
+        site.tensor_2d);
   return column_parameter(site.dtype, name, {channels},
                           share_of(channels, site.channel_shares(), site.channel_share()), {init},
-                          site.grid_row());
+                          site.tensor_row());
 }
 
 std::optional<Parameter> bias_of(const std::string& name, std::int64_t channels,
@@ -30,14 +31,14 @@ Workspace rest_of(const Workspace& workspace, const ArenaLayout& used) {
 
 }  // namespace
 
-GridNorm::GridNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
-                   const LayerSite& site)
+Norm2d::Norm2d(const std::string& name, std::int64_t channels, const NormSpec& spec,
+               const LayerSite& site)
     : Norm(spec, vector(name + ".weight", channels, InitKind::ones, site),
            bias_of(name + ".bias", channels, spec, site)),
       channels_(channels),
-      side_(site.grid) {}
+      side_(site.tensor_2d) {}
 
-std::size_t GridNorm::workspace_bytes(const Kernels& kernels, std::int64_t rows) const {
+std::size_t Norm2d::workspace_bytes(const Kernels& kernels, std::int64_t rows) const {
   ArenaLayout forward, backward;
   forward.take(accumulator(), {side_, rows, 2});
   backward.take(accumulator(), {rows, 2});
@@ -46,24 +47,24 @@ std::size_t GridNorm::workspace_bytes(const Kernels& kernels, std::int64_t rows)
       backward.bytes() + kernels.norm_workspace_bytes(rows, weight_.shape()[0], weight_.dtype()));
 }
 
-void GridNorm::forward(Context& context, View y, View stats, ConstView x) const {
+void Norm2d::forward(Context& context, View y, View stats, ConstView x) const {
   ArenaLayout memory(context.workspace);
   const View parts = memory.take(accumulator(), {side_, x.dim(0), 2});
   // This rank's part lies where the result will.
   context.kernels.norm_part_stats(context.stream, stats, x, spec_);
-  context.mesh.grid_row().all_gather(parts, stats, context.stream)->wait(context.stream);
+  context.mesh.tensor_row().all_gather(parts, stats, context.stream)->wait(context.stream);
   context.kernels.norm_part_forward(context.stream, y, stats, x, parts, weight_.value(),
                                     bias_value(), spec_);
 }
 
-void GridNorm::add_forward(Context& context, View y, View r, View stats, ConstView x,
-                           ConstView branch, const DropoutSpec& dropout) const {
+void Norm2d::add_forward(Context& context, View y, View r, View stats, ConstView x,
+                         ConstView branch, const DropoutSpec& dropout) const {
   context.kernels.add_dropout(context.stream, r, x, branch, dropout);
   forward(context, y, stats, r);
 }
 
-void GridNorm::backward(Context& context, View dx, ConstView dy, ConstView x, ConstView stats,
-                        bool accumulate) {
+void Norm2d::backward(Context& context, View dx, ConstView dy, ConstView x, ConstView stats,
+                      bool accumulate) {
   ArenaLayout memory(context.workspace);
   const View sums = memory.take(accumulator(), {x.dim(0), 2});
   const Gradient weight = weight_.grad();
@@ -71,7 +72,7 @@ void GridNorm::backward(Context& context, View dx, ConstView dy, ConstView x, Co
   context.kernels.norm_part_sums(context.stream, sums, weight.view, bias, dy, x, stats,
                                  weight_.value(), weight.accumulate,
                                  rest_of(context.workspace, memory));
-  context.mesh.grid_row().all_reduce(sums, ReduceOp::sum, context.stream)->wait(context.stream);
+  context.mesh.tensor_row().all_reduce(sums, ReduceOp::sum, context.stream)->wait(context.stream);
   context.kernels.norm_part_backward(context.stream, dx, dy, x, stats, sums, weight_.value(),
                                      channels_, spec_, accumulate);
 }

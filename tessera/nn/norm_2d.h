@@ -1,16 +1,17 @@
-// A norm on a grid of ranks: each has some of the channels of its rows, which the other ranks of
-// its row of the grid have the rest of. Two numbers per row are exchanged in each direction.
+// A norm with 2-D tensor parallelism: each has some of the channels of its rows, which the other
+// ranks of its row of the grid have the rest of. Two numbers per row are exchanged in each
+// direction.
 #pragma once
 
 #include "tessera/nn/norm.h"
 
 namespace tessera {
 
-class GridNorm final : public Norm {
+class Norm2d final : public Norm {
  public:
   /// `channels` of all ranks together.
-  GridNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
-           const LayerSite& site);
+  Norm2d(const std::string& name, std::int64_t channels, const NormSpec& spec,
+         const LayerSite& site);
 
   /// What the ranks exchange lies there too.
   std::size_t workspace_bytes(const Kernels& kernels, std::int64_t rows) const override;

@@ -1,15 +1,15 @@
-// The output layer on a grid of ranks: a linear layer (grid_linear.h) whose panels are gathered
-// once and serve the logits as well as the gradients. The loss of a row is shared by a row of the
-// grid.
+// The output layer with 2-D tensor parallelism: a linear layer (linear_2d.h) whose panels are
+// gathered once and serve the logits as well as the gradients. The loss of a row is shared by a row
+// of the grid.
 #pragma once
 
 #include "tessera/nn/head_layout.h"
 
 namespace tessera {
 
-class GridHead final : public HeadLayout {
+class Head2d final : public HeadLayout {
  public:
-  explicit GridHead(const LayerSite& site) : dtype_(site.dtype), side_(site.grid) {}
+  explicit Head2d(const LayerSite& site) : dtype_(site.dtype), side_(site.tensor_2d) {}
 
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
                        bool gradients) const override;
@@ -24,7 +24,7 @@ class GridHead final : public HeadLayout {
                            const PartialWeightGradients& partials) const override {
     reduce_partial_gradients(context, weight, partials);
   }
-  Communicator& vocabulary_group(const Mesh& mesh) const override { return mesh.grid_row(); }
+  Communicator& vocabulary_group(const Mesh& mesh) const override { return mesh.tensor_row(); }
 
  private:
   DType dtype_;

@@ -1,5 +1,5 @@
-// The output layer on a grid, in several chunks of rows, against one rank: losses, and gradients
-// that add up over two microbatches.
+// The output layer with 2-D tensor parallelism, in several chunks of rows, against one rank:
+// losses, and gradients that add up over two microbatches.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -105,7 +105,7 @@ class HeadRun {
  private:
   static ParallelOptions layout(int side) {
     ParallelOptions options;
-    options.grid = side;
+    options.tensor_2d = side;
     options.tensor = std::max(1, side * side);
     return options;
   }
@@ -159,7 +159,7 @@ HeadResult run_head(int side) {
   return result;
 }
 
-TEST(GridHead, EqualsOneRank) {
+TEST(Head2d, EqualsOneRank) {
   const HeadResult want = run_head(0);
   for (const int side : {2, 3}) {
     const HeadResult got = run_head(side);

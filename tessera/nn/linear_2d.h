@@ -1,4 +1,5 @@
-// A linear layer on a grid of q x q ranks (SUMMA). Rank (i, j), in row i and column j, has
+// A linear layer with 2-D tensor parallelism on q x q ranks (SUMMA). Rank (i, j), in row i and
+// column j, has
 //
 //   x [M, in / q]          the rows of share i of the samples, share j of the inputs
 //   W [out / q, in / q]    share j of the outputs (of each fused part), share i of the inputs
@@ -11,7 +12,7 @@
 //   dx(i, k) = sum_j dy(i, j) W(k, j)      W from a rank of the column, summed over the row
 //   dW(k, j) = sum_i dy(i, j)^T x(i, k)    x from a rank of the row, summed over the column
 //
-// A rank multiplies a panel at a time (grid_panels.h). Each of the three moves, per rank,
+// A rank multiplies a panel at a time (summa_panels.h). Each of the three moves, per rank,
 // (q - 1) / q^2 (samples x positions x in + in x out) elements.
 #pragma once
 
@@ -19,11 +20,11 @@
 
 namespace tessera {
 
-class GridLinear final : public ParallelLinear {
+class Linear2d final : public ParallelLinear {
  public:
-  GridLinear(const LinearSpec& spec, const LayerSite& site);
+  Linear2d(const LinearSpec& spec, const LayerSite& site);
 
-  GridSizes grid_sizes(std::int64_t rows) const override;
+  SummaSizes summa_sizes(std::int64_t rows) const override;
 
   void forward(Context&, View y, ConstView x, const LinearScratch&) const override;
   WorkHandle backward_input(Context&, View dx, ConstView dy, const LinearScratch&) const override;
