@@ -59,8 +59,9 @@ SummaSizes Linear2d::summa_sizes(std::int64_t rows) const {
 }
 
 void Linear2d::forward(Context& context, View y, ConstView x, const LinearScratch& scratch) const {
-  Panels rows(context, context.mesh.tensor_row(), x, scratch.summa.rows);
-  Panels weights(context, context.mesh.tensor_column(), weight_.value(), scratch.summa.weights);
+  SummaPanels rows(context, context.mesh.tensor_row(), x, scratch.summa.rows);
+  SummaPanels weights(context, context.mesh.tensor_column(), weight_.value(),
+                      scratch.summa.weights);
   for (int k = 0; k < side_; ++k) {
     GemmSpec spec;
     spec.transpose_b = true;
@@ -77,9 +78,10 @@ void Linear2d::forward(Context& context, View y, ConstView x, const LinearScratc
 WorkHandle Linear2d::backward_input(Context& context, View dx, ConstView dy,
                                     const LinearScratch& scratch) const {
   const View partials = shaped(scratch.summa.d_rows, dx.dtype(), {side_, dx.dim(0), in()});
-  Panels weights(context, context.mesh.tensor_column(), weight_.value(), scratch.summa.weights);
+  SummaPanels weights(context, context.mesh.tensor_column(), weight_.value(),
+                      scratch.summa.weights);
   for (int k = 0; k < side_; ++k)
-    context.kernels.gemm(context.stream, panel_of(partials, k), dy, weights.take(k), {},
+    context.kernels.gemm(context.stream, summa_panel(partials, k), dy, weights.take(k), {},
                          context.workspace);
   return context.mesh.tensor_row().reduce_scatter(dx, partials, ReduceOp::sum, context.stream);
 }
@@ -90,12 +92,12 @@ void Linear2d::backward_weight(Context& context, ConstView dy, ConstView x,
   if (!weight_.trained()) return;
   const PartialWeightGradients partials =
       start_partial_gradients(context, weight_, scratch.summa.d_weights);
-  Panels rows(context, context.mesh.tensor_row(), x, scratch.summa.rows);
+  SummaPanels rows(context, context.mesh.tensor_row(), x, scratch.summa.rows);
   for (int k = 0; k < side_; ++k) {
     GemmSpec spec;
     spec.transpose_a = true;
     spec.accumulate = k == partials.begun;
-    context.kernels.gemm(context.stream, panel_of(partials.panels, k), dy, rows.take(k), spec,
+    context.kernels.gemm(context.stream, summa_panel(partials.panels, k), dy, rows.take(k), spec,
                          context.workspace);
   }
   reduce_partial_gradients(context, weight_, partials);

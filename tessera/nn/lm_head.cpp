@@ -11,7 +11,7 @@ namespace {
 // Rows of one part of something that has parts [parts, rows, C].
 template <class V, class Chunk>
 V rows_of(const V& parts, int part, const Chunk& chunk) {
-  return panel_of(parts, part).slice(0, chunk.begin, chunk.rows);
+  return summa_panel(parts, part).slice(0, chunk.begin, chunk.rows);
 }
 
 int count_of(const ConstView& parts) { return static_cast<int>(parts.dim(0)); }
@@ -98,8 +98,8 @@ void LmHead::chunk_logits(Context& context, View out, ConstView x, ConstView wei
     GemmSpec spec;
     spec.transpose_b = true;
     spec.accumulate = part > 0;
-    context.kernels.gemm(context.stream, out, rows_of(x, part, chunk), panel_of(weight, part), spec,
-                         context.workspace);
+    context.kernels.gemm(context.stream, out, rows_of(x, part, chunk), summa_panel(weight, part),
+                         spec, context.workspace);
   }
 }
 
@@ -134,11 +134,11 @@ void LmHead::chunk_gradients(Context& context, const Products& products, const S
       GemmSpec spec;
       spec.transpose_a = true;
       spec.accumulate = chunk.begin > 0 || part == d_weight.begun;
-      context.kernels.gemm(context.stream, panel_of(d_weight.panels, part), ConstView(d_logits),
+      context.kernels.gemm(context.stream, summa_panel(d_weight.panels, part), ConstView(d_logits),
                            ConstView(x), spec, context.workspace);
     }
     // The input is not needed any more: its gradient takes its place.
-    context.kernels.gemm(context.stream, x, ConstView(d_logits), panel_of(products.weight, part),
+    context.kernels.gemm(context.stream, x, ConstView(d_logits), summa_panel(products.weight, part),
                          {}, context.workspace);
   }
 }

@@ -24,13 +24,13 @@ SummaScratch plan_summa(ArenaLayout& scratch, DType dtype, const SummaSizes& siz
   return views;
 }
 
-Panels::Panels(Context& context, Communicator& group, const ConstView& mine,
-               const std::array<View, 2>& memory)
+SummaPanels::SummaPanels(Context& context, Communicator& group, const ConstView& mine,
+                         const std::array<View, 2>& memory)
     : context_(context), group_(group), mine_(mine), memory_(memory) {
   start(0);
 }
 
-void Panels::start(int k) {
+void SummaPanels::start(int k) {
   const auto at = static_cast<std::size_t>(k % 2);
   const View panel = k == group_.rank()
                          ? writable(mine_)
@@ -39,17 +39,17 @@ void Panels::start(int k) {
   coming_[at] = group_.broadcast(panel, k, context_.stream);
 }
 
-ConstView Panels::take(int k) {
+ConstView SummaPanels::take(int k) {
   if (k + 1 < group_.size()) start(k + 1);
   const auto at = static_cast<std::size_t>(k % 2);
   coming_[at]->wait(context_.stream);
   return panels_[at];
 }
 
-View panel_of(const View& all, int k) {
+View summa_panel(const View& all, int k) {
   return all.slice(0, k, 1).reshape({all.dim(1), all.dim(2)});
 }
-ConstView panel_of(const ConstView& all, int k) {
+ConstView summa_panel(const ConstView& all, int k) {
   return all.slice(0, k, 1).reshape({all.dim(1), all.dim(2)});
 }
 
@@ -70,7 +70,7 @@ PartialWeightGradients start_partial_gradients(Context& context, Parameter& weig
       shaped(memory, gradient.view.dtype(), {column.size(), weight.shape()[0], weight.shape()[1]});
   if (!gradient.accumulate) return partials;
   partials.begun = column.rank();
-  context.kernels.copy(context.stream, panel_of(partials.panels, partials.begun), gradient.view);
+  context.kernels.copy(context.stream, summa_panel(partials.panels, partials.begun), gradient.view);
   return partials;
 }
 

@@ -1,6 +1,7 @@
-// Panels of the products of 2-D tensor parallelism. The ranks of a row of the grid, or of a column,
-// each hold a panel of a matrix; every one of them needs all panels, one after the other. The next
-// one is on its way while the present one is multiplied, so that two of them are held at a time.
+// SUMMA panels of the products of 2-D tensor parallelism. The ranks of a row of the grid, or of a
+// column, each hold a panel of a matrix; every one of them needs all panels, one after the other.
+// The next one is on its way while the present one is multiplied, so that two of them are held at a
+// time.
 #pragma once
 
 #include <array>
@@ -31,11 +32,11 @@ struct SummaScratch {
 };
 SummaScratch plan_summa(ArenaLayout& scratch, DType dtype, const SummaSizes& sizes, bool gradients);
 
-class Panels {
+class SummaPanels {
  public:
   /// The group's rank k holds panel k; `mine` is this rank's. Starts the first panel.
-  Panels(Context& context, Communicator& group, const ConstView& mine,
-         const std::array<View, 2>& memory);
+  SummaPanels(Context& context, Communicator& group, const ConstView& mine,
+              const std::array<View, 2>& memory);
 
   /// Panel k, of the shape of `mine`, until the one after the next is asked for. To be called for
   /// 0, 1, ... in turn.
@@ -52,9 +53,9 @@ class Panels {
   std::array<WorkHandle, 2> coming_;
 };
 
-/// Panel k of all panels [side, rows, columns], as a matrix.
-View panel_of(const View& all, int k);
-ConstView panel_of(const ConstView& all, int k);
+/// SUMMA panel k of all panels [side, rows, columns], as a matrix.
+View summa_panel(const View& all, int k);
+ConstView summa_panel(const ConstView& all, int k);
 
 /// The first elements of flat memory, as what they are needed for.
 View shaped(const View& memory, DType dtype, const Shape& shape);
