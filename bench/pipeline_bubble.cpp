@@ -56,10 +56,10 @@ double seconds_of(const PipelineShape& shape, const std::vector<Schedule>& sched
     const PipelineProgram program = compile(shape, schedules, rank.rank);
     Memory memory{Device{}};
     const Shape message{1024};
-    const Tensor borders = memory.allocate(
+    const Tensor boundary = memory.allocate(
         MemoryUse::activations, DType::u8,
-        {std::max(1, program.buffers()), BorderMemory::bytes_of(DType::f32, message)});
-    Executor executor(stages, links, stream, {borders.view(), DType::f32, message});
+        {std::max(1, program.buffers()), BoundaryBuffers::bytes_of(DType::f32, message)});
+    Executor executor(stages, links, stream, {boundary.view(), DType::f32, message});
     rank.world->barrier();
     const auto start = Clock::now();
     executor.run(program);

@@ -14,25 +14,25 @@ using std::size_t;
 
 }  // namespace
 
-std::int64_t BorderMemory::bytes_of(DType dtype, const Shape& shape) {
+std::int64_t BoundaryBuffers::bytes_of(DType dtype, const Shape& shape) {
   const auto bytes = shape.numel() * static_cast<std::int64_t>(size_of(dtype));
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-View BorderMemory::buffer(int i) const { return {memory.slice(0, i, 1).raw(), dtype, shape}; }
+View BoundaryBuffers::buffer(int i) const { return {memory.slice(0, i, 1).raw(), dtype, shape}; }
 
 Executor::Executor(std::vector<Stage*> stages, PipelineLinks& links, Stream& stream,
-                   BorderMemory borders, Trace* trace)
+                   BoundaryBuffers boundary_buffers, Trace* trace)
     : stages_(std::move(stages)),
       links_(links),
       stream_(stream),
-      borders_(std::move(borders)),
+      boundary_buffers_(std::move(boundary_buffers)),
       trace_(trace) {}
 
 void Executor::run(const PipelineProgram& program) {
   lay_out(program);
   for (const PipelineProgram::Step& step : program.steps) {
-    for (const PipelineProgram::Border& border : step.early) ask_early(border);
+    for (const PipelineProgram::Boundary& boundary : step.early) ask_early(boundary);
     const View in = step.in ? incoming(step.in) : View();
     const View out = step.out ? outgoing(step.out) : View();
     run_action(step.action, out, in);
@@ -45,8 +45,8 @@ void Executor::run(const PipelineProgram& program) {
 void Executor::rehearse(const PipelineProgram& program) {
   lay_out(program);
   for (const PipelineProgram::Step& step : program.steps) {
-    const auto any = [&](const PipelineProgram::Border& border) {
-      return border ? borders_.buffer(0) : View();
+    const auto any = [&](const PipelineProgram::Boundary& boundary) {
+      return boundary ? boundary_buffers_.buffer(0) : View();
     };
     run_action(step.action, any(step.out), any(step.in));
   }
@@ -68,9 +68,9 @@ void Executor::lay_out(const PipelineProgram& program) {
     sending_.push_back({buffer, std::vector<WorkHandle>(static_cast<size_t>(link.buffers))});
     buffer += link.buffers;
   }
-  check(buffer == 0 || buffer <= borders_.memory.dim(0),
+  check(buffer == 0 || buffer <= boundary_buffers_.memory.dim(0),
         "{} messages at once, there is room for {}", buffer,
-        buffer == 0 ? 0 : borders_.memory.dim(0));
+        buffer == 0 ? 0 : boundary_buffers_.memory.dim(0));
 }
 
 // ---- messages
@@ -85,65 +85,65 @@ void Executor::ask(int link, int up_to) {
           "no room for message {} from rank {}", state.asked, from.from);
     hold_message();
     state.works[static_cast<size_t>(place)] =
-        links_.recv(borders_.buffer(state.first_buffer + place), from.from, stream_);
+        links_.recv(boundary_buffers_.buffer(state.first_buffer + place), from.from, stream_);
   }
 }
 
-void Executor::ask_early(const PipelineProgram::Border& border) {
-  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(border.link)];
+void Executor::ask_early(const PipelineProgram::Boundary& boundary) {
+  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(boundary.link)];
   if (!links_.receives_ahead(from.from)) return;
-  const Receiving& state = receiving_[static_cast<size_t>(border.link)];
+  const Receiving& state = receiving_[static_cast<size_t>(boundary.link)];
   int up_to = state.asked;
-  while (up_to <= border.message &&
+  while (up_to <= boundary.message &&
          (up_to < from.window || state.used[static_cast<size_t>(up_to - from.window)]))
     ++up_to;
-  ask(border.link, up_to);
+  ask(boundary.link, up_to);
 }
 
-View Executor::incoming(const PipelineProgram::Border& border) {
-  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(border.link)];
-  Receiving& state = receiving_[static_cast<size_t>(border.link)];
-  const int place = border.message % from.window;
+View Executor::incoming(const PipelineProgram::Boundary& boundary) {
+  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(boundary.link)];
+  Receiving& state = receiving_[static_cast<size_t>(boundary.link)];
+  const int place = boundary.message % from.window;
   if (from.from != links_.rank()) {
-    ask(border.link, border.message + 1);
+    ask(boundary.link, boundary.message + 1);
     if (WorkHandle work = std::move(state.works[static_cast<size_t>(place)])) work->wait(stream_);
   }
-  return borders_.buffer(state.first_buffer + place);
+  return boundary_buffers_.buffer(state.first_buffer + place);
 }
 
-void Executor::used(const PipelineProgram::Border& border) {
-  receiving_[static_cast<size_t>(border.link)].used[static_cast<size_t>(border.message)] = true;
+void Executor::used(const PipelineProgram::Boundary& boundary) {
+  receiving_[static_cast<size_t>(boundary.link)].used[static_cast<size_t>(boundary.message)] = true;
   --held_.messages;
 }
 
 void Executor::hold_message() { peak_.messages = std::max(peak_.messages, ++held_.messages); }
 
 // What a rank gives itself is made where it is needed.
-View Executor::outgoing(const PipelineProgram::Border& border) {
-  const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(border.link)];
+View Executor::outgoing(const PipelineProgram::Boundary& boundary) {
+  const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(boundary.link)];
   if (to.local >= 0) {
     const auto local = static_cast<size_t>(to.local);
     hold_message();
-    return borders_.buffer(receiving_[local].first_buffer +
-                           border.message % program_->incoming[local].window);
+    return boundary_buffers_.buffer(receiving_[local].first_buffer +
+                                    boundary.message % program_->incoming[local].window);
   }
-  Sending& state = sending_[static_cast<size_t>(border.link)];
-  const int place = border.message % to.buffers;
+  Sending& state = sending_[static_cast<size_t>(boundary.link)];
+  const int place = boundary.message % to.buffers;
   if (WorkHandle work = std::move(state.works[static_cast<size_t>(place)])) {
     work->wait(stream_);
     --held_.messages;
   }
   hold_message();
-  return borders_.buffer(state.first_buffer + place);
+  return boundary_buffers_.buffer(state.first_buffer + place);
 }
 
-void Executor::send(const PipelineProgram::Border& border) {
-  const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(border.link)];
+void Executor::send(const PipelineProgram::Boundary& boundary) {
+  const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(boundary.link)];
   if (to.local >= 0) return;
-  Sending& state = sending_[static_cast<size_t>(border.link)];
-  const int place = border.message % to.buffers;
+  Sending& state = sending_[static_cast<size_t>(boundary.link)];
+  const int place = boundary.message % to.buffers;
   state.works[static_cast<size_t>(place)] =
-      links_.send(borders_.buffer(state.first_buffer + place), to.to, stream_);
+      links_.send(boundary_buffers_.buffer(state.first_buffer + place), to.to, stream_);
 }
 
 // A graph needs all streams that were forked to come back.

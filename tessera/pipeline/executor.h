@@ -12,7 +12,7 @@
 namespace tessera {
 
 /// Room for what passes between stages: buffers of one shape, one behind the other.
-struct BorderMemory {
+struct BoundaryBuffers {
   View memory;  ///< [buffers, bytes] of u8
   DType dtype = DType::f32;
   Shape shape;  ///< of a message
@@ -24,8 +24,8 @@ struct BorderMemory {
 class Executor {
  public:
   /// `stages` are the rank's, by chunk.
-  Executor(std::vector<Stage*> stages, PipelineLinks& links, Stream& stream, BorderMemory borders,
-           Trace* trace = nullptr);
+  Executor(std::vector<Stage*> stages, PipelineLinks& links, Stream& stream,
+           BoundaryBuffers boundary_buffers, Trace* trace = nullptr);
 
   /// Activation buffers are assigned as microbatches start and return when they are done.
   void run(const PipelineProgram& program);
@@ -60,11 +60,11 @@ class Executor {
 
   void lay_out(const PipelineProgram& program);
   void ask(int link, int up_to);
-  void ask_early(const PipelineProgram::Border& border);
-  View incoming(const PipelineProgram::Border& border);
-  void used(const PipelineProgram::Border& border);
-  View outgoing(const PipelineProgram::Border& border);
-  void send(const PipelineProgram::Border& border);
+  void ask_early(const PipelineProgram::Boundary& boundary);
+  View incoming(const PipelineProgram::Boundary& boundary);
+  void used(const PipelineProgram::Boundary& boundary);
+  View outgoing(const PipelineProgram::Boundary& boundary);
+  void send(const PipelineProgram::Boundary& boundary);
   void run_action(const Action& action, const View& out, const View& in);
   void finish();
   void hold_message();
@@ -75,7 +75,7 @@ class Executor {
   std::vector<Stage*> stages_;
   PipelineLinks& links_;
   Stream& stream_;
-  BorderMemory borders_;
+  BoundaryBuffers boundary_buffers_;
   Trace* trace_;
   const PipelineProgram* program_ = nullptr;
   std::vector<Receiving> receiving_;

@@ -11,18 +11,18 @@ namespace tessera {
 
 struct PipelineProgram {
   /// A message: the how-manieth of which link.
-  struct Border {
+  struct Boundary {
     int link = -1;  ///< none
     int message = 0;
     explicit operator bool() const { return link >= 0; }
   };
   struct Step {
     Action action;
-    Border in;   ///< what it needs
-    Border out;  ///< what it makes
+    Boundary in;   ///< what it needs
+    Boundary out;  ///< what it makes
     /// What the next one needs and may be asked for before this one: whoever makes it waits for
     /// nothing that this rank does from now on.
-    std::vector<Border> early;
+    std::vector<Boundary> early;
   };
   /// Messages from one rank, in the order in which they come; from this rank itself, too.
   struct Incoming {

@@ -18,33 +18,33 @@ struct Place {
 };
 
 // What a step takes from another rank and what it gives to one.
-struct StepBorders {
+struct StepBoundaries {
   Place in, out;
 };
 
-std::vector<std::vector<StepBorders>> borders_of(const std::vector<Schedule>& schedules,
-                                                 const std::vector<BorderLink>& links) {
-  std::vector<std::vector<StepBorders>> borders;
-  for (const Schedule& schedule : schedules) borders.emplace_back(schedule.size());
+std::vector<std::vector<StepBoundaries>> step_boundaries(const std::vector<Schedule>& schedules,
+                                                         const std::vector<BoundaryLink>& links) {
+  std::vector<std::vector<StepBoundaries>> boundaries;
+  for (const Schedule& schedule : schedules) boundaries.emplace_back(schedule.size());
   for (size_t i = 0; i < links.size(); ++i) {
     if (links[i].is_local()) continue;  // made and used in the order of one list
     for (size_t n = 0; n < links[i].messages.size(); ++n) {
-      const BorderMessage& message = links[i].messages[n];
+      const BoundaryMessage& message = links[i].messages[n];
       const Place place{static_cast<int>(i), static_cast<int>(n)};
       const auto from = static_cast<size_t>(links[i].from), to = static_cast<size_t>(links[i].to);
-      borders[from][static_cast<size_t>(message.made)].out = place;
-      borders[to][static_cast<size_t>(message.used)].in = place;
+      boundaries[from][static_cast<size_t>(message.made)].out = place;
+      boundaries[to][static_cast<size_t>(message.used)].in = place;
     }
   }
-  return borders;
+  return boundaries;
 }
 
 // All ranks on their way through their lists.
 class Walk {
  public:
-  Walk(const std::vector<Schedule>& schedules, const std::vector<BorderLink>& links)
+  Walk(const std::vector<Schedule>& schedules, const std::vector<BoundaryLink>& links)
       : links_(links),
-        borders_(borders_of(schedules, links)),
+        boundaries_(step_boundaries(schedules, links)),
         next_(schedules.size()),
         states_(links.size()) {}
 
@@ -57,7 +57,7 @@ class Walk {
           moved = true;
         }
     for (size_t rank = 0; rank < next_.size(); ++rank)
-      check(next_[rank] == borders_[rank].size(),
+      check(next_[rank] == boundaries_[rank].size(),
             "the ranks wait for each other for ever: rank {} for {}", rank, wait_of(rank));
     return order;
   }
@@ -82,8 +82,8 @@ class Walk {
   }
 
   bool advance(size_t rank) {
-    if (next_[rank] == borders_[rank].size()) return false;
-    const StepBorders& step = borders_[rank][next_[rank]];
+    if (next_[rank] == boundaries_[rank].size()) return false;
+    const StepBoundaries& step = boundaries_[rank][next_[rank]];
     if (!has_input(step.in) || !has_room(step.out)) return false;
     if (step.out.link >= 0) state_of(step.out).sent = step.out.message + 1;
     ++next_[rank];
@@ -91,18 +91,18 @@ class Walk {
   }
 
   std::string wait_of(size_t rank) {
-    if (next_[rank] == borders_[rank].size()) return "nothing";
-    const auto [in, out] = borders_[rank][next_[rank]];
+    if (next_[rank] == boundaries_[rank].size()) return "nothing";
+    const auto [in, out] = boundaries_[rank][next_[rank]];
     if (!has_input(in))
       return fmt::format("message {} from rank {}", in.message,
                          links_[static_cast<size_t>(in.link)].from);
-    const BorderLink& link = links_[static_cast<size_t>(out.link)];
+    const BoundaryLink& link = links_[static_cast<size_t>(out.link)];
     return fmt::format("rank {} to take message {}, to have room for another one", link.to,
                        out.message - link.outgoing);
   }
 
-  const std::vector<BorderLink>& links_;
-  std::vector<std::vector<StepBorders>> borders_;
+  const std::vector<BoundaryLink>& links_;
+  std::vector<std::vector<StepBoundaries>> boundaries_;
   std::vector<size_t> next_;  ///< by rank
   std::vector<LinkState> states_;
 };
@@ -110,15 +110,15 @@ class Walk {
 }  // namespace
 
 std::vector<RankStep> order_of_steps(const std::vector<Schedule>& schedules,
-                                     const std::vector<BorderLink>& links) {
+                                     const std::vector<BoundaryLink>& links) {
   return Walk(schedules, links).run();
 }
 
 std::vector<std::vector<int>> last_waited_for(const std::vector<Schedule>& schedules,
-                                              const std::vector<BorderLink>& links, int rank) {
-  const std::vector<std::vector<StepBorders>> borders = borders_of(schedules, links);
+                                              const std::vector<BoundaryLink>& links, int rank) {
+  const std::vector<std::vector<StepBoundaries>> boundaries = step_boundaries(schedules, links);
   std::vector<std::vector<int>> asked;  // by link and message
-  for (const BorderLink& link : links) asked.push_back(asked_at(link));
+  for (const BoundaryLink& link : links) asked.push_back(asked_at(link));
   std::vector<std::vector<int>> last;
   for (const Schedule& schedule : schedules) last.emplace_back(schedule.size(), -1);
   const auto at = [&](int of, int step) {
@@ -126,14 +126,15 @@ std::vector<std::vector<int>> last_waited_for(const std::vector<Schedule>& sched
   };
   for (const RankStep& each : order_of_steps(schedules, links)) {
     int waits_for = each.rank == rank ? each.step : at(each.rank, each.step - 1);
-    const auto [in, out] = borders[static_cast<size_t>(each.rank)][static_cast<size_t>(each.step)];
+    const auto [in, out] =
+        boundaries[static_cast<size_t>(each.rank)][static_cast<size_t>(each.step)];
     if (in.link >= 0) {
-      const BorderLink& link = links[static_cast<size_t>(in.link)];
+      const BoundaryLink& link = links[static_cast<size_t>(in.link)];
       const int made = link.messages[static_cast<size_t>(in.message)].made;
       waits_for = std::max(waits_for, at(link.from, made));
     }
     if (out.link >= 0 && out.message >= links[static_cast<size_t>(out.link)].outgoing) {
-      const BorderLink& link = links[static_cast<size_t>(out.link)];
+      const BoundaryLink& link = links[static_cast<size_t>(out.link)];
       const auto freed = static_cast<size_t>(out.message - link.outgoing);
       waits_for = std::max(waits_for, at(link.to, asked[static_cast<size_t>(out.link)][freed] - 1));
     }

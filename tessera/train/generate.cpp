@@ -126,7 +126,7 @@ Generator::Runners Generator::runners_for(std::int64_t seq) {
   limits.documents = false;  // a text is one
   runners.batch = std::make_unique<DeviceBatches>(session_.memory(), options.shape, 1, limits);
   const ModelOptions& model = session_.options().model;
-  runners.border =
+  runners.boundary =
       session_.memory().allocate(MemoryUse::activations, model.dtype, {seq, model.hidden_size});
   return runners;
 }
@@ -135,13 +135,13 @@ Generator::Runners Generator::runners_for(std::int64_t seq) {
 void Generator::run_stages(Runners& runners, const Microbatch& batch) {
   Stream& stream = session_.context().stream;
   const PipelineShape& shape = session_.pipeline_shape();
-  const View border = runners.border.view();
+  const View boundary = runners.boundary.view();
   for (int stage = 0; stage < shape.stages(); ++stage) {
     const StagePlace place = place_of(shape, stage);
     if (place.rank != session_.links().rank()) continue;
     const auto chunk = static_cast<std::size_t>(place.chunk);
     const int before = stage > 0 ? place_of(shape, stage - 1).rank : place.rank;
-    if (before != place.rank) session_.links().recv(border, before, stream)->wait(stream);
+    if (before != place.rank) session_.links().recv(boundary, before, stream)->wait(stream);
     StageRunner& runner = runners.stages[chunk];
     if (session_.chunks()[chunk].head) {
       const std::int64_t own =
@@ -149,12 +149,12 @@ void Generator::run_stages(Runners& runners, const Microbatch& batch) {
                    session_.context().mesh.tensor().rank())
               .length();
       runner.trailing_logits(batch, View(logits_.view().raw(), logits_.view().dtype(), {1, own}),
-                             border);
+                             boundary);
       continue;
     }
-    runner.pass(batch, border, border);
+    runner.pass(batch, boundary, boundary);
     const int next = place_of(shape, stage + 1).rank;
-    if (next != place.rank) session_.links().send(border, next, stream)->wait(stream);
+    if (next != place.rank) session_.links().send(boundary, next, stream)->wait(stream);
   }
 }
 

@@ -39,7 +39,7 @@ class Generator {
     std::deque<StageRunner> stages;
     std::unique_ptr<RunnerMemory> memory;
     std::unique_ptr<DeviceBatches> batch;
-    Tensor border;  ///< what comes from the stage before, and goes to the next
+    Tensor boundary;  ///< what comes from the stage before, and goes to the next
   };
 
   void make_cache(std::int64_t capacity);

@@ -106,7 +106,8 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
   for (const GptModel& chunk : model.chunks())
     add(counters, MemoryUse::parameters, chunk.rope_bytes(plan.positions));
   add(counters, MemoryUse::activations,
-      plan.border_buffers * BorderMemory::bytes_of(options.model.dtype, border_shape(options)));
+      plan.boundary_buffers *
+          BoundaryBuffers::bytes_of(options.model.dtype, boundary_shape(options)));
   add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
   if (!options.training) return counters;
   add(counters, MemoryUse::gradients,

@@ -7,9 +7,9 @@
 #include <tuple>
 
 #include "tessera/base/check.h"
-#include "tessera/pipeline/borders.h"
 #include "tessera/pipeline/picture.h"
 #include "tessera/pipeline/search.h"
+#include "tessera/pipeline/stage_boundary.h"
 #include "tessera/train/profile.h"
 #include "tessera/train/trace_timeline.h"
 
@@ -27,7 +27,7 @@ struct Plan {
 std::vector<int> room_for_messages(const PipelineShape& shape,
                                    const std::vector<Schedule>& schedules) {
   std::vector<int> messages(schedules.size());
-  for (const BorderLink& link : border_links(shape, schedules)) {
+  for (const BoundaryLink& link : boundary_links(shape, schedules)) {
     messages[static_cast<std::size_t>(link.to)] += link.window;
     if (!link.is_local()) messages[static_cast<std::size_t>(link.from)] += link.outgoing;
   }

@@ -71,7 +71,7 @@ CudaOptions cuda_of(const TrainOptions& options) {
           beside ? options.save + "/gemm_choices.txt" : options.gemm_choices};
 }
 
-Shape border_shape(const SessionOptions& options) {
+Shape boundary_shape(const SessionOptions& options) {
   return RowLayout(site_of(options, 0)).kept(rank_shape(options), options.model.hidden_size);
 }
 
@@ -184,7 +184,7 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
   const PipelineShape shape = shape_of(options);
   if (options.training) plan.training = compile(shape, training, pipeline_rank);
   plan.evaluation = compile(shape, schedules_of(shape, forward_only), pipeline_rank);
-  plan.border_buffers = std::max(plan.evaluation.buffers(), plan.training.buffers());
+  plan.boundary_buffers = std::max(plan.evaluation.buffers(), plan.training.buffers());
   RunnerOptions& run = plan.runner;
   run.shape = rank_shape(options);
   run.activation_buffers =
@@ -262,8 +262,8 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   step_losses_ = of_all(options.microbatches);
   step_weights_ = of_all(options.microbatches);
   step_tokens_ = of_all(1);
-  executor_.emplace(std::move(stages), *links_, stream_, make_borders(sizes.border_buffers),
-                    &trace_);
+  executor_.emplace(std::move(stages), *links_, stream_,
+                    make_boundary_buffers(sizes.boundary_buffers), &trace_);
 }
 
 StageRunner* Session::head_runner() {
@@ -298,13 +298,13 @@ void Session::adopt_values() {
 }
 
 // What passes between neighbouring stages: the residual stream and its gradient, [N, hidden].
-BorderMemory Session::make_borders(int buffers) {
-  const Shape rows = border_shape(options_);
-  const std::int64_t bytes = BorderMemory::bytes_of(options_.model.dtype, rows);
+BoundaryBuffers Session::make_boundary_buffers(int buffers) {
+  const Shape rows = boundary_shape(options_);
+  const std::int64_t bytes = BoundaryBuffers::bytes_of(options_.model.dtype, rows);
   if (buffers > 0)
-    border_memory_ = memory_.allocate(MemoryUse::activations, DType::u8, {buffers, bytes});
-  if (buffers > 0) kernels_->fill(stream_, border_memory_, 0);  // a rehearsal reads it
-  return {border_memory_.view(), options_.model.dtype, rows};
+    boundary_memory_ = memory_.allocate(MemoryUse::activations, DType::u8, {buffers, bytes});
+  if (buffers > 0) kernels_->fill(stream_, boundary_memory_, 0);  // a rehearsal reads it
+  return {boundary_memory_.view(), options_.model.dtype, rows};
 }
 
 void Session::share_losses() {

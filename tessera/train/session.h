@@ -43,7 +43,7 @@ std::int64_t most_logits(Device device);
 BatchShape rank_shape(const SessionOptions& options);
 
 /// Of what passes between the stages of a pipeline, on one rank.
-Shape border_shape(const SessionOptions& options);
+Shape boundary_shape(const SessionOptions& options);
 
 /// The layers of one pipeline rank, by chunk.
 std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_rank);
@@ -93,7 +93,7 @@ class Session {
     RunnerOptions runner;
     PipelineProgram training;  ///< empty unless there is training
     PipelineProgram evaluation;
-    int border_buffers = 0;  ///< for messages between stages
+    int boundary_buffers = 0;  ///< for messages between stages
   };
   static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,
                    const Kernels& kernels);
@@ -148,7 +148,7 @@ class Session {
  private:
   void initialize();
   void gather_over_replicas(const View& all, const View& own);
-  BorderMemory make_borders(int buffers);
+  BoundaryBuffers make_boundary_buffers(int buffers);
   /// Ranks that compute the same round alike: all take rank 0's choices of algorithms, and for what
   /// it does not compute those of the first rank that does. False when all were equal.
   bool share_choices();
@@ -177,7 +177,7 @@ class Session {
   Tensor step_losses_;
   Tensor step_weights_;
   Tensor step_tokens_;
-  Tensor border_memory_;
+  Tensor boundary_memory_;
   std::optional<Executor> executor_;
   bool chose_for_training_ = false;  ///< choices were shared after a first run
   bool chose_for_evaluation_ = false;

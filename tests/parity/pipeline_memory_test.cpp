@@ -29,11 +29,11 @@ std::int64_t held(const MemoryCounters& counters) {
 
 struct Measured {
   std::int64_t activations = 0;
-  std::int64_t borders = 0;
-  std::int64_t activations = 0;
-  Executor::Peak step;        ///< what was held in a training step
-  Executor::Peak afterwards;  ///< and when an evaluation has followed
-  int border_buffers = 0;
+  std::int64_t boundary_bytes = 0;
+  std::int64_t buffer_bytes = 0;  ///< of an activation buffer
+  Executor::Peak step;            ///< what was held in a training step
+  Executor::Peak afterwards;      ///< and when an evaluation has followed
+  int boundary_buffers = 0;
 };
 
 std::vector<Measured> measure(const SessionOptions& options) {
@@ -42,14 +42,14 @@ std::vector<Measured> measure(const SessionOptions& options) {
     Session session(options, rank);
     Measured& mine = measured[static_cast<std::size_t>(rank.rank)];
     mine.activations = held(session.memory().counters());
-    mine.border_buffers =
+    mine.boundary_buffers =
         Session::plan(options, session.chunks(), rank.rank, session.context().kernels)
-            .border_buffers;
-    mine.borders =
-        mine.border_buffers * BorderMemory::bytes_of(options.model.dtype, border_shape(options));
+            .boundary_buffers;
+    mine.boundary_bytes = mine.boundary_buffers *
+                          BoundaryBuffers::bytes_of(options.model.dtype, boundary_shape(options));
     for (const StageRunner& runner : session.runners())
-      mine.activations =
-          std::max(mine.activations, static_cast<std::int64_t>(runner.sizes().activations));
+      mine.buffer_bytes =
+          std::max(mine.buffer_bytes, static_cast<std::int64_t>(runner.sizes().activations));
     EXPECT_EQ(mine.activations, held(plan_memory(options, 1, rank.rank))) << "as inspect says";
     // A step stays within it.
     const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
@@ -87,14 +87,14 @@ TEST(PipelineMemory, IsWhatTheCheckerCounts) {
         SCOPED_TRACE(fmt::format("{}, rank {} of {}", kind.name, r, ranks));
         EXPECT_EQ(measured[r].step.activation_buffers, report.in_flight[r]);
         EXPECT_EQ(measured[r].afterwards.activation_buffers, report.in_flight[r]);
-        EXPECT_EQ(measured[r].activations - measured[r].borders,
-                  measured[r].step.activation_buffers * measured[r].activations);
-        EXPECT_LE(measured[r].afterwards.messages, measured[r].border_buffers);
+        EXPECT_EQ(measured[r].activations - measured[r].boundary_bytes,
+                  measured[r].step.activation_buffers * measured[r].buffer_bytes);
+        EXPECT_LE(measured[r].afterwards.messages, measured[r].boundary_buffers);
         EXPECT_EQ(measured[r].step.messages > 0, ranks > 1);
         if (r == 0 || r + 1 == measured.size())
           fmt::print("  {:<12} {:>5} {:>5} {:>10} {:>16} {:>12}\n", kind.name, ranks, r,
-                     report.in_flight[r], measured[r].activations,
-                     measured[r].activations - measured[r].borders);
+                     report.in_flight[r], measured[r].buffer_bytes,
+                     measured[r].activations - measured[r].boundary_bytes);
       }
     }
 }
@@ -104,7 +104,7 @@ TEST(PipelineMemory, OfAnActivationBufferIsWhatItsLayersKeep) {
   const std::vector<Measured> measured = measure(options);
   const std::int64_t layer = bytes_of(
       layer_activations(options.model, options.recompute, options.parallel, options.shape));
-  EXPECT_EQ(measured[1].activations, 4 * layer) << "four layers, no embedding and no head";
+  EXPECT_EQ(measured[1].buffer_bytes, 4 * layer) << "four layers, no embedding and no head";
 }
 
 }  // namespace

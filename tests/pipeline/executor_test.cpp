@@ -81,10 +81,10 @@ void run(const Case& c) {
     const PipelineProgram program = compile(c.shape, schedules, rank.rank);
     Memory memory{Device{}};
     const Shape message{kNumbers};
-    const Tensor borders =
+    const Tensor boundary =
         memory.allocate(MemoryUse::activations, DType::u8,
-                        {program.buffers(), BorderMemory::bytes_of(DType::f32, message)});
-    Executor executor(stages, links, stream, {borders.view(), DType::f32, message});
+                        {program.buffers(), BoundaryBuffers::bytes_of(DType::f32, message)});
+    Executor executor(stages, links, stream, {boundary.view(), DType::f32, message});
     for (int step = 0; step < 2; ++step) executor.run(program);
     check(executor.peak().activation_buffers == program.activation_buffers,
           "{} activation buffers of {}", executor.peak().activation_buffers,

@@ -32,7 +32,7 @@ class ProgramRun {
   }
 
  private:
-  using Border = PipelineProgram::Border;
+  using Boundary = PipelineProgram::Boundary;
   struct RankState {
     std::size_t next = 0;
     std::vector<std::vector<bool>> used;  ///< by incoming link and message
@@ -47,8 +47,8 @@ class ProgramRun {
     const PipelineProgram& program = programs_[static_cast<std::size_t>(rank)];
     if (state.next == program.steps.size()) return false;
     const PipelineProgram::Step& step = program.steps[state.next];
-    for (const Border& border : step.early)
-      if (early_) ask(rank, border);
+    for (const Boundary& boundary : step.early)
+      if (early_) ask(rank, boundary);
     if (step.in && !has_input(rank, step.in)) return false;
     if (step.out && !has_room(rank, step.out)) return false;
     if (step.out) link(rank, outgoing(rank, step.out).to).sent = step.out.message + 1;
@@ -61,33 +61,33 @@ class ProgramRun {
   }
 
   LinkState& link(int from, int to) { return links_[{from, to}]; }
-  const PipelineProgram::Incoming& incoming(int rank, const Border& border) const {
+  const PipelineProgram::Incoming& incoming(int rank, const Boundary& boundary) const {
     return programs_[static_cast<std::size_t>(rank)]
-        .incoming[static_cast<std::size_t>(border.link)];
+        .incoming[static_cast<std::size_t>(boundary.link)];
   }
-  const PipelineProgram::Outgoing& outgoing(int rank, const Border& border) const {
+  const PipelineProgram::Outgoing& outgoing(int rank, const Boundary& boundary) const {
     return programs_[static_cast<std::size_t>(rank)]
-        .outgoing[static_cast<std::size_t>(border.link)];
+        .outgoing[static_cast<std::size_t>(boundary.link)];
   }
 
   // Up to this message, as far as there is room.
-  void ask(int rank, const Border& border) {
-    const PipelineProgram::Incoming& from = incoming(rank, border);
+  void ask(int rank, const Boundary& boundary) {
+    const PipelineProgram::Incoming& from = incoming(rank, boundary);
     const std::vector<bool>& used =
-        ranks_[static_cast<std::size_t>(rank)].used[static_cast<std::size_t>(border.link)];
+        ranks_[static_cast<std::size_t>(rank)].used[static_cast<std::size_t>(boundary.link)];
     int& asked = link(from.from, rank).asked;
-    while (asked <= border.message &&
+    while (asked <= boundary.message &&
            (asked < from.window || used[static_cast<std::size_t>(asked - from.window)]))
       ++asked;
   }
-  bool has_input(int rank, const Border& border) {
-    const int from = incoming(rank, border).from;
-    ask(rank, border);
-    return link(from, rank).received() > border.message;
+  bool has_input(int rank, const Boundary& boundary) {
+    const int from = incoming(rank, boundary).from;
+    ask(rank, boundary);
+    return link(from, rank).received() > boundary.message;
   }
-  bool has_room(int rank, const Border& border) {
-    const PipelineProgram::Outgoing& to = outgoing(rank, border);
-    return to.local >= 0 || link(rank, to.to).received() > border.message - to.buffers;
+  bool has_room(int rank, const Boundary& boundary) {
+    const PipelineProgram::Outgoing& to = outgoing(rank, boundary);
+    return to.local >= 0 || link(rank, to.to).received() > boundary.message - to.buffers;
   }
 
   const std::vector<PipelineProgram>& programs_;

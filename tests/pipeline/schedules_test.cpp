@@ -46,8 +46,8 @@ void for_each_shape(const Visit& visit) {
 
 ScheduleReport checked(const PipelineShape& shape, RankSchedule schedule) {
   const std::vector<Schedule> lists = schedules_of(shape, schedule);
-  const std::vector<BorderLink> links = border_links(shape, lists);
-  for (const BorderLink& link : links) {
+  const std::vector<BoundaryLink> links = boundary_links(shape, lists);
+  for (const BoundaryLink& link : links) {
     EXPECT_GE(link.window, 1);
     EXPECT_GE(link.outgoing, 2);
     // Two kinds of messages share a link of two ranks, and those of a vee.

@@ -1,4 +1,4 @@
-#include "tessera/pipeline/borders.h"
+#include "tessera/pipeline/stage_boundary.h"
 
 #include <algorithm>
 #include <map>
@@ -36,10 +36,10 @@ class Places {
   std::vector<int> forward_, backward_;
 };
 
-std::vector<BorderLink> links_without_room(const PipelineShape& shape,
-                                           const std::vector<Schedule>& schedules) {
+std::vector<BoundaryLink> links_without_room(const PipelineShape& shape,
+                                             const std::vector<Schedule>& schedules) {
   Places places(shape, schedules);
-  std::map<std::pair<int, int>, BorderLink> links;
+  std::map<std::pair<int, int>, BoundaryLink> links;
   for (int rank = 0; rank < shape.ranks; ++rank) {
     const Schedule& list = schedules[static_cast<size_t>(rank)];
     for (size_t step = 0; step < list.size(); ++step) {
@@ -51,7 +51,7 @@ std::vector<BorderLink> links_without_room(const PipelineShape& shape,
       links[key].messages.push_back({static_cast<int>(step), places.at(action, next)});
     }
   }
-  std::vector<BorderLink> all;
+  std::vector<BoundaryLink> all;
   for (auto& [key, link] : links) {
     link.from = key.first;
     link.to = key.second;
@@ -61,7 +61,7 @@ std::vector<BorderLink> links_without_room(const PipelineShape& shape,
 }
 
 // By step of a list, which message it makes or uses; -1: none.
-std::vector<int> by_step(const BorderLink& link, int BorderMessage::*step, size_t steps) {
+std::vector<int> by_step(const BoundaryLink& link, int BoundaryMessage::*step, size_t steps) {
   std::vector<int> messages(steps, -1);
   for (size_t n = 0; n < link.messages.size(); ++n)
     messages[static_cast<size_t>(link.messages[n].*step)] = static_cast<int>(n);
@@ -70,10 +70,10 @@ std::vector<int> by_step(const BorderLink& link, int BorderMessage::*step, size_
 
 // From the oldest message that is not used yet to the newest that was asked for: one step before it
 // is needed, at the earliest. What a rank gives itself is there when it is made.
-int window_of(const BorderLink& link, size_t steps) {
-  const std::vector<int> needs = by_step(link, &BorderMessage::used, steps);
+int window_of(const BoundaryLink& link, size_t steps) {
+  const std::vector<int> needs = by_step(link, &BoundaryMessage::used, steps);
   const std::vector<int> comes =
-      link.is_local() ? by_step(link, &BorderMessage::made, steps) : needs;
+      link.is_local() ? by_step(link, &BoundaryMessage::made, steps) : needs;
   std::vector<bool> used(link.messages.size());
   int asked = 0, oldest = 0, window = 1;
   for (size_t step = 0; step < steps; ++step) {
@@ -95,13 +95,13 @@ bool suffices(int outgoing, const std::vector<double>& asked, const std::vector<
 
 // The timeline is an order of events in which every wait for room has ended when it begins; so
 // waits for room make no cycle in any order.
-int outgoing_of(const BorderLink& link, const Timeline& timeline) {
+int outgoing_of(const BoundaryLink& link, const Timeline& timeline) {
   const std::vector<TimedAction>& sender = timeline.ranks[static_cast<size_t>(link.from)];
   const std::vector<TimedAction>& receiver = timeline.ranks[static_cast<size_t>(link.to)];
   std::vector<double> asked, begun;
   for (const int step : asked_at(link))
     asked.push_back(step == 0 ? 0 : receiver[static_cast<size_t>(step) - 1].end);
-  for (const BorderMessage& message : link.messages)
+  for (const BoundaryMessage& message : link.messages)
     begun.push_back(sender[static_cast<size_t>(message.made)].begin);
   int outgoing = link.outgoing;
   while (!suffices(outgoing, asked, begun)) ++outgoing;
@@ -110,7 +110,7 @@ int outgoing_of(const BorderLink& link, const Timeline& timeline) {
 
 }  // namespace
 
-std::vector<int> asked_at(const BorderLink& link) {
+std::vector<int> asked_at(const BoundaryLink& link) {
   std::vector<int> steps(link.messages.size());
   for (size_t n = steps.size(); n-- > 0;) {
     steps[n] = link.messages[n].used;
@@ -119,11 +119,11 @@ std::vector<int> asked_at(const BorderLink& link) {
   return steps;
 }
 
-std::vector<BorderLink> border_links(const PipelineShape& shape,
-                                     const std::vector<Schedule>& schedules) {
+std::vector<BoundaryLink> boundary_links(const PipelineShape& shape,
+                                         const std::vector<Schedule>& schedules) {
   const Timeline timeline = check_schedules(shape, schedules).timeline;
-  std::vector<BorderLink> links = links_without_room(shape, schedules);
-  for (BorderLink& link : links) {
+  std::vector<BoundaryLink> links = links_without_room(shape, schedules);
+  for (BoundaryLink& link : links) {
     link.window = window_of(link, schedules[static_cast<size_t>(link.to)].size());
     if (!link.is_local()) link.outgoing = outgoing_of(link, timeline);
   }

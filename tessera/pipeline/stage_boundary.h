@@ -9,17 +9,17 @@
 namespace tessera {
 
 /// Activations or gradients that pass from one stage to another, most often on another rank.
-struct BorderMessage {
+struct BoundaryMessage {
   int made = 0;  ///< by this step of the sender's list
   int used = 0;  ///< by this step of the receiver's list
 };
 
 /// Ranks that pass messages to each other, in the order of the sender. The receiver asks for them
 /// in the same order, so that none can be taken for another.
-struct BorderLink {
+struct BoundaryLink {
   int from = 0;
   int to = 0;  ///< may be `from`: then messages are made where they are needed
-  std::vector<BorderMessage> messages;
+  std::vector<BoundaryMessage> messages;
   int window = 1;  ///< messages that the receiver has room for
   /// Messages that the sender has room for. It waits for message n - outgoing to be received before
   /// it makes message n. Two at least: one is sent while the next one is made.
@@ -30,11 +30,11 @@ struct BorderLink {
 
 /// By message: the step of the receiver at which it asks for it at the latest, since it needs it or
 /// one that comes after it.
-std::vector<int> asked_at(const BorderLink& link);
+std::vector<int> asked_at(const BoundaryLink& link);
 
 /// Links with room enough that nobody waits for ever, and for actions that take the same time, that
 /// nobody waits for room at all. Throws as check_schedules does.
-std::vector<BorderLink> border_links(const PipelineShape& shape,
-                                     const std::vector<Schedule>& schedules);
+std::vector<BoundaryLink> boundary_links(const PipelineShape& shape,
+                                         const std::vector<Schedule>& schedules);
 
 }  // namespace tessera
