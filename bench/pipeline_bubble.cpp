@@ -49,7 +49,7 @@ double seconds_of(const PipelineShape& shape, const std::vector<Schedule>& sched
   double longest = 0;
   run_ranks(shape.ranks, 1, [&](Rank& rank) {
     Stream stream{Device{}};
-    PipelineLinks links(*rank.world, shape, stream);
+    PipelineChannels channels(*rank.world, shape, stream);
     std::vector<WaitingStage> chunks(static_cast<std::size_t>(shape.chunks), WaitingStage(action));
     std::vector<Stage*> stages;
     for (WaitingStage& chunk : chunks) stages.push_back(&chunk);
@@ -59,7 +59,7 @@ double seconds_of(const PipelineShape& shape, const std::vector<Schedule>& sched
     const Tensor boundary = memory.allocate(
         MemoryUse::activations, DType::u8,
         {std::max(1, program.buffers()), BoundaryBuffers::bytes_of(DType::f32, message)});
-    Executor executor(stages, links, stream, {boundary.view(), DType::f32, message});
+    Executor executor(stages, channels, stream, {boundary.view(), DType::f32, message});
     rank.world->barrier();
     const auto start = Clock::now();
     executor.run(program);

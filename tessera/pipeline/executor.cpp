@@ -21,10 +21,10 @@ std::int64_t BoundaryBuffers::bytes_of(DType dtype, const Shape& shape) {
 
 View BoundaryBuffers::buffer(int i) const { return {memory.slice(0, i, 1).raw(), dtype, shape}; }
 
-Executor::Executor(std::vector<Stage*> stages, PipelineLinks& links, Stream& stream,
+Executor::Executor(std::vector<Stage*> stages, PipelineChannels& channels, Stream& stream,
                    BoundaryBuffers boundary_buffers, Trace* trace)
     : stages_(std::move(stages)),
-      links_(links),
+      channels_(channels),
       stream_(stream),
       boundary_buffers_(std::move(boundary_buffers)),
       trace_(trace) {}
@@ -59,14 +59,14 @@ void Executor::lay_out(const PipelineProgram& program) {
   receiving_.clear();
   sending_.clear();
   int buffer = 0;
-  for (const PipelineProgram::Incoming& link : program.incoming) {
-    receiving_.push_back({buffer, 0, std::vector<WorkHandle>(static_cast<size_t>(link.window)),
-                          std::vector<bool>(static_cast<size_t>(link.messages))});
-    buffer += link.window;
+  for (const PipelineProgram::Incoming& channel : program.incoming) {
+    receiving_.push_back({buffer, 0, std::vector<WorkHandle>(static_cast<size_t>(channel.window)),
+                          std::vector<bool>(static_cast<size_t>(channel.messages))});
+    buffer += channel.window;
   }
-  for (const PipelineProgram::Outgoing& link : program.outgoing) {
-    sending_.push_back({buffer, std::vector<WorkHandle>(static_cast<size_t>(link.buffers))});
-    buffer += link.buffers;
+  for (const PipelineProgram::Outgoing& channel : program.outgoing) {
+    sending_.push_back({buffer, std::vector<WorkHandle>(static_cast<size_t>(channel.buffers))});
+    buffer += channel.buffers;
   }
   check(buffer == 0 || buffer <= boundary_buffers_.memory.dim(0),
         "{} messages at once, there is room for {}", buffer,
@@ -75,44 +75,45 @@ void Executor::lay_out(const PipelineProgram& program) {
 
 // ---- messages
 
-// Asks for all messages of a link before `up_to`.
-void Executor::ask(int link, int up_to) {
-  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(link)];
-  Receiving& state = receiving_[static_cast<size_t>(link)];
+// Asks for all messages of a channel before `up_to`.
+void Executor::ask(int channel, int up_to) {
+  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(channel)];
+  Receiving& state = receiving_[static_cast<size_t>(channel)];
   for (; state.asked < up_to; ++state.asked) {
     const int place = state.asked % from.window;
     check(state.asked < from.window || state.used[static_cast<size_t>(state.asked - from.window)],
           "no room for message {} from rank {}", state.asked, from.from);
     hold_message();
     state.works[static_cast<size_t>(place)] =
-        links_.recv(boundary_buffers_.buffer(state.first_buffer + place), from.from, stream_);
+        channels_.recv(boundary_buffers_.buffer(state.first_buffer + place), from.from, stream_);
   }
 }
 
 void Executor::ask_early(const PipelineProgram::Boundary& boundary) {
-  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(boundary.link)];
-  if (!links_.receives_ahead(from.from)) return;
-  const Receiving& state = receiving_[static_cast<size_t>(boundary.link)];
+  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(boundary.channel)];
+  if (!channels_.receives_ahead(from.from)) return;
+  const Receiving& state = receiving_[static_cast<size_t>(boundary.channel)];
   int up_to = state.asked;
   while (up_to <= boundary.message &&
          (up_to < from.window || state.used[static_cast<size_t>(up_to - from.window)]))
     ++up_to;
-  ask(boundary.link, up_to);
+  ask(boundary.channel, up_to);
 }
 
 View Executor::incoming(const PipelineProgram::Boundary& boundary) {
-  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(boundary.link)];
-  Receiving& state = receiving_[static_cast<size_t>(boundary.link)];
+  const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(boundary.channel)];
+  Receiving& state = receiving_[static_cast<size_t>(boundary.channel)];
   const int place = boundary.message % from.window;
-  if (from.from != links_.rank()) {
-    ask(boundary.link, boundary.message + 1);
+  if (from.from != channels_.rank()) {
+    ask(boundary.channel, boundary.message + 1);
     if (WorkHandle work = std::move(state.works[static_cast<size_t>(place)])) work->wait(stream_);
   }
   return boundary_buffers_.buffer(state.first_buffer + place);
 }
 
 void Executor::used(const PipelineProgram::Boundary& boundary) {
-  receiving_[static_cast<size_t>(boundary.link)].used[static_cast<size_t>(boundary.message)] = true;
+  receiving_[static_cast<size_t>(boundary.channel)].used[static_cast<size_t>(boundary.message)] =
+      true;
   --held_.messages;
 }
 
@@ -120,14 +121,14 @@ void Executor::hold_message() { peak_.messages = std::max(peak_.messages, ++held
 
 // What a rank gives itself is made where it is needed.
 View Executor::outgoing(const PipelineProgram::Boundary& boundary) {
-  const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(boundary.link)];
+  const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(boundary.channel)];
   if (to.local >= 0) {
     const auto local = static_cast<size_t>(to.local);
     hold_message();
     return boundary_buffers_.buffer(receiving_[local].first_buffer +
                                     boundary.message % program_->incoming[local].window);
   }
-  Sending& state = sending_[static_cast<size_t>(boundary.link)];
+  Sending& state = sending_[static_cast<size_t>(boundary.channel)];
   const int place = boundary.message % to.buffers;
   if (WorkHandle work = std::move(state.works[static_cast<size_t>(place)])) {
     work->wait(stream_);
@@ -138,12 +139,12 @@ View Executor::outgoing(const PipelineProgram::Boundary& boundary) {
 }
 
 void Executor::send(const PipelineProgram::Boundary& boundary) {
-  const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(boundary.link)];
+  const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(boundary.channel)];
   if (to.local >= 0) return;
-  Sending& state = sending_[static_cast<size_t>(boundary.link)];
+  Sending& state = sending_[static_cast<size_t>(boundary.channel)];
   const int place = boundary.message % to.buffers;
   state.works[static_cast<size_t>(place)] =
-      links_.send(boundary_buffers_.buffer(state.first_buffer + place), to.to, stream_);
+      channels_.send(boundary_buffers_.buffer(state.first_buffer + place), to.to, stream_);
 }
 
 // A graph needs all streams that were forked to come back.

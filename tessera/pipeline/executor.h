@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "tessera/pipeline/links.h"
+#include "tessera/pipeline/channels.h"
 #include "tessera/pipeline/program.h"
 #include "tessera/pipeline/stage.h"
 #include "tessera/tensor/trace.h"
@@ -24,7 +24,7 @@ struct BoundaryBuffers {
 class Executor {
  public:
   /// `stages` are the rank's, by chunk.
-  Executor(std::vector<Stage*> stages, PipelineLinks& links, Stream& stream,
+  Executor(std::vector<Stage*> stages, PipelineChannels& channels, Stream& stream,
            BoundaryBuffers boundary_buffers, Trace* trace = nullptr);
 
   /// Activation buffers are assigned as microbatches start and return when they are done.
@@ -59,7 +59,7 @@ class Executor {
   };
 
   void lay_out(const PipelineProgram& program);
-  void ask(int link, int up_to);
+  void ask(int channel, int up_to);
   void ask_early(const PipelineProgram::Boundary& boundary);
   View incoming(const PipelineProgram::Boundary& boundary);
   void used(const PipelineProgram::Boundary& boundary);
@@ -73,7 +73,7 @@ class Executor {
   void free_activation_buffer(const Action& action);
 
   std::vector<Stage*> stages_;
-  PipelineLinks& links_;
+  PipelineChannels& channels_;
   Stream& stream_;
   BoundaryBuffers boundary_buffers_;
   Trace* trace_;

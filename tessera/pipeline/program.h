@@ -10,11 +10,11 @@
 namespace tessera {
 
 struct PipelineProgram {
-  /// A message: the how-manieth of which link.
+  /// A message: the how-manieth of which channel.
   struct Boundary {
-    int link = -1;  ///< none
+    int channel = -1;  ///< none
     int message = 0;
-    explicit operator bool() const { return link >= 0; }
+    explicit operator bool() const { return channel >= 0; }
   };
   struct Step {
     Action action;
@@ -33,7 +33,7 @@ struct PipelineProgram {
   /// Messages to another rank.
   struct Outgoing {
     int to = 0;
-    int local = -1;   ///< the incoming link, where that is this rank
+    int local = -1;   ///< the incoming channel, where that is this rank
     int buffers = 0;  ///< where it is not: how many there is room for
   };
 

@@ -19,11 +19,12 @@ struct RankStep {
 /// needs, and room for the one that it makes. A rank asks for a message when it needs it; asking
 /// earlier keeps nobody waiting. Throws if the ranks wait for each other for ever.
 std::vector<RankStep> order_of_steps(const std::vector<Schedule>& schedules,
-                                     const std::vector<BoundaryLink>& links);
+                                     const std::vector<BoundaryChannel>& channels);
 
 /// By rank and step: the last step of `rank` that it waits for, through whatever others wait for;
 /// -1: none. Of `rank` itself, the step.
 std::vector<std::vector<int>> last_waited_for(const std::vector<Schedule>& schedules,
-                                              const std::vector<BoundaryLink>& links, int rank);
+                                              const std::vector<BoundaryChannel>& channels,
+                                              int rank);
 
 }  // namespace tessera

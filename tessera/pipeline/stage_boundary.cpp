@@ -36,10 +36,10 @@ class Places {
   std::vector<int> forward_, backward_;
 };
 
-std::vector<BoundaryLink> links_without_room(const PipelineShape& shape,
-                                             const std::vector<Schedule>& schedules) {
+std::vector<BoundaryChannel> channels_without_room(const PipelineShape& shape,
+                                                   const std::vector<Schedule>& schedules) {
   Places places(shape, schedules);
-  std::map<std::pair<int, int>, BoundaryLink> links;
+  std::map<std::pair<int, int>, BoundaryChannel> channels;
   for (int rank = 0; rank < shape.ranks; ++rank) {
     const Schedule& list = schedules[static_cast<size_t>(rank)];
     for (size_t step = 0; step < list.size(); ++step) {
@@ -48,37 +48,37 @@ std::vector<BoundaryLink> links_without_room(const PipelineShape& shape,
       const int next = stage_at(shape, {rank, action.chunk}) + (is_forward(action.kind) ? 1 : -1);
       if (next < 0 || next >= shape.stages()) continue;
       const std::pair key(rank, place_of(shape, next).rank);
-      links[key].messages.push_back({static_cast<int>(step), places.at(action, next)});
+      channels[key].messages.push_back({static_cast<int>(step), places.at(action, next)});
     }
   }
-  std::vector<BoundaryLink> all;
-  for (auto& [key, link] : links) {
-    link.from = key.first;
-    link.to = key.second;
-    all.push_back(std::move(link));
+  std::vector<BoundaryChannel> all;
+  for (auto& [key, channel] : channels) {
+    channel.from = key.first;
+    channel.to = key.second;
+    all.push_back(std::move(channel));
   }
   return all;
 }
 
 // By step of a list, which message it makes or uses; -1: none.
-std::vector<int> by_step(const BoundaryLink& link, int BoundaryMessage::*step, size_t steps) {
+std::vector<int> by_step(const BoundaryChannel& channel, int BoundaryMessage::*step, size_t steps) {
   std::vector<int> messages(steps, -1);
-  for (size_t n = 0; n < link.messages.size(); ++n)
-    messages[static_cast<size_t>(link.messages[n].*step)] = static_cast<int>(n);
+  for (size_t n = 0; n < channel.messages.size(); ++n)
+    messages[static_cast<size_t>(channel.messages[n].*step)] = static_cast<int>(n);
   return messages;
 }
 
 // From the oldest message that is not used yet to the newest that was asked for: one step before it
 // is needed, at the earliest. What a rank gives itself is there when it is made.
-int window_of(const BoundaryLink& link, size_t steps) {
-  const std::vector<int> needs = by_step(link, &BoundaryMessage::used, steps);
+int window_of(const BoundaryChannel& channel, size_t steps) {
+  const std::vector<int> needs = by_step(channel, &BoundaryMessage::used, steps);
   const std::vector<int> comes =
-      link.is_local() ? by_step(link, &BoundaryMessage::made, steps) : needs;
-  std::vector<bool> used(link.messages.size());
+      channel.is_local() ? by_step(channel, &BoundaryMessage::made, steps) : needs;
+  std::vector<bool> used(channel.messages.size());
   int asked = 0, oldest = 0, window = 1;
   for (size_t step = 0; step < steps; ++step) {
     asked = std::max(asked, comes[step] + 1);
-    if (!link.is_local() && step + 1 < steps) asked = std::max(asked, comes[step + 1] + 1);
+    if (!channel.is_local() && step + 1 < steps) asked = std::max(asked, comes[step + 1] + 1);
     window = std::max(window, asked - oldest);
     if (needs[step] >= 0) used[static_cast<size_t>(needs[step])] = true;
     while (oldest < std::ssize(used) && used[static_cast<size_t>(oldest)]) ++oldest;
@@ -95,39 +95,39 @@ bool suffices(int outgoing, const std::vector<double>& asked, const std::vector<
 
 // The timeline is an order of events in which every wait for room has ended when it begins; so
 // waits for room make no cycle in any order.
-int outgoing_of(const BoundaryLink& link, const Timeline& timeline) {
-  const std::vector<TimedAction>& sender = timeline.ranks[static_cast<size_t>(link.from)];
-  const std::vector<TimedAction>& receiver = timeline.ranks[static_cast<size_t>(link.to)];
+int outgoing_of(const BoundaryChannel& channel, const Timeline& timeline) {
+  const std::vector<TimedAction>& sender = timeline.ranks[static_cast<size_t>(channel.from)];
+  const std::vector<TimedAction>& receiver = timeline.ranks[static_cast<size_t>(channel.to)];
   std::vector<double> asked, begun;
-  for (const int step : asked_at(link))
+  for (const int step : asked_at(channel))
     asked.push_back(step == 0 ? 0 : receiver[static_cast<size_t>(step) - 1].end);
-  for (const BoundaryMessage& message : link.messages)
+  for (const BoundaryMessage& message : channel.messages)
     begun.push_back(sender[static_cast<size_t>(message.made)].begin);
-  int outgoing = link.outgoing;
+  int outgoing = channel.outgoing;
   while (!suffices(outgoing, asked, begun)) ++outgoing;
   return outgoing;
 }
 
 }  // namespace
 
-std::vector<int> asked_at(const BoundaryLink& link) {
-  std::vector<int> steps(link.messages.size());
+std::vector<int> asked_at(const BoundaryChannel& channel) {
+  std::vector<int> steps(channel.messages.size());
   for (size_t n = steps.size(); n-- > 0;) {
-    steps[n] = link.messages[n].used;
+    steps[n] = channel.messages[n].used;
     if (n + 1 < steps.size()) steps[n] = std::min(steps[n], steps[n + 1]);
   }
   return steps;
 }
 
-std::vector<BoundaryLink> boundary_links(const PipelineShape& shape,
-                                         const std::vector<Schedule>& schedules) {
+std::vector<BoundaryChannel> boundary_channels(const PipelineShape& shape,
+                                               const std::vector<Schedule>& schedules) {
   const Timeline timeline = check_schedules(shape, schedules).timeline;
-  std::vector<BoundaryLink> links = links_without_room(shape, schedules);
-  for (BoundaryLink& link : links) {
-    link.window = window_of(link, schedules[static_cast<size_t>(link.to)].size());
-    if (!link.is_local()) link.outgoing = outgoing_of(link, timeline);
+  std::vector<BoundaryChannel> channels = channels_without_room(shape, schedules);
+  for (BoundaryChannel& channel : channels) {
+    channel.window = window_of(channel, schedules[static_cast<size_t>(channel.to)].size());
+    if (!channel.is_local()) channel.outgoing = outgoing_of(channel, timeline);
   }
-  return links;
+  return channels;
 }
 
 }  // namespace tessera

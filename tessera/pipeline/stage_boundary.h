@@ -16,7 +16,7 @@ struct BoundaryMessage {
 
 /// Ranks that pass messages to each other, in the order of the sender. The receiver asks for them
 /// in the same order, so that none can be taken for another.
-struct BoundaryLink {
+struct BoundaryChannel {
   int from = 0;
   int to = 0;  ///< may be `from`: then messages are made where they are needed
   std::vector<BoundaryMessage> messages;
@@ -30,11 +30,11 @@ struct BoundaryLink {
 
 /// By message: the step of the receiver at which it asks for it at the latest, since it needs it or
 /// one that comes after it.
-std::vector<int> asked_at(const BoundaryLink& link);
+std::vector<int> asked_at(const BoundaryChannel& channel);
 
-/// Links with room enough that nobody waits for ever, and for actions that take the same time, that
-/// nobody waits for room at all. Throws as check_schedules does.
-std::vector<BoundaryLink> boundary_links(const PipelineShape& shape,
-                                         const std::vector<Schedule>& schedules);
+/// Channels with room enough that nobody waits for ever, and for actions that take the same time,
+/// that nobody waits for room at all. Throws as check_schedules does.
+std::vector<BoundaryChannel> boundary_channels(const PipelineShape& shape,
+                                               const std::vector<Schedule>& schedules);
 
 }  // namespace tessera

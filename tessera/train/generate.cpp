@@ -138,10 +138,10 @@ void Generator::run_stages(Runners& runners, const Microbatch& batch) {
   const View boundary = runners.boundary.view();
   for (int stage = 0; stage < shape.stages(); ++stage) {
     const StagePlace place = place_of(shape, stage);
-    if (place.rank != session_.links().rank()) continue;
+    if (place.rank != session_.channels().rank()) continue;
     const auto chunk = static_cast<std::size_t>(place.chunk);
     const int before = stage > 0 ? place_of(shape, stage - 1).rank : place.rank;
-    if (before != place.rank) session_.links().recv(boundary, before, stream)->wait(stream);
+    if (before != place.rank) session_.channels().recv(boundary, before, stream)->wait(stream);
     StageRunner& runner = runners.stages[chunk];
     if (session_.chunks()[chunk].head) {
       const std::int64_t own =
@@ -154,7 +154,7 @@ void Generator::run_stages(Runners& runners, const Microbatch& batch) {
     }
     runner.pass(batch, boundary, boundary);
     const int next = place_of(shape, stage + 1).rank;
-    if (next != place.rank) session_.links().send(boundary, next, stream)->wait(stream);
+    if (next != place.rank) session_.channels().send(boundary, next, stream)->wait(stream);
   }
 }
 

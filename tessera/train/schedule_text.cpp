@@ -27,9 +27,9 @@ struct Plan {
 std::vector<int> room_for_messages(const PipelineShape& shape,
                                    const std::vector<Schedule>& schedules) {
   std::vector<int> messages(schedules.size());
-  for (const BoundaryLink& link : boundary_links(shape, schedules)) {
-    messages[static_cast<std::size_t>(link.to)] += link.window;
-    if (!link.is_local()) messages[static_cast<std::size_t>(link.from)] += link.outgoing;
+  for (const BoundaryChannel& channel : boundary_channels(shape, schedules)) {
+    messages[static_cast<std::size_t>(channel.to)] += channel.window;
+    if (!channel.is_local()) messages[static_cast<std::size_t>(channel.from)] += channel.outgoing;
   }
   return messages;
 }

@@ -224,7 +224,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       pipeline_shape_(shape_of(options)) {
   share_choices();  // those of rank 0's file
   const int stage = mesh_.pipeline().rank();
-  links_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
+  channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
   for (const StagePart& part : rank_parts(options, stage)) {
     GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
                                            site_of(options, mesh_.tensor().rank()), memory_,
@@ -262,7 +262,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   step_losses_ = of_all(options.microbatches);
   step_weights_ = of_all(options.microbatches);
   step_tokens_ = of_all(1);
-  executor_.emplace(std::move(stages), *links_, stream_,
+  executor_.emplace(std::move(stages), *channels_, stream_,
                     make_boundary_buffers(sizes.boundary_buffers), &trace_);
 }
 

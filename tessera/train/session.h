@@ -127,7 +127,7 @@ class Session {
   std::deque<StageRunner>& runners() { return runners_; }
   /// The one that has the output layer; null: another pipeline rank has it.
   StageRunner* head_runner();
-  PipelineLinks& links() { return *links_; }
+  PipelineChannels& channels() { return *channels_; }
   const Executor& executor() const { return *executor_; }
   const PipelineShape& pipeline_shape() const { return pipeline_shape_; }
   DeviceBatches& batches() { return *batches_; }
@@ -164,7 +164,7 @@ class Session {
   PipelineShape pipeline_shape_;
   PipelineProgram training_;
   PipelineProgram evaluation_;
-  std::optional<PipelineLinks> links_;
+  std::optional<PipelineChannels> channels_;
   std::deque<GptModel> chunks_;
   Tensor workspace_;
   std::optional<Context> context_;

@@ -72,7 +72,7 @@ void run(const Case& c) {
   run_ranks(c.shape.ranks, 1, [&](Rank& rank) {
     Stream stream{Device{}};
     test::RendezvousCommunicator world(rank.world);
-    PipelineLinks links(world, c.shape, stream);
+    PipelineChannels channels(world, c.shape, stream);
     std::deque<WordStage> chunks;
     std::vector<Stage*> stages;
     for (int chunk = 0; chunk < c.shape.chunks; ++chunk)
@@ -84,7 +84,7 @@ void run(const Case& c) {
     const Tensor boundary =
         memory.allocate(MemoryUse::activations, DType::u8,
                         {program.buffers(), BoundaryBuffers::bytes_of(DType::f32, message)});
-    Executor executor(stages, links, stream, {boundary.view(), DType::f32, message});
+    Executor executor(stages, channels, stream, {boundary.view(), DType::f32, message});
     for (int step = 0; step < 2; ++step) executor.run(program);
     check(executor.peak().activation_buffers == program.activation_buffers,
           "{} activation buffers of {}", executor.peak().activation_buffers,

@@ -17,8 +17,8 @@ class ProgramRun {
   ProgramRun(const std::vector<PipelineProgram>& programs, bool early)
       : programs_(programs), early_(early), ranks_(programs.size()) {
     for (std::size_t r = 0; r < programs.size(); ++r)
-      for (const PipelineProgram::Incoming& link : programs[r].incoming)
-        ranks_[r].used.emplace_back(static_cast<std::size_t>(link.messages));
+      for (const PipelineProgram::Incoming& channel : programs[r].incoming)
+        ranks_[r].used.emplace_back(static_cast<std::size_t>(channel.messages));
   }
 
   /// Whether all ranks come to their end.
@@ -35,9 +35,9 @@ class ProgramRun {
   using Boundary = PipelineProgram::Boundary;
   struct RankState {
     std::size_t next = 0;
-    std::vector<std::vector<bool>> used;  ///< by incoming link and message
+    std::vector<std::vector<bool>> used;  ///< by incoming channel and message
   };
-  struct LinkState {
+  struct ChannelState {
     int asked = 0, sent = 0;
     int received() const { return std::min(asked, sent); }
   };
@@ -51,31 +51,30 @@ class ProgramRun {
       if (early_) ask(rank, boundary);
     if (step.in && !has_input(rank, step.in)) return false;
     if (step.out && !has_room(rank, step.out)) return false;
-    if (step.out) link(rank, outgoing(rank, step.out).to).sent = step.out.message + 1;
+    if (step.out) channel(rank, outgoing(rank, step.out).to).sent = step.out.message + 1;
     if (step.in)
-      state
-          .used[static_cast<std::size_t>(step.in.link)][static_cast<std::size_t>(step.in.message)] =
-          true;
+      state.used[static_cast<std::size_t>(step.in.channel)]
+                [static_cast<std::size_t>(step.in.message)] = true;
     ++state.next;
     return true;
   }
 
-  LinkState& link(int from, int to) { return links_[{from, to}]; }
+  ChannelState& channel(int from, int to) { return channels_[{from, to}]; }
   const PipelineProgram::Incoming& incoming(int rank, const Boundary& boundary) const {
     return programs_[static_cast<std::size_t>(rank)]
-        .incoming[static_cast<std::size_t>(boundary.link)];
+        .incoming[static_cast<std::size_t>(boundary.channel)];
   }
   const PipelineProgram::Outgoing& outgoing(int rank, const Boundary& boundary) const {
     return programs_[static_cast<std::size_t>(rank)]
-        .outgoing[static_cast<std::size_t>(boundary.link)];
+        .outgoing[static_cast<std::size_t>(boundary.channel)];
   }
 
   // Up to this message, as far as there is room.
   void ask(int rank, const Boundary& boundary) {
     const PipelineProgram::Incoming& from = incoming(rank, boundary);
     const std::vector<bool>& used =
-        ranks_[static_cast<std::size_t>(rank)].used[static_cast<std::size_t>(boundary.link)];
-    int& asked = link(from.from, rank).asked;
+        ranks_[static_cast<std::size_t>(rank)].used[static_cast<std::size_t>(boundary.channel)];
+    int& asked = channel(from.from, rank).asked;
     while (asked <= boundary.message &&
            (asked < from.window || used[static_cast<std::size_t>(asked - from.window)]))
       ++asked;
@@ -83,17 +82,17 @@ class ProgramRun {
   bool has_input(int rank, const Boundary& boundary) {
     const int from = incoming(rank, boundary).from;
     ask(rank, boundary);
-    return link(from, rank).received() > boundary.message;
+    return channel(from, rank).received() > boundary.message;
   }
   bool has_room(int rank, const Boundary& boundary) {
     const PipelineProgram::Outgoing& to = outgoing(rank, boundary);
-    return to.local >= 0 || link(rank, to.to).received() > boundary.message - to.buffers;
+    return to.local >= 0 || channel(rank, to.to).received() > boundary.message - to.buffers;
   }
 
   const std::vector<PipelineProgram>& programs_;
   bool early_;
   std::vector<RankState> ranks_;
-  std::map<std::pair<int, int>, LinkState> links_;
+  std::map<std::pair<int, int>, ChannelState> channels_;
 };
 
 }  // namespace tessera::test

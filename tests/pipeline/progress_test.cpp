@@ -94,10 +94,10 @@ TEST(Progress, NeedsRoomForLargeGroups) {
   for (const auto& [ranks, group] : {Case{2, 8}, Case{3, 6}, Case{4, 7}, Case{8, 11}}) {
     const PipelineShape shape{ranks, 2 * group, 2, Placement::loop, group};
     const std::vector<Schedule> lists = schedules_of(shape, interleaved);
-    std::vector<BoundaryLink> links = boundary_links(shape, lists);
-    EXPECT_EQ(order_of_steps(lists, links).size(), lists.size() * lists.front().size());
-    for (BoundaryLink& link : links) link.outgoing = 2;
-    test::expect_error([&] { order_of_steps(lists, links); },
+    std::vector<BoundaryChannel> channels = boundary_channels(shape, lists);
+    EXPECT_EQ(order_of_steps(lists, channels).size(), lists.size() * lists.front().size());
+    for (BoundaryChannel& channel : channels) channel.outgoing = 2;
+    test::expect_error([&] { order_of_steps(lists, channels); },
                        {"wait for each other for ever", "to have room for another one"});
     std::vector<PipelineProgram> programs = programs_of(shape, lists);
     for (PipelineProgram& program : programs)
@@ -120,9 +120,10 @@ TEST(Progress, RoomForMessages) {
         Case{vee, zero_bubble_v, 2, 8}, Case{loop, interleaved, 3, 2},
         Case{groups, interleaved, 28, 2}, Case{groups, forward_only, 25, 2}}) {
     int outgoing = 0, window = 0;
-    for (const BoundaryLink& link : boundary_links(c.shape, schedules_of(c.shape, c.schedule))) {
-      outgoing = std::max(outgoing, link.outgoing);
-      window = std::max(window, link.window);
+    for (const BoundaryChannel& channel :
+         boundary_channels(c.shape, schedules_of(c.shape, c.schedule))) {
+      outgoing = std::max(outgoing, channel.outgoing);
+      window = std::max(window, channel.window);
     }
     EXPECT_EQ(outgoing, c.outgoing);
     EXPECT_EQ(window, c.window);
@@ -134,9 +135,9 @@ TEST(Progress, RoomForMessages) {
 TEST(Progress, KnowsWhatAStepWaitsFor) {
   const PipelineShape shape{2, 4};
   const std::vector<Schedule> lists = schedules_of(shape, gpipe);
-  const std::vector<BoundaryLink> links = boundary_links(shape, lists);
-  EXPECT_EQ(last_waited_for(lists, links, 0)[1], (std::vector{0, 1, 2, 3, 3, 3, 3, 4}));
-  EXPECT_EQ(last_waited_for(lists, links, 1)[0], (std::vector{-1, -1, -1, 0, 4, 5, 6, 7}));
+  const std::vector<BoundaryChannel> channels = boundary_channels(shape, lists);
+  EXPECT_EQ(last_waited_for(lists, channels, 0)[1], (std::vector{0, 1, 2, 3, 3, 3, 3, 4}));
+  EXPECT_EQ(last_waited_for(lists, channels, 1)[0], (std::vector{-1, -1, -1, 0, 4, 5, 6, 7}));
 }
 
 }  // namespace

@@ -46,16 +46,16 @@ void for_each_shape(const Visit& visit) {
 
 ScheduleReport checked(const PipelineShape& shape, RankSchedule schedule) {
   const std::vector<Schedule> lists = schedules_of(shape, schedule);
-  const std::vector<BoundaryLink> links = boundary_links(shape, lists);
-  for (const BoundaryLink& link : links) {
-    EXPECT_GE(link.window, 1);
-    EXPECT_GE(link.outgoing, 2);
-    // Two kinds of messages share a link of two ranks, and those of a vee.
+  const std::vector<BoundaryChannel> channels = boundary_channels(shape, lists);
+  for (const BoundaryChannel& channel : channels) {
+    EXPECT_GE(channel.window, 1);
+    EXPECT_GE(channel.outgoing, 2);
+    // Two kinds of messages share a channel of two ranks, and those of a vee.
     const int most = std::max(2, shape.chunks * std::max(shape.ranks, shape.group) + 1);
-    EXPECT_LE(link.window, shape.ranks <= 2 || shape.placement == Placement::vee ? most : 2);
-    EXPECT_LE(link.outgoing, most);
+    EXPECT_LE(channel.window, shape.ranks <= 2 || shape.placement == Placement::vee ? most : 2);
+    EXPECT_LE(channel.outgoing, most);
   }
-  order_of_steps(lists, links);
+  order_of_steps(lists, channels);
   return check_schedules(shape, lists);
 }
 

@@ -1,4 +1,4 @@
-#include "tessera/pipeline/links.h"
+#include "tessera/pipeline/channels.h"
 
 #include <set>
 #include <utility>
@@ -46,7 +46,8 @@ std::vector<std::vector<Pair>> rounds_of(std::set<Pair> pairs) {
 
 }  // namespace
 
-PipelineLinks::PipelineLinks(Communicator& pipeline, const PipelineShape& shape, Stream& stream)
+PipelineChannels::PipelineChannels(Communicator& pipeline, const PipelineShape& shape,
+                                   Stream& stream)
     : rank_(pipeline.rank()) {
   check(pipeline.size() == shape.ranks, "a group of {} ranks for a pipeline of {}", pipeline.size(),
         shape.ranks);
@@ -64,7 +65,7 @@ PipelineLinks::PipelineLinks(Communicator& pipeline, const PipelineShape& shape,
   }
 }
 
-void PipelineLinks::greet(Communicator& group, Stream& stream) {
+void PipelineChannels::greet(Communicator& group, Stream& stream) {
   const Tensor word = Memory(stream.device()).allocate(MemoryUse::data, DType::u8, {64});
   const WorkHandle work = group.rank() == kSender ? group.send(word.view(), kReceiver, stream)
                                                   : group.recv(word.view(), kSender, stream);
@@ -72,17 +73,17 @@ void PipelineLinks::greet(Communicator& group, Stream& stream) {
   stream.synchronize();  // before the memory goes
 }
 
-Communicator& PipelineLinks::at(const Groups& links, int peer) const {
-  const auto found = links.find(peer);
-  check(found != links.end(), "pipeline ranks {} and {} are no neighbours", rank_, peer);
+Communicator& PipelineChannels::at(const Groups& channels, int peer) const {
+  const auto found = channels.find(peer);
+  check(found != channels.end(), "pipeline ranks {} and {} are no neighbours", rank_, peer);
   return *found->second;
 }
 
-WorkHandle PipelineLinks::send(ConstView x, int to, Stream& stream) {
+WorkHandle PipelineChannels::send(ConstView x, int to, Stream& stream) {
   return at(to_, to).send(x, kReceiver, stream);
 }
 
-WorkHandle PipelineLinks::recv(View x, int from, Stream& stream) {
+WorkHandle PipelineChannels::recv(View x, int from, Stream& stream) {
   return at(from_, from).recv(x, kSender, stream);
 }
 
