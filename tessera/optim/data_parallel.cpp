@@ -177,14 +177,14 @@ void DataParallel::sum_over_copies() {
     narrow_->all(copies, buffers_.own_grads(bucket), context_.stream);
 }
 
-// Both ends of a pipeline have a part of the gradient; one rank may be both.
+// Both ranks of the embedding group have a part of the gradient; one rank may be both.
 void DataParallel::sum_tied() {
   std::vector<View> mine;
   for (const Bucket& bucket : buffers_.layout().trained())
     if (buffers_.parameters()[bucket.parameters.front()]->tied())
       mine.push_back(buffers_.own_grads(bucket));
   if (mine.size() == 1)
-    context_.mesh.ends()
+    context_.mesh.embedding_group()
         .all_reduce(mine.front(), ReduceOp::sum, context_.stream)
         ->wait(context_.stream);
   if (mine.size() < 2) return;

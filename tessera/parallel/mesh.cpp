@@ -64,7 +64,8 @@ Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, 
   expert_data_ = experts({ExpertAxis::data});
   const int last = pipeline().size() - 1;
   const bool inside = pipeline().rank() > 0 && pipeline().rank() < last;
-  ends_ = last < 2 ? axes_[3] : pipeline().split(inside ? pipeline().rank() : 0, pipeline().rank());
+  embedding_group_ =
+      last < 2 ? axes_[3] : pipeline().split(inside ? pipeline().rank() : 0, pipeline().rank());
   split_tensor_group(head_copies, options.tensor_2d);
   split_replicas(options);
 }

@@ -27,8 +27,9 @@ class Mesh {
   /// Ranks that differ along these two axes only, in the order of the world.
   Communicator& pair(Axis a, Axis b) const;
 
-  /// Of the pipeline's ranks, the first and the last; every other one is a group by itself.
-  Communicator& ends() const { return *ends_; }
+  /// The first and the last stage of the pipeline, which share a tied embedding; every other rank
+  /// is a group by itself.
+  Communicator& embedding_group() const { return *embedding_group_; }
 
   /// Ranks that have the same part of the model and other data.
   Communicator& replicas() const { return pair(Axis::data, Axis::context); }
@@ -60,7 +61,7 @@ class Mesh {
   Group world_;
   std::array<Group, kAxes.size()> axes_;
   std::array<std::array<Group, kAxes.size()>, kAxes.size()> pairs_;
-  Group ends_;
+  Group embedding_group_;
   Group shards_;
   Group shard_copies_;
   Group head_copies_;
