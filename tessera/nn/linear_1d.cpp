@@ -21,7 +21,7 @@ ShardedTensor part_tensor(const LinearPart& part, const std::string& suffix, con
           {piece},
           first,
           first,
-          copies > 1 ? GradientSum::head_copies : GradientSum::none};
+          copies > 1 ? GradientSum::kv_replication_group : GradientSum::none};
 }
 
 // The parts lie one after the other in the storage, each rank's share of each part.

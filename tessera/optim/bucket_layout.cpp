@@ -13,10 +13,11 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// Over which ranks all of its gradient is summed; parts of it may be summed besides (head copies).
+// Over which ranks all of its gradient is summed; parts of it may be summed besides (KV-head
+// replication groups).
 GradientSum sum_of(const Parameter& parameter) {
   const GradientSum sum = parameter.tensors().front().gradient_sum;
-  return sum == GradientSum::head_copies ? GradientSum::none : sum;
+  return sum == GradientSum::kv_replication_group ? GradientSum::none : sum;
 }
 
 void add_gap(std::vector<Range>& gaps, const Range& gap) {

@@ -7,7 +7,7 @@ namespace {
 
 Communicator& group_of(GradientSum sum, const Mesh& mesh) {
   switch (sum) {
-    case GradientSum::head_copies: return mesh.head_copies();
+    case GradientSum::kv_replication_group: return mesh.kv_replication_group();
     case GradientSum::tensor_column: return mesh.tensor_column();
     default: return mesh.tensor();
   }
@@ -123,8 +123,8 @@ void DataParallel::reduce_partial_gradients(const Bucket& bucket) {
                                    ReduceOp::sum, reductions_));
   for (const std::size_t i : bucket.parameters)
     for (const ShardedTensor& tensor : buffers_.parameters()[i]->tensors())
-      if (tensor.gradient_sum == GradientSum::head_copies)
-        sums.push_back(mesh.head_copies().all_reduce(
+      if (tensor.gradient_sum == GradientSum::kv_replication_group)
+        sums.push_back(mesh.kv_replication_group().all_reduce(
             tensor.pieces.front().in(buffers_.parameters()[i]->grad_view()), ReduceOp::sum,
             reductions_));
   for (const WorkHandle& sum : sums) sum->wait(reductions_);

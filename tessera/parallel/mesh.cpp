@@ -39,7 +39,7 @@ class Groups {
 
 }  // namespace
 
-Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, int head_copies)
+Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, int kv_replicas)
     : grid_(options, world->size()),
       expert_grid_(options, world->size()),
       world_(std::move(world)) {
@@ -66,7 +66,7 @@ Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, 
   const bool inside = pipeline().rank() > 0 && pipeline().rank() < last;
   embedding_group_ =
       last < 2 ? axes_[3] : pipeline().split(inside ? pipeline().rank() : 0, pipeline().rank());
-  split_tensor_group(head_copies, options.tensor_2d);
+  split_tensor_group(kv_replicas, options.tensor_2d);
   split_replicas(options);
 }
 
@@ -87,10 +87,10 @@ Communicator& Mesh::pair(Axis a, Axis b) const {
 }
 
 // A grid's rows follow each other.
-void Mesh::split_tensor_group(int head_copies, int side) {
+void Mesh::split_tensor_group(int kv_replicas, int side) {
   Communicator& ranks = tensor();
   const int rank = ranks.rank();
-  head_copies_ = ranks.split(rank / head_copies, rank % head_copies);
+  kv_replication_group_ = ranks.split(rank / kv_replicas, rank % kv_replicas);
   tensor_row_ = tensor_column_ = make_self_communicator();
   if (side == 0) return;
   check(ranks.size() == side * side, "{} tensor-parallel ranks cannot form a grid of {} x {}",

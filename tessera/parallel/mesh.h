@@ -13,9 +13,9 @@ namespace tessera {
 
 class Mesh {
  public:
-  /// All ranks of `world` call it together. `head_copies` consecutive ranks of a tensor group hold
+  /// All ranks of `world` call it together. `kv_replicas` consecutive ranks of a tensor group hold
   /// the same key/value heads.
-  Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, int head_copies = 1);
+  Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, int kv_replicas = 1);
 
   const RankGrid& grid() const { return grid_; }
   const ExpertGrid& expert_grid() const { return expert_grid_; }
@@ -38,7 +38,7 @@ class Mesh {
   Communicator& shard_copies() const { return *shard_copies_; }
 
   /// Those of the tensor group that hold the same key/value heads as this rank.
-  Communicator& head_copies() const { return *head_copies_; }
+  Communicator& kv_replication_group() const { return *kv_replication_group_; }
   /// Those of the tensor group in this rank's row, and in its column: groups of one without 2-D
   /// tensor parallelism.
   Communicator& tensor_row() const { return *tensor_row_; }
@@ -53,7 +53,7 @@ class Mesh {
 
  private:
   using Group = std::shared_ptr<Communicator>;
-  void split_tensor_group(int head_copies, int side);
+  void split_tensor_group(int kv_replicas, int side);
   void split_replicas(const ParallelOptions& options);
 
   RankGrid grid_;
@@ -64,7 +64,7 @@ class Mesh {
   Group embedding_group_;
   Group shards_;
   Group shard_copies_;
-  Group head_copies_;
+  Group kv_replication_group_;
   Group tensor_row_;
   Group tensor_column_;
   Group expert_tensor_;

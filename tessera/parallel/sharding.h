@@ -27,9 +27,9 @@ struct ShardPiece {
 /// the parts are to be summed, once per step.
 enum class GradientSum {
   none,
-  tensor_group,   ///< over all tensor-parallel ranks
-  head_copies,    ///< over those that hold the same key/value heads
-  tensor_column,  ///< over a column of the grid that they form
+  tensor_group,          ///< over all tensor-parallel ranks
+  kv_replication_group,  ///< over those that hold the same key/value heads
+  tensor_column,         ///< over a column of the grid that they form
 };
 
 struct ShardedTensor {

@@ -44,7 +44,7 @@ std::int64_t memory_limit(const SessionOptions& options) {
 }
 
 // How many tensor-parallel ranks hold the same key/value heads.
-int head_copies(const SessionOptions& options) {
+int kv_replicas(const SessionOptions& options) {
   if (options.parallel.tensor_2d > 0) return 1;
   const std::int64_t groups = options.model.num_query_groups;
   return groups < options.parallel.tensor ? options.parallel.tensor / static_cast<int>(groups) : 1;
@@ -220,7 +220,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       stream_(options.device),
       trace_(options.device),
       kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
-      mesh_(options.parallel, rank.world, head_copies(options)),
+      mesh_(options.parallel, rank.world, kv_replicas(options)),
       pipeline_shape_(shape_of(options)) {
   share_choices();  // those of rank 0's file
   const int stage = mesh_.pipeline().rank();
