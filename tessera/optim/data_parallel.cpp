@@ -34,7 +34,7 @@ DataParallel::DataParallel(ParameterBuffers& buffers, Context& context, const Op
 }
 
 View DataParallel::by_rank(const View& bucket) const {
-  const int ranks = context_.mesh.shards().size();
+  const int ranks = context_.mesh.sharding_group().size();
   return bucket.reshape({ranks, bucket.numel() / ranks});
 }
 
@@ -131,18 +131,18 @@ void DataParallel::reduce_partial_gradients(const Bucket& bucket) {
 }
 
 void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
-  Communicator& shards = context_.mesh.shards();
-  Communicator& copies = context_.mesh.shard_copies();
+  Communicator& sharding = context_.mesh.sharding_group();
+  Communicator& replication = context_.mesh.replication_group();
   const View parts = by_rank(buffers_.whole_grads(bucket));
   const View own = buffers_.own_grads(bucket);
   const bool adds = shards_gradients() && progress.reduced;
   // Sums of later microbatches wait in the slot, in this rank's place.
-  const View sum = adds ? parts.slice(0, shards.rank(), 1).reshape(own.shape()) : own;
-  WorkHandle work = shards.reduce_scatter(sum, parts, ReduceOp::sum, reductions_);
+  const View sum = adds ? parts.slice(0, sharding.rank(), 1).reshape(own.shape()) : own;
+  WorkHandle work = sharding.reduce_scatter(sum, parts, ReduceOp::sum, reductions_);
   progress.reduced = true;
-  if (!shards_gradients() && copies.size() > 1) {
-    if (shards.size() > 1) work->wait(reductions_);
-    work = copies.all_reduce(own, ReduceOp::sum, reductions_);
+  if (!shards_gradients() && replication.size() > 1) {
+    if (sharding.size() > 1) work->wait(reductions_);
+    work = replication.all_reduce(own, ReduceOp::sum, reductions_);
   }
   if (!shards_gradients()) {
     sums_.push_back(work);
@@ -157,19 +157,19 @@ void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
 
 void DataParallel::scatter_narrow(const Bucket& bucket, Progress& progress) {
   const View own = buffers_.own_grads(bucket);
-  narrow_->scatter(context_.mesh.shards(), own, by_rank(buffers_.whole_grads(bucket)),
+  narrow_->scatter(context_.mesh.sharding_group(), own, by_rank(buffers_.whole_grads(bucket)),
                    shards_gradients() && progress.reduced, reductions_);
-  if (!shards_gradients()) narrow_->all(context_.mesh.shard_copies(), own, reductions_);
+  if (!shards_gradients()) narrow_->all(context_.mesh.replication_group(), own, reductions_);
   progress.reduced = true;
   reductions_started();
 }
 
 // Of sharded gradients, when all microbatches are in.
 void DataParallel::sum_over_copies() {
-  Communicator& copies = context_.mesh.shard_copies();
-  if (!shards_gradients() || copies.size() == 1) return;
+  Communicator& replication = context_.mesh.replication_group();
+  if (!shards_gradients() || replication.size() == 1) return;
   if (!narrow_) {
-    copies.all_reduce(buffers_.grads().memory, ReduceOp::sum, context_.stream)
+    replication.all_reduce(buffers_.grads().memory, ReduceOp::sum, context_.stream)
         ->wait(context_.stream);
     return;
   }
@@ -216,12 +216,12 @@ WorkHandle& DataParallel::gather_of(const Bucket& bucket) {
 }
 
 void DataParallel::gather_bucket(const Bucket& bucket) {
-  gather_of(bucket) = context_.mesh.shards().all_gather(
+  gather_of(bucket) = context_.mesh.sharding_group().all_gather(
       by_rank(buffers_.whole_values(bucket)), buffers_.own_values(bucket), context_.stream);
 }
 
 bool DataParallel::keeps_others_values() const {
-  return !shards_values() && context_.mesh.shards().size() > 1;
+  return !shards_values() && context_.mesh.sharding_group().size() > 1;
 }
 
 void DataParallel::gather_all() {

@@ -7,8 +7,9 @@
 //   after the update     -             gather           gather              -
 //   before an FSDP unit  -             -                -                   gather
 //
-// Where several groups hold all shards, sums go over a group first, and then over the copies of
-// each shard. A table that is tied over a pipeline is summed last, over the embedding group.
+// Where several groups hold all shards, sums go over a group first, and then over the
+// replication group of each shard. A table that is tied over a pipeline is summed last, over the
+// embedding group.
 #pragma once
 
 #include <array>

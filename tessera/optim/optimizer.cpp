@@ -152,7 +152,7 @@ void Optimizer::measure_gradients(Context& context) {
   for (const View& grads : counted_)
     context.kernels.sum_squares(context.stream, squares_, grads, true, context.workspace);
   for (Communicator* group :
-       {&context.mesh.tensor(), &context.mesh.pipeline(), &context.mesh.shards()})
+       {&context.mesh.tensor(), &context.mesh.pipeline(), &context.mesh.sharding_group()})
     group->all_reduce(squares_, ReduceOp::sum, context.stream)->wait(context.stream);
   // Groups of other ranks may have added up in another order: all clip by the same norm.
   Communicator& world = context.mesh.world();

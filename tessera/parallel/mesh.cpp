@@ -67,18 +67,18 @@ Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, 
   embedding_group_ =
       last < 2 ? axes_[3] : pipeline().split(inside ? pipeline().rank() : 0, pipeline().rank());
   split_tensor_group(kv_replicas, options.tensor_2d);
-  split_replicas(options);
+  split_data_context(options);
 }
 
 // Neighbours share, so that what moves most stays near.
-void Mesh::split_replicas(const ParallelOptions& options) {
-  Communicator& ranks = replicas();
+void Mesh::split_data_context(const ParallelOptions& options) {
+  Communicator& ranks = data_context();
   const bool sharded = options.sharding != Sharding::none;
   check(ranks.size() % options.sharding_instances == 0,
         "{} data-parallel ranks cannot form {} groups", ranks.size(), options.sharding_instances);
   const int size = sharded ? ranks.size() / options.sharding_instances : 1;
-  shards_ = ranks.split(ranks.rank() / size, ranks.rank() % size);
-  shard_copies_ = ranks.split(ranks.rank() % size, ranks.rank() / size);
+  sharding_group_ = ranks.split(ranks.rank() / size, ranks.rank() % size);
+  replication_group_ = ranks.split(ranks.rank() % size, ranks.rank() / size);
 }
 
 Communicator& Mesh::pair(Axis a, Axis b) const {

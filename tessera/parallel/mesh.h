@@ -32,10 +32,10 @@ class Mesh {
   Communicator& embedding_group() const { return *embedding_group_; }
 
   /// Ranks that have the same part of the model and other data.
-  Communicator& replicas() const { return pair(Axis::data, Axis::context); }
+  Communicator& data_context() const { return pair(Axis::data, Axis::context); }
   /// Those of them that share what is sharded, and those that have the same shard.
-  Communicator& shards() const { return *shards_; }
-  Communicator& shard_copies() const { return *shard_copies_; }
+  Communicator& sharding_group() const { return *sharding_group_; }
+  Communicator& replication_group() const { return *replication_group_; }
 
   /// Those of the tensor group that hold the same key/value heads as this rank.
   Communicator& kv_replication_group() const { return *kv_replication_group_; }
@@ -54,7 +54,7 @@ class Mesh {
  private:
   using Group = std::shared_ptr<Communicator>;
   void split_tensor_group(int kv_replicas, int side);
-  void split_replicas(const ParallelOptions& options);
+  void split_data_context(const ParallelOptions& options);
 
   RankGrid grid_;
   ExpertGrid expert_grid_;
@@ -62,8 +62,8 @@ class Mesh {
   std::array<Group, kAxes.size()> axes_;
   std::array<std::array<Group, kAxes.size()>, kAxes.size()> pairs_;
   Group embedding_group_;
-  Group shards_;
-  Group shard_copies_;
+  Group sharding_group_;
+  Group replication_group_;
   Group kv_replication_group_;
   Group tensor_row_;
   Group tensor_column_;

@@ -150,10 +150,10 @@ std::string all_groups(const ParallelOptions& o, int ranks) {
   text += groups("context", ranks, o.context, o.tensor);
   text += groups("data", ranks, o.data, o.tensor * o.context);
   if (o.sharding != Sharding::none && o.sharding_instances > 1 && o.pipeline == 1) {
-    const int replicas = o.data * o.context;
-    const int shards = replicas / o.sharding_instances;
-    text += groups("shards", ranks, shards, o.tensor);
-    text += groups("shard copies", ranks, o.sharding_instances, o.tensor * shards);
+    const int data_ranks = o.data * o.context;
+    const int shards = data_ranks / o.sharding_instances;
+    text += groups("sharding", ranks, shards, o.tensor);
+    text += groups("replication", ranks, o.sharding_instances, o.tensor * shards);
   }
   text += groups("pipeline", ranks, o.pipeline, o.tensor * o.context * o.data);
   if (o.expert > 1) {
@@ -165,7 +165,7 @@ std::string all_groups(const ParallelOptions& o, int ranks) {
   return text.empty() ? "" : "\ngroups (number of size: members)\n" + text;
 }
 
-// What replicas share: " (shared: optimizer state and gradients)".
+// What data-parallel ranks share: " (shared: optimizer state and gradients)".
 std::string sharing(const ParallelOptions& o) {
   if (o.sharding == Sharding::none || o.data == 1) return "";
   std::string text = " (shared: optimizer state";

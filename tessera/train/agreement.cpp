@@ -31,7 +31,7 @@ Agreement::Words Agreement::largest(const Words& own) {
 }
 
 // In parts of 16 bits, whose sums a double holds exactly.
-std::uint64_t Agreement::sum_over_replicas(std::uint64_t own) {
+std::uint64_t Agreement::sum_over_data_ranks(std::uint64_t own) {
   if (!words_) return own;
   constexpr int kBits = 64 / kLimbs;
   std::array<double, kLimbs> limbs{};

@@ -21,7 +21,7 @@ class Agreement {
   /// All ranks together: the largest of each word. Waits for the device.
   Words largest(const Words& own);
   /// The ranks of a data-parallel group together: the sum of their numbers, which wraps around.
-  std::uint64_t sum_over_replicas(std::uint64_t own);
+  std::uint64_t sum_over_data_ranks(std::uint64_t own);
 
  private:
   void share(Communicator& ranks, ReduceOp op, std::span<double> values);

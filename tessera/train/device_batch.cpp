@@ -16,7 +16,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
                              const Limits& limits, const SampleShare& share)
     : shape_(shape),
       count_(microbatches),
-      replicas_(share.replicas),
+      data_ranks_(share.data_ranks),
       limits_(limits),
       kept_{shape.seq, shape.batch / share.count},
       first_sample_(kept_.batch * share.index),
@@ -132,7 +132,7 @@ void DeviceBatches::weigh(Staging& to, LossAverage average) {
   to.fields.tokens.data<double>()[0] = all;
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
     double counted = all;
-    if (average == LossAverage::per_microbatch) counted = tokens_[i] * count_ * replicas_;
+    if (average == LossAverage::per_microbatch) counted = tokens_[i] * count_ * data_ranks_;
     to.fields.weights.data<double>()[i] =
         divides_by_tokens(average) ? 1.0 : 1.0 / std::max(counted, 1.0);
   }

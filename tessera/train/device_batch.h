@@ -24,7 +24,7 @@ enum class LossAverage {
 struct SampleShare {
   int count = 1;
   int index = 0;
-  int replicas = 1;  ///< ranks that work on batches of their own
+  int data_ranks = 1;  ///< ranks that work on batches of their own
 };
 
 class DeviceBatches {
@@ -49,13 +49,13 @@ class DeviceBatches {
   const std::vector<Microbatch>& microbatches() const { return microbatches_; }
 
   /// f64 [microbatches]: what a token's loss weighs in the loss of the step; per token, once it was
-  /// divided by the tokens of all replicas.
+  /// divided by the tokens of all data-parallel ranks.
   View weights() const { return fields_.weights; }
   /// f64 [1]: how many labels count in the step here.
   View tokens() const { return fields_.tokens; }
-  /// Whether the weights wait for the tokens of all replicas.
+  /// Whether the weights wait for the tokens of all data-parallel ranks.
   bool divides_by_tokens(LossAverage average) const {
-    return replicas_ > 1 && average == LossAverage::per_token;
+    return data_ranks_ > 1 && average == LossAverage::per_token;
   }
   /// f64 [microbatches]: what it weighs in the gradient.
   View grad_scales() const { return grad_scales_.view(); }
@@ -85,7 +85,7 @@ class DeviceBatches {
 
   BatchShape shape_;  ///< of batches
   int count_;
-  int replicas_;
+  int data_ranks_;
   Limits limits_;
   BatchShape kept_;            ///< of microbatches
   std::int64_t first_sample_;  ///< of a batch, that is kept

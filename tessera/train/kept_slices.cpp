@@ -27,7 +27,8 @@ std::vector<KeptSlice> kept_slices(Session& session, const ParameterBlock& block
   const Mesh& mesh = session.context().mesh;
   std::vector<KeptSlice> slices;
   for (const Bucket& bucket : buffers.buckets_of(block)) {
-    const Range kept = block.sharded ? layout.shard(bucket, mesh.shards().rank()) : bucket.range;
+    const Range kept =
+        block.sharded ? layout.shard(bucket, mesh.sharding_group().rank()) : bucket.range;
     const std::int64_t begin = block.sharded ? layout.shard_offset(bucket) : bucket.range.begin;
     for (const std::size_t i : bucket.parameters)
       for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
@@ -39,7 +40,7 @@ std::vector<KeptSlice> kept_slices(Session& session, const ParameterBlock& block
           }
         }
   }
-  share_writing(slices, block.sharded ? mesh.shard_copies() : mesh.replicas());
+  share_writing(slices, block.sharded ? mesh.replication_group() : mesh.data_context());
   return slices;
 }
 

@@ -136,24 +136,24 @@ constexpr std::int64_t kBucketPerRank = 1'000'000;
 
 ParameterBuffers::Options buffer_options(const SessionOptions& options, int shard) {
   const ParallelOptions& p = options.parallel;
-  const int replicas = p.data * p.context;
+  const int data_ranks = p.data * p.context;
   ParameterBuffers::Options buffers;
   if (options.training) {
     buffers.gradients = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
     buffers.narrow_wire =
-        replicas > 1 && (p.grad_reduce_in_bf16 || buffers.gradients == DType::bf16);
+        data_ranks > 1 && (p.grad_reduce_in_bf16 || buffers.gradients == DType::bf16);
   }
-  buffers.shards = p.sharding == Sharding::none ? 1 : replicas / p.sharding_instances;
+  buffers.shards = p.sharding == Sharding::none ? 1 : data_ranks / p.sharding_instances;
   buffers.shard = shard;
-  if (buffers.narrow_wire) buffers.shard_parts = replicas / buffers.shards;
+  if (buffers.narrow_wire) buffers.shard_parts = data_ranks / buffers.shards;
   buffers.shard_gradients = p.sharding >= Sharding::gradients;
   buffers.shard_values = p.sharding == Sharding::parameters;
   if (buffers.shard_gradients)
     buffers.bucket_elements = 1;  // every FSDP unit by itself
   else if (p.bucket_elements > 0)
     buffers.bucket_elements = p.bucket_elements;
-  else if (replicas > 1)
-    buffers.bucket_elements = std::max(kLeastBucket, kBucketPerRank * replicas);
+  else if (data_ranks > 1)
+    buffers.bucket_elements = std::max(kLeastBucket, kBucketPerRank * data_ranks);
   return buffers;
 }
 
@@ -238,7 +238,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
                                 {static_cast<std::int64_t>(sizes.workspace_bytes)});
   context_.emplace(Context{*kernels_, stream_, mesh_, workspace_, &trace_});
   parameters_.emplace(all_fsdp_units(chunks_), *context_, memory_,
-                      buffer_options(options, mesh_.shards().rank()));
+                      buffer_options(options, mesh_.sharding_group().rank()));
   initialize();
   data_parallel_.emplace(*parameters_, *context_,
                          DataParallel::Options{options.parallel.sharding, options.microbatches,
@@ -285,9 +285,9 @@ void Session::initialize() {
     initialize_parameters(*context_, all, options_.seed);
     if (!parameters_->values().sharded) continue;
     const View whole = parameters_->whole_values(bucket);
-    const std::int64_t length = whole.numel() / mesh_.shards().size();
+    const std::int64_t length = whole.numel() / mesh_.sharding_group().size();
     kernels_->copy(stream_, parameters_->own_values(bucket),
-                   whole.slice(0, length * mesh_.shards().rank(), length));
+                   whole.slice(0, length * mesh_.sharding_group().rank(), length));
     kernels_->fill(stream_, whole, 0);
   }
 }
@@ -312,19 +312,19 @@ void Session::share_losses() {
   if (!head_runner()) kernels_->fill(stream_, losses, 0);
   mesh_.pipeline().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
   mesh_.tensor_column().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
-  gather_over_replicas(step_losses_, losses);
-  gather_over_replicas(step_weights_, batches_->weights());
+  gather_over_data_ranks(step_losses_, losses);
+  gather_over_data_ranks(step_weights_, batches_->weights());
 }
 
 void Session::share_tokens(LossAverage average) {
-  gather_over_replicas(step_tokens_, batches_->tokens());
+  gather_over_data_ranks(step_tokens_, batches_->tokens());
   if (batches_->divides_by_tokens(average))
     kernels_->divide_by_sum(stream_, batches_->weights(), step_tokens_);
 }
 
-void Session::gather_over_replicas(const View& all, const View& own) {
-  Communicator& replicas = mesh_.data();
-  replicas.all_gather(all.reshape({replicas.size(), own.numel()}), own, stream_)->wait(stream_);
+void Session::gather_over_data_ranks(const View& all, const View& own) {
+  Communicator& data = mesh_.data();
+  data.all_gather(all.reshape({data.size(), own.numel()}), own, stream_)->wait(stream_);
 }
 
 void Session::run_microbatches(bool training) {

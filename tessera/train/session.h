@@ -107,7 +107,7 @@ class Session {
   static RunnerMemory memory_for(const std::deque<StageRunner>& runners, Memory& memory,
                                  const RunnerOptions& options);
 
-  /// Of the losses, weights and tokens that all replicas know.
+  /// Of the losses, weights and tokens that all data-parallel ranks know.
   static std::int64_t shared_loss_bytes(const SessionOptions& options);
 
   /// All ranks of `rank.world` call it together. Weights are initialised from the seed.
@@ -134,12 +134,12 @@ class Session {
   /// Forward, and when training backward, of the batches that were set. Ranks whose choices of
   /// algorithms turn out different the first time run it twice, the second time with rank 0's.
   void run_microbatches(bool training);
-  /// Per token, a batch's weights follow from the tokens of all replicas.
+  /// Per token, a batch's weights follow from the tokens of all data-parallel ranks.
   void share_tokens(LossAverage average);
-  /// The last stage knows the losses, a grid's rows those of their samples, replicas their own;
-  /// afterwards all know all.
+  /// The last stage knows the losses, a grid's rows those of their samples, data-parallel ranks
+  /// their own; afterwards all know all.
   void share_losses();
-  /// f64 [replicas x microbatches]: sums of losses, and what they weigh. f64 [replicas]: labels
+  /// f64 [data ranks x microbatches]: sums of losses, and what they weigh. f64 [data ranks]: labels
   /// that counted.
   ConstView step_losses() const { return step_losses_.view(); }
   ConstView step_weights() const { return step_weights_.view(); }
@@ -147,7 +147,7 @@ class Session {
 
  private:
   void initialize();
-  void gather_over_replicas(const View& all, const View& own);
+  void gather_over_data_ranks(const View& all, const View& own);
   BoundaryBuffers make_boundary_buffers(int buffers);
   /// Ranks that compute the same round alike: all take rank 0's choices of algorithms, and for what
   /// it does not compute those of the first rank that does. False when all were equal.

@@ -448,7 +448,7 @@ void Trainer::save() {
   progress_.order_seed = options_.data.seed;
   progress_.order_samples = datasets_.order_samples();
   Progress saved = progress_;
-  if (saved.order_digest) *saved.order_digest += agreement_->sum_over_replicas(loader_->digest());
+  if (saved.order_digest) *saved.order_digest += agreement_->sum_over_data_ranks(loader_->digest());
   SaveContents contents{progress_.iteration, state_of(session_, saved), carried_};
   contents.files.emplace_back(kConfigFile, config_);
   saver_->request(contents);

@@ -24,15 +24,15 @@ void visit_buckets(Session& session, const ParameterBlock& block, const Visit& v
 
 void read_buckets(Session& session, const ParameterBlock& block, const BucketVisitor& visit) {
   Stream& stream = session.context().stream;
-  Communicator& shards = session.context().mesh.shards();
+  Communicator& sharding = session.context().mesh.sharding_group();
   session.data_parallel().wait_for_values();
   visit_buckets(session, block, [&](const Bucket& bucket, const View& shard, const View& whole) {
     if (shard) {
       // Shards of offloaded state lie on the host, where not every transport can read them.
-      const View parts = whole.reshape({shards.size(), shard.numel()});
-      const View own = parts.slice(0, shards.rank(), 1).reshape(shard.shape());
+      const View parts = whole.reshape({sharding.size(), shard.numel()});
+      const View own = parts.slice(0, sharding.rank(), 1).reshape(shard.shape());
       session.context().kernels.copy(stream, own, shard);
-      shards.all_gather(parts, own, stream)->wait(stream);
+      sharding.all_gather(parts, own, stream)->wait(stream);
     }
     visit(bucket, whole);
   });
@@ -47,7 +47,7 @@ void write_buckets(Session& session, const ParameterBlock& block, const BucketVi
     if (shard)
       context.kernels.copy(
           context.stream, shard,
-          whole.slice(0, shard.numel() * context.mesh.shards().rank(), shard.numel()));
+          whole.slice(0, shard.numel() * context.mesh.sharding_group().rank(), shard.numel()));
   });
 }
 

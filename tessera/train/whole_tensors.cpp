@@ -20,7 +20,7 @@ struct Box {
 
 // Of ranks with the same part of the model, the first has it to give.
 bool gives(Session& session, const ShardedTensor& tensor) {
-  return session.context().mesh.replicas().rank() == 0 && tensor.writer &&
+  return session.context().mesh.data_context().rank() == 0 && tensor.writer &&
          tensor.pieces.front().extent.numel() > 0;
 }
 

@@ -103,7 +103,7 @@ std::vector<Case> pipelines(int ranks) {
   if (ranks != 4) return cases;
   cases.push_back(pipeline("PipelineOfTensorPairs", 2, ScheduleKind::one_f_one_b, 1, 2));
   cases.push_back(
-      pipeline("PipelineAndReplicas", 2, ScheduleKind::zb_v, 2, 1, Sharding::parameters));
+      pipeline("PipelineAndDataParallel", 2, ScheduleKind::zb_v, 2, 1, Sharding::parameters));
   return cases;
 }
 

@@ -82,8 +82,8 @@ void throw_recompute(Dice& dice, SessionOptions& options) {
   if (!full && dice.coin()) options.pipeline.schedule = ScheduleKind::zb_h1;
 }
 
-// How they share the batch, and what replicas would hold twice.
-void throw_replicas(Dice& dice, SessionOptions& options) {
+// How they share the batch, and what data-parallel ranks would hold twice.
+void throw_data_ranks(Dice& dice, SessionOptions& options) {
   ParallelOptions& parallel = options.parallel;
   if (dice.coin()) return;
   parallel.data = dice.one_of({2, 3, 4});
@@ -164,7 +164,7 @@ SessionOptions throw_case(int seed, bool pipelines) {
   options.model.max_position_embeddings = options.shape.seq;
   options.microbatches = 1 + dice.below(3);
   throw_recompute(dice, options);
-  throw_replicas(dice, options);
+  throw_data_ranks(dice, options);
   if (pipelines) {
     options.parallel.data = std::min(options.parallel.data, 2);
     throw_pipeline(dice, options);

@@ -97,7 +97,7 @@ TEST_P(SaverTest, AFailureLeavesWhatWasThere) {
 INSTANTIATE_TEST_SUITE_P(Devices, SaverTest, testing::ValuesIn(test::devices()),
                          [](const auto& each) { return test::name_of(each.param); });
 
-// Replicas share the writing: no byte is written twice, and none of them writes all.
+// Data-parallel ranks share the writing: no byte is written twice, and none of them writes all.
 TEST(Saver, RanksShareTheWriting) {
   const test::TempFolder temp;
   Options options = test::run_options(temp / "run");
