@@ -30,7 +30,8 @@ DataParallel::DataParallel(ParameterBuffers& buffers, Context& context, const Op
       reduced_(context.stream.device()),
       progress_(buffers.layout().trained().size()),
       gathers_(buffers.layout().buckets().size()) {
-  if (buffers.wire_in()) narrow_.emplace(context.kernels, buffers.wire_out(), buffers.wire_in());
+  if (buffers.bf16_in())
+    bf16_reduce_.emplace(context.kernels, buffers.bf16_out(), buffers.bf16_in());
 }
 
 View DataParallel::by_rank(const View& bucket) const {
@@ -82,8 +83,8 @@ void DataParallel::reduce(const Bucket& bucket) {
   forked_.record(context_.stream);
   forked_.wait(reductions_);
   reduce_partial_gradients(bucket);
-  if (narrow_)
-    scatter_narrow(bucket, progress_[bucket.number]);
+  if (bf16_reduce_)
+    scatter_bf16(bucket, progress_[bucket.number]);
   else
     scatter_to_shards(bucket, progress_[bucket.number]);
 }
@@ -155,11 +156,11 @@ void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
   reductions_started();
 }
 
-void DataParallel::scatter_narrow(const Bucket& bucket, Progress& progress) {
+void DataParallel::scatter_bf16(const Bucket& bucket, Progress& progress) {
   const View own = buffers_.own_grads(bucket);
-  narrow_->scatter(context_.mesh.sharding_group(), own, by_rank(buffers_.whole_grads(bucket)),
-                   shards_gradients() && progress.reduced, reductions_);
-  if (!shards_gradients()) narrow_->all(context_.mesh.replication_group(), own, reductions_);
+  bf16_reduce_->scatter(context_.mesh.sharding_group(), own, by_rank(buffers_.whole_grads(bucket)),
+                        shards_gradients() && progress.reduced, reductions_);
+  if (!shards_gradients()) bf16_reduce_->all(context_.mesh.replication_group(), own, reductions_);
   progress.reduced = true;
   reductions_started();
 }
@@ -168,13 +169,13 @@ void DataParallel::scatter_narrow(const Bucket& bucket, Progress& progress) {
 void DataParallel::sum_over_copies() {
   Communicator& replication = context_.mesh.replication_group();
   if (!shards_gradients() || replication.size() == 1) return;
-  if (!narrow_) {
+  if (!bf16_reduce_) {
     replication.all_reduce(buffers_.grads().memory, ReduceOp::sum, context_.stream)
         ->wait(context_.stream);
     return;
   }
   for (const Bucket& bucket : buffers_.layout().trained())
-    narrow_->all(copies, buffers_.own_grads(bucket), context_.stream);
+    bf16_reduce_->all(replication, buffers_.own_grads(bucket), context_.stream);
 }
 
 // Both ranks of the embedding group have a part of the gradient; one rank may be both.

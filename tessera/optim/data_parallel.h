@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "tessera/nn/module_hooks.h"
-#include "tessera/optim/narrow_sum.h"
+#include "tessera/optim/bf16_grad_reduce.h"
 #include "tessera/optim/parameter_buffers.h"
 
 namespace tessera {
@@ -65,7 +65,7 @@ class DataParallel final : public ModuleHooks {
   void begin_microbatch(const Bucket& bucket);
   void reduce_partial_gradients(const Bucket& bucket);
   void scatter_to_shards(const Bucket& bucket, Progress& progress);
-  void scatter_narrow(const Bucket& bucket, Progress& progress);
+  void scatter_bf16(const Bucket& bucket, Progress& progress);
   void reductions_started();
   void wait_for_reductions();
   void finish_sums();
@@ -84,12 +84,12 @@ class DataParallel final : public ModuleHooks {
   Stream reductions_;  ///< beside the context's stream
   Event forked_;
   Event reduced_;
-  bool stale_ = false;               ///< others' values have changed and are not gathered yet
-  bool reducing_ = false;            ///< reductions may be under way that nobody waited for
-  std::optional<NarrowSum> narrow_;  ///< gradients travel in bf16
-  std::vector<Progress> progress_;   ///< of trained buckets
-  std::vector<WorkHandle> sums_;     ///< under way
-  std::vector<WorkHandle> gathers_;  ///< by bucket, under way; null: done
+  bool stale_ = false;     ///< others' values have changed and are not gathered yet
+  bool reducing_ = false;  ///< reductions may be under way that nobody waited for
+  std::optional<Bf16GradReduce> bf16_reduce_;  ///< gradients travel in bf16
+  std::vector<Progress> progress_;             ///< of trained buckets
+  std::vector<WorkHandle> sums_;               ///< under way
+  std::vector<WorkHandle> gathers_;            ///< by bucket, under way; null: done
   /// Which bucket's values lie in a slot of trained, and of frozen ones; null: none's.
   std::array<std::array<const Bucket*, 2>, 2> resident_{};
 };

@@ -73,8 +73,8 @@ void ParameterBuffers::allocate(Context& context, Memory& memory, DType dtype) {
   grads_ = zeros(MemoryUse::gradients, type, elements.grads);
   grad_slot_ = zeros_if_any(MemoryUse::gradients, type, elements.grad_slot);
   unread_ = zeros_if_any(MemoryUse::gradients, type, elements.unread);
-  wire_in_ = zeros_if_any(MemoryUse::gradients, DType::bf16, elements.wire);
-  wire_out_ = zeros_if_any(MemoryUse::gradients, DType::bf16, elements.wire_out);
+  bf16_in_ = zeros_if_any(MemoryUse::gradients, DType::bf16, elements.bf16_in);
+  bf16_out_ = zeros_if_any(MemoryUse::gradients, DType::bf16, elements.bf16_out);
 }
 
 ParameterBuffers::Elements ParameterBuffers::elements_for(const BucketLayout& layout,
@@ -89,8 +89,9 @@ ParameterBuffers::Elements ParameterBuffers::elements_for(const BucketLayout& la
   if (!options.gradients) return elements;
   elements.grads = layout.trained_elements() / (options.shard_gradients ? options.shards : 1);
   elements.unread = layout.longest_frozen_vector();
-  if (options.narrow_wire) elements.wire = longest_bucket(layout.trained());
-  if (options.gradients != DType::bf16) elements.wire_out = elements.wire;  // others go as they are
+  if (options.bf16_communication) elements.bf16_in = longest_bucket(layout.trained());
+  if (options.gradients != DType::bf16)
+    elements.bf16_out = elements.bf16_in;  // others go as they are
   if (options.shard_gradients) elements.grad_slot = longest_bucket(layout.trained());
   return elements;
 }

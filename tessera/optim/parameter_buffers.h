@@ -27,13 +27,13 @@ struct ParameterBlock {
 class ParameterBuffers {
  public:
   struct Options {
-    std::optional<DType> gradients;  ///< their type; none: there are no gradients
-    int shards = 1;                  ///< over how many ranks optimizer state is sharded
-    int shard = 0;                   ///< this rank's
-    bool shard_gradients = false;    ///< and gradients
-    bool shard_values = false;       ///< and parameters
-    int shard_parts = 1;             ///< into how many a shard can be cut
-    bool narrow_wire = false;        ///< gradients travel in bf16
+    std::optional<DType> gradients;   ///< their type; none: there are no gradients
+    int shards = 1;                   ///< over how many ranks optimizer state is sharded
+    int shard = 0;                    ///< this rank's
+    bool shard_gradients = false;     ///< and gradients
+    bool shard_values = false;        ///< and parameters
+    int shard_parts = 1;              ///< into how many a shard can be cut
+    bool bf16_communication = false;  ///< gradients travel in bf16
     std::int64_t bucket_elements = std::numeric_limits<std::int64_t>::max();
   };
 
@@ -72,8 +72,8 @@ class ParameterBuffers {
   View whole_grads(const Bucket& bucket) const;
   /// Room for as many elements as a bucket has, where gradients come in from other ranks, and where
   /// they wait in bf16 to be sent.
-  View wire_in() const { return wire_in_.view(); }
-  View wire_out() const { return wire_out_.view(); }
+  View bf16_in() const { return bf16_in_.view(); }
+  View bf16_out() const { return bf16_out_.view(); }
   /// This rank's shard of it, which stays.
   View own_values(const Bucket& bucket) const;
   View own_grads(const Bucket& bucket) const;
@@ -101,8 +101,8 @@ class ParameterBuffers {
     std::int64_t grads = 0;
     std::int64_t grad_slot = 0;
     std::int64_t unread = 0;
-    std::int64_t wire = 0;      ///< of bf16, to receive
-    std::int64_t wire_out = 0;  ///< and to send
+    std::int64_t bf16_in = 0;   ///< of bf16, to receive
+    std::int64_t bf16_out = 0;  ///< and to send
 
     std::int64_t all_values() const {
       return values + slots[0] + slots[1] + frozen_slots[0] + frozen_slots[1];
@@ -123,8 +123,8 @@ class ParameterBuffers {
   std::array<Tensor, 2> slots_;         ///< of values, for buckets of even and of odd number
   std::array<Tensor, 2> frozen_slots_;  ///< for those that are frozen
   Tensor grad_slot_;                    ///< of gradients
-  Tensor wire_in_;                      ///< bf16
-  Tensor wire_out_;
+  Tensor bf16_in_;                      ///< bf16
+  Tensor bf16_out_;
   Tensor unread_;  ///< gradients of frozen vectors
 };
 

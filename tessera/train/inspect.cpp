@@ -112,7 +112,7 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
   if (!options.training) return counters;
   add(counters, MemoryUse::gradients,
       bytes(elements.all_grads(), *buffers.gradients) +
-          bytes(elements.wire + elements.wire_out, DType::bf16));
+          bytes(elements.bf16_in + elements.bf16_out, DType::bf16));
   add(counters, MemoryUse::optimizer,
       Optimizer::bytes_for(options.optimizer, layout.trained_elements() / layout.shards(),
                            options.model.dtype));

@@ -140,12 +140,12 @@ ParameterBuffers::Options buffer_options(const SessionOptions& options, int shar
   ParameterBuffers::Options buffers;
   if (options.training) {
     buffers.gradients = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
-    buffers.narrow_wire =
+    buffers.bf16_communication =
         data_ranks > 1 && (p.grad_reduce_in_bf16 || buffers.gradients == DType::bf16);
   }
   buffers.shards = p.sharding == Sharding::none ? 1 : data_ranks / p.sharding_instances;
   buffers.shard = shard;
-  if (buffers.narrow_wire) buffers.shard_parts = data_ranks / buffers.shards;
+  if (buffers.bf16_communication) buffers.shard_parts = data_ranks / buffers.shards;
   buffers.shard_gradients = p.sharding >= Sharding::gradients;
   buffers.shard_values = p.sharding == Sharding::parameters;
   if (buffers.shard_gradients)

@@ -132,7 +132,7 @@ TEST_P(DataTraffic, OfASplitBackward) {
 }
 
 // In bf16 a gradient has half as many bytes.
-TEST_P(DataTraffic, OfNarrowGradients) {
+TEST_P(DataTraffic, OfBf16Gradients) {
   SessionOptions options = sharded_session(data(), Sharding::none);
   options.parallel.grad_reduce_in_bf16 = true;
   const StepTraffic whole = traffic_of(options);

@@ -104,10 +104,10 @@ TEST(DataOptions, GradientsThatTravelInBf16AreNear) {
     for (const int instances : {1, 2}) {
       if (sharding == Sharding::none && instances == 2) continue;
       SCOPED_TRACE(static_cast<int>(sharding));
-      SessionOptions narrow = spread(options, 4, sharding);
-      narrow.parallel.sharding_instances = instances;
-      narrow.parallel.grad_reduce_in_bf16 = true;
-      const LayoutResult got = test::run_layout(narrow, 20);
+      SessionOptions bf16 = spread(options, 4, sharding);
+      bf16.parallel.sharding_instances = instances;
+      bf16.parallel.grad_reduce_in_bf16 = true;
+      const LayoutResult got = test::run_layout(bf16, 20);
       test::expect_tensors_near(got.first_gradients, want.first_gradients, 8e-3);
       EXPECT_FALSE(got.losses == want.losses) << "nothing was rounded";
       for (std::size_t i = 0; i < want.losses.size(); ++i)

@@ -6,10 +6,10 @@
 
 namespace tessera {
 
-class NarrowSum {
+class Bf16GradReduce {
  public:
   /// `out` and `in`: bf16, room for what is summed at once.
-  NarrowSum(Kernels& kernels, const View& out, const View& in)
+  Bf16GradReduce(Kernels& kernels, const View& out, const View& in)
       : kernels_(kernels), out_(out), in_(in) {}
 
   /// own [n] (+)= this rank's part of the sum of `parts` [ranks, n]; it may be that part of them.

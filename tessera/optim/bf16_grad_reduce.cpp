@@ -1,15 +1,15 @@
-#include "tessera/optim/narrow_sum.h"
+#include "tessera/optim/bf16_grad_reduce.h"
 
 #include <algorithm>
 
 namespace tessera {
 
-View NarrowSum::like(const View& memory, const View& parts) {
+View Bf16GradReduce::like(const View& memory, const View& parts) {
   return memory.slice(0, 0, parts.numel()).reshape(parts.shape());
 }
 
-void NarrowSum::scatter(Communicator& group, const View& own, const View& parts, bool accumulate,
-                        Stream& stream) const {
+void Bf16GradReduce::scatter(Communicator& group, const View& own, const View& parts,
+                             bool accumulate, Stream& stream) const {
   if (group.size() == 1) {
     if (own.raw() != parts.raw()) kernels_.column_sum(stream, own, parts, accumulate);
     return;
@@ -25,7 +25,8 @@ void NarrowSum::scatter(Communicator& group, const View& own, const View& parts,
 }
 
 // In f32 some ranks at a time: sums of many rows use memory that other streams may be using.
-void NarrowSum::add_rows(Stream& stream, const View& own, const View& rows, bool accumulate) const {
+void Bf16GradReduce::add_rows(Stream& stream, const View& own, const View& rows,
+                              bool accumulate) const {
   const std::int64_t at_once = own.dtype() == DType::bf16 ? rows.dim(0) : 64;
   for (std::int64_t first = 0; first < rows.dim(0); first += at_once) {
     const std::int64_t count = std::min(at_once, rows.dim(0) - first);
@@ -33,7 +34,7 @@ void NarrowSum::add_rows(Stream& stream, const View& own, const View& rows, bool
   }
 }
 
-void NarrowSum::all(Communicator& group, const View& x, Stream& stream) const {
+void Bf16GradReduce::all(Communicator& group, const View& x, Stream& stream) const {
   if (group.size() == 1) return;
   const View parts = x.reshape({group.size(), x.numel() / group.size()});
   const auto own_of = [&](const View& all) {
