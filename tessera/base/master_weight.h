@@ -7,8 +7,8 @@
 namespace tessera {
 
 struct SplitWeight {
-  BFloat16 value;     ///< the nearest one; of two, the one further from zero
-  std::int16_t rest;  ///< bits of the f32 less those of the value, as numbers
+  BFloat16 value;         ///< the nearest one; of two, the one further from zero
+  std::int16_t low_bits;  ///< bits of the f32 less those of the value, as numbers
 };
 
 TESSERA_HOST_DEVICE inline SplitWeight split_weight(float weight) {
@@ -19,12 +19,12 @@ TESSERA_HOST_DEVICE inline SplitWeight split_weight(float weight) {
     return split;
   }
   split.value.bits = static_cast<std::uint16_t>((bits + 0x8000u) >> 16);
-  split.rest = static_cast<std::int16_t>(bits & 0xffffu);
+  split.low_bits = static_cast<std::int16_t>(bits & 0xffffu);
   return split;
 }
 
-TESSERA_HOST_DEVICE inline float joined_weight(BFloat16 value, std::int16_t rest) {
-  const auto difference = static_cast<std::uint32_t>(static_cast<std::int32_t>(rest));
+TESSERA_HOST_DEVICE inline float joined_weight(BFloat16 value, std::int16_t low_bits) {
+  const auto difference = static_cast<std::uint32_t>(static_cast<std::int32_t>(low_bits));
   return detail::float_from_bits((static_cast<std::uint32_t>(value.bits) << 16) + difference);
 }
 

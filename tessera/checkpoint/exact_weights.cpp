@@ -18,7 +18,7 @@ void check_like(const Checkpoint& checkpoint, const std::string& state, const st
               checkpoint.tensor(state).shape, checkpoint.tensor(name).shape);
 }
 
-// Value and rest together, some rows at a time.
+// Value and low bits together, some rows at a time.
 void read_joined(Checkpoint& checkpoint, const std::string& name, const Shape& offset,
                  const View& destination) {
   if (destination.numel() == 0) return;
@@ -30,12 +30,12 @@ void read_joined(Checkpoint& checkpoint, const std::string& name, const Shape& o
     at[0] += begin;
     const auto count = static_cast<std::size_t>(part.numel());
     std::vector<BFloat16> value(count);
-    std::vector<std::int16_t> rest(count);
+    std::vector<std::int16_t> low_bits(count);
     std::vector<float> exact(count);
     checkpoint.read_box(name, at, part.shape(), {value.data(), DType::bf16, part.shape()});
-    checkpoint.read_box(kRestPrefix + name, at, part.shape(),
-                        {rest.data(), DType::i16, part.shape()});
-    for (std::size_t i = 0; i < count; ++i) exact[i] = joined_weight(value[i], rest[i]);
+    checkpoint.read_box(kLowBitsPrefix + name, at, part.shape(),
+                        {low_bits.data(), DType::i16, part.shape()});
+    for (std::size_t i = 0; i < count; ++i) exact[i] = joined_weight(value[i], low_bits[i]);
     convert_into(part, ConstView(exact.data(), DType::f32, part.shape()));
   }
 }
@@ -43,7 +43,7 @@ void read_joined(Checkpoint& checkpoint, const std::string& name, const Shape& o
 }  // namespace
 
 bool has_exact(const Checkpoint& checkpoint, const std::string& name) {
-  return checkpoint.contains(kMasterPrefix + name) || checkpoint.contains(kRestPrefix + name);
+  return checkpoint.contains(kMasterPrefix + name) || checkpoint.contains(kLowBitsPrefix + name);
 }
 
 void read_exact(Checkpoint& checkpoint, const std::string& name, const Shape& offset,
@@ -51,8 +51,8 @@ void read_exact(Checkpoint& checkpoint, const std::string& name, const Shape& of
   if (checkpoint.contains(kMasterPrefix + name)) {
     check_like(checkpoint, kMasterPrefix + name, name);
     checkpoint.read_box(kMasterPrefix + name, offset, destination.shape(), destination);
-  } else if (checkpoint.contains(kRestPrefix + name)) {
-    check_like(checkpoint, kRestPrefix + name, name);
+  } else if (checkpoint.contains(kLowBitsPrefix + name)) {
+    check_like(checkpoint, kLowBitsPrefix + name, name);
     read_joined(checkpoint, name, offset, destination);
   } else {
     checkpoint.read_box(name, offset, destination.shape(), destination);

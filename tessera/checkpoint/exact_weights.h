@@ -8,7 +8,7 @@ namespace tessera {
 
 /// State of the optimizer that holds f32 weights, whole or as what rounding took away.
 inline constexpr const char* kMasterPrefix = "master.";
-inline constexpr const char* kRestPrefix = "master_rest.";
+inline constexpr const char* kLowBitsPrefix = "master_rest.";
 
 /// Whether a checkpoint knows a weight better than in the type it was computed with.
 bool has_exact(const Checkpoint& checkpoint, const std::string& name);

@@ -133,8 +133,8 @@ View Optimizer::block(const std::string& name) const {
 }
 
 View Optimizer::master() const {
-  const View rest = block("master_rest");
-  return rest ? rest : block("master");
+  const View low_bits = block("master_rest");
+  return low_bits ? low_bits : block("master");
 }
 
 void Optimizer::adopt_values(Context& context) {

@@ -50,20 +50,20 @@ Tensor exact_weights(Checkpoint& checkpoint, const KeptSlice& slice) {
   return exact;
 }
 
-bool keeps_rests(Session& session) {
+bool keeps_low_bits(Session& session) {
   if (!session.options().training) return false;
   for (const Optimizer::State& state : session.optimizer().states())
-    if (state.name + "." == kRestPrefix) return true;
+    if (state.name + "." == kLowBitsPrefix) return true;
   return false;
 }
 
 // Halves of f32 weights: the values that are computed with, or what is left of them.
-Tensor halves(const Tensor& exact, bool rests) {
-  Tensor half = scratch(rests ? DType::i16 : DType::bf16, exact.view().shape());
+Tensor halves(const Tensor& exact, bool low_bits) {
+  Tensor half = scratch(low_bits ? DType::i16 : DType::bf16, exact.view().shape());
   for (std::int64_t i = 0; i < exact.view().numel(); ++i) {
     const SplitWeight split = split_weight(exact.data<float>()[i]);
-    if (rests)
-      half.data<std::int16_t>()[i] = split.rest;
+    if (low_bits)
+      half.data<std::int16_t>()[i] = split.low_bits;
     else
       half.data<BFloat16>()[i] = split.value;
   }
@@ -75,9 +75,9 @@ void read_weight(Session& session, Checkpoint& checkpoint, const KeptSlice& slic
   const std::string& name = slice.tensor;
   check_shape(checkpoint, name, slice.global);
   const DType saved = checkpoint.tensor(name).dtype;
-  // Value and rest together are the weight: they must be rounded alike.
-  const bool splits = part.dtype() == DType::bf16 && keeps_rests(session) &&
-                      !(saved == DType::bf16 && checkpoint.contains(kRestPrefix + name));
+  // Value and low bits together are the weight: they must be rounded alike.
+  const bool splits = part.dtype() == DType::bf16 && keeps_low_bits(session) &&
+                      !(saved == DType::bf16 && checkpoint.contains(kLowBitsPrefix + name));
   if (!splits && (saved == part.dtype() || !has_exact(checkpoint, name)))
     return checkpoint.read_box(name, slice.piece.offset, slice.piece.extent, part);
   const Tensor exact = exact_weights(checkpoint, slice);
@@ -91,10 +91,10 @@ void read_state(Checkpoint& checkpoint, const std::string& state, bool same_type
                 const KeptSlice& slice, const View& part) {
   const std::string prefix = state + ".";
   const std::string name = prefix + slice.tensor;
-  const bool weights = prefix == kMasterPrefix || prefix == kRestPrefix;
+  const bool weights = prefix == kMasterPrefix || prefix == kLowBitsPrefix;
   if (weights && !(same_type && checkpoint.contains(name))) {
     const Tensor exact = exact_weights(checkpoint, slice);
-    return convert_into(part, prefix == kRestPrefix ? halves(exact, true).view() : exact.view());
+    return convert_into(part, prefix == kLowBitsPrefix ? halves(exact, true).view() : exact.view());
   }
   check_shape(checkpoint, name, slice.global);
   checkpoint.read_box(name, slice.piece.offset, slice.piece.extent, part);
@@ -111,7 +111,7 @@ std::vector<std::string> weight_names(const Session& session) {
 
 bool is_state(std::string_view name) {
   constexpr std::array<std::string_view, 5> kStates{"exp_avg.", "exp_avg_sq.", "momentum.",
-                                                    kMasterPrefix, kRestPrefix};
+                                                    kMasterPrefix, kLowBitsPrefix};
   for (const std::string_view state : kStates)
     if (name.starts_with(state)) return true;
   return false;

@@ -54,7 +54,7 @@ inline ModelOptions small_model() {
 }
 
 struct Made {
-  enum class Master { none, whole, rest };
+  enum class Master { none, whole, low_bits };
 
   DType dtype = DType::f32;
   Master master = Master::none;
@@ -131,15 +131,15 @@ inline void add_parameter(const HfPart& part, const Made& made, MadeFile& weight
                ConstView(values.data(), DType::f32, part.shape));
   if (made.master == Made::Master::whole)
     optimizer.add("master." + part.name, part.shape, DType::f32, bytes_of(values));
-  if (made.master == Made::Master::rest) {
-    std::vector<std::int16_t> rest;
+  if (made.master == Made::Master::low_bits) {
+    std::vector<std::int16_t> low_bits;
     for (std::size_t i = 0; i < values.size(); ++i) {
       std::uint16_t high = 0;
       std::memcpy(&high, bytes.data() + 2 * i, 2);
-      rest.push_back(static_cast<std::int16_t>(std::bit_cast<std::uint32_t>(values[i]) -
-                                               (std::uint32_t{high} << 16)));
+      low_bits.push_back(static_cast<std::int16_t>(std::bit_cast<std::uint32_t>(values[i]) -
+                                                   (std::uint32_t{high} << 16)));
     }
-    optimizer.add("master_rest." + part.name, part.shape, DType::i16, bytes_of(rest));
+    optimizer.add("master_rest." + part.name, part.shape, DType::i16, bytes_of(low_bits));
   }
   optimizer.add("exp_avg." + part.name, part.shape, DType::f32, bytes_of(values));
   weights.add(part.name, part.shape, made.dtype, std::move(bytes));

@@ -62,7 +62,7 @@ class AgainstCpu : public OnGpu {
 
   // What rounding to bf16 took from f32 weights, in units of the f32's last bit: 2^16 of them to
   // the next bf16, where a weight may have been rounded to. Sums that cancel differ by hundreds.
-  static void expect_rests(const Values& got, const Values& expected) {
+  static void expect_low_bits(const Values& got, const Values& expected) {
     constexpr int kMost = 1 << 12;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const auto difference = static_cast<std::int16_t>(static_cast<int>(got[i] - expected[i]));
@@ -74,7 +74,7 @@ class AgainstCpu : public OnGpu {
   static void expect_elements(const Values& got, const Values& expected, DType type) {
     ASSERT_EQ(got.size(), expected.size());
     if (expected.empty()) return;
-    if (type == DType::i16) return expect_rests(got, expected);
+    if (type == DType::i16) return expect_low_bits(got, expected);
     const double size = norm_of(expected) / std::sqrt(static_cast<double>(expected.size()));
     const double floor = (type == DType::f64 ? 1e-12 : 1e-5) * size;
     for (std::size_t i = 0; i < expected.size(); ++i)

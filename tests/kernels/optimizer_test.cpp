@@ -32,9 +32,9 @@ class OptimizerTest : public KernelTest {
   }
 
   // What a range may keep beside its values.
-  enum class Master { none, copy, rest };
+  enum class Master { none, copy, low_bits };
   std::vector<Master> masters() const {
-    if (dtype() == DType::bf16) return {Master::copy, Master::rest};
+    if (dtype() == DType::bf16) return {Master::copy, Master::low_bits};
     return sixteen_bits() ? std::vector{Master::copy} : std::vector{Master::none, Master::copy};
   }
   Tensor master_of(Master kind, const Values& values) {
@@ -47,15 +47,15 @@ class OptimizerTest : public KernelTest {
     if (kind == Master::none) return lab.tensor(acc(), {kSize}, lab.read(value));
     if (kind == Master::copy) return lab.tensor(acc(), {kSize}, lab.read(master));
     Values weights = lab.read(value);
-    const Values rests = lab.read(master);
+    const Values low_bits = lab.read(master);
     for (std::size_t i = 0; i < weights.size(); ++i)
       weights[i] = joined_weight(BFloat16(static_cast<float>(weights[i])),
-                                 static_cast<std::int16_t>(rests[i]));
+                                 static_cast<std::int16_t>(low_bits[i]));
     return lab.tensor(acc(), {kSize}, weights);
   }
 
   Values rounded_by(Master kind, Values exact) const {
-    if (kind != Master::rest) return rounded(dtype(), exact);
+    if (kind != Master::low_bits) return rounded(dtype(), exact);
     for (double& each : exact)
       each = static_cast<float>(split_weight(static_cast<float>(each)).value);
     return exact;
@@ -153,7 +153,7 @@ TEST_P(OptimizerTest, Sgd) {
 TEST_P(OptimizerTest, ASplitMasterIsTheMaster) {
   if (dtype() != DType::bf16) return;  // only bf16 values can be halves of f32 masters
   std::vector<Values> exact;
-  for (const Master kind : {Master::copy, Master::rest}) {
+  for (const Master kind : {Master::copy, Master::low_bits}) {
     const Tensor value = lab.tensor(dtype(), {kSize}, random_values(kSize, 1));
     const Tensor master = master_of(kind, lab.read(value));
     const Tensor grad = lab.tensor(acc(), {kSize}, random_values(kSize, 2));
@@ -176,7 +176,8 @@ TEST(SplitWeight, KeepsEveryBit) {
         ASSERT_TRUE(std::isnan(static_cast<float>(split.value)));
         continue;
       }
-      ASSERT_EQ(detail::float_bits(joined_weight(split.value, split.rest)), upper << 16 | lower);
+      ASSERT_EQ(detail::float_bits(joined_weight(split.value, split.low_bits)),
+                upper << 16 | lower);
       if (lower != 0x8000u) {
         ASSERT_EQ(split.value.bits, BFloat16(weight).bits) << "a tie is the only other";
       }

@@ -129,14 +129,14 @@ TEST(DataOptions, OffloadedStateGivesTheSameBits) {
       }
 }
 
-// Whole master weights and the rest that a bf16 weight lacks are the same numbers.
-TEST(DataOptions, StoredRemaindersAreTheMasterWeights) {
+// Whole master weights and the low bits that a bf16 weight lacks are the same numbers.
+TEST(DataOptions, StoredLowBitsAreTheMasterWeights) {
   SessionOptions options = spread(base(DType::bf16), 2, Sharding::gradients);
-  const LayoutResult rest = test::run_layout(options, 5);
+  const LayoutResult low_bits = test::run_layout(options, 5);
   options.optimizer.store_param_remainders = false;
   const LayoutResult whole = test::run_layout(options, 5);
   for (std::size_t i = 0; i < whole.losses.size(); ++i)
-    EXPECT_NEAR(rest.losses[i], whole.losses[i], 1e-3 * whole.losses[i])
+    EXPECT_NEAR(low_bits.losses[i], whole.losses[i], 1e-3 * whole.losses[i])
         << "ties are rounded another way, which bf16 layers see";
 }
 

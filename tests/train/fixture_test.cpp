@@ -30,7 +30,7 @@ TEST(Fixture, Version1IsWhatItWas) {
   checkpoint->verify();
   EXPECT_EQ(checkpoint->iteration(), 3);
   EXPECT_EQ(checkpoint->counter("consumed_samples"), 12);
-  EXPECT_EQ(checkpoint->manifest().tensors.size(), 21u * 4u);  // weights, two moments, rests
+  EXPECT_EQ(checkpoint->manifest().tensors.size(), 21u * 4u);  // weights, two moments, low bits
   EXPECT_EQ(digest_of_all(*checkpoint), "bc23e3c4a537235e19128ca067a7e139");
 }
 

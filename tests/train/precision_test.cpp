@@ -38,8 +38,8 @@ constexpr const char* kName = "layers.0.mlp.up.weight";
 struct Change {
   DType from;
   DType to;
-  bool remainders_from = true;
-  bool remainders_to = true;
+  bool low_bits_from = true;
+  bool low_bits_to = true;
 };
 
 class Precision : public testing::TestWithParam<Change> {};
@@ -49,11 +49,11 @@ TEST_P(Precision, GoesOnInAnother) {
   const Change& change = GetParam();
   const test::TempFolder temp;
   Options before = options_for(temp / "run", change.from);
-  before.optimizer.store_param_remainders = change.remainders_from;
+  before.optimizer.store_param_remainders = change.low_bits_from;
   before.train.exit_interval = 3;
   test::run(before);
   Options after = options_for(temp / "run", change.to);
-  after.optimizer.store_param_remainders = change.remainders_to;
+  after.optimizer.store_param_remainders = change.low_bits_to;
   after.train.load = after.train.save;
   Trainer next = test::trainer_of(after);
   EXPECT_EQ(next.progress().iteration, 3);

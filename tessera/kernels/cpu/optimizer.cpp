@@ -69,18 +69,19 @@ void update_whole(int threads, const View& value, const View& master, F&& update
 template <class F>
 void update_split(int threads, const View& value, const View& master, F&& update) {
   auto* values = value.data<BFloat16>();
-  auto* rests = master.data<std::int16_t>();
+  auto* low_bits = master.data<std::int16_t>();
   parallel_pieces(threads, value.numel(), kPiece, [&](int64_t begin, int64_t end) {
     std::array<float, kAtOnce> weights;
     for (int64_t first = begin; first < end; first += kAtOnce) {
       const int64_t count = std::min(kAtOnce, end - first);
       for (int64_t k = 0; k < count; ++k)
-        weights[static_cast<std::size_t>(k)] = joined_weight(values[first + k], rests[first + k]);
+        weights[static_cast<std::size_t>(k)] =
+            joined_weight(values[first + k], low_bits[first + k]);
       update(weights.data(), first, first + count);
       for (int64_t k = 0; k < count; ++k) {
         const SplitWeight split = split_weight(weights[static_cast<std::size_t>(k)]);
         values[first + k] = split.value;
-        rests[first + k] = split.rest;
+        low_bits[first + k] = split.low_bits;
       }
     }
   });

@@ -56,28 +56,28 @@ struct MasterCopy {
 struct SplitMaster {
   using A = float;
   BFloat16* values;
-  std::int16_t* rests;
+  std::int16_t* low_bits;
   template <int kCount>
   __device__ Pack<float, kCount> load(int64_t at) const {
     const auto value = load_pack<kCount>(values + at);
-    const auto rest = load_pack<kCount>(rests + at);
+    const auto low = load_pack<kCount>(low_bits + at);
     Pack<float, kCount> weights;
 #pragma unroll
-    for (int k = 0; k < kCount; ++k) weights.at[k] = joined_weight(value.at[k], rest.at[k]);
+    for (int k = 0; k < kCount; ++k) weights.at[k] = joined_weight(value.at[k], low.at[k]);
     return weights;
   }
   template <int kCount>
   __device__ void store(int64_t at, const Pack<float, kCount>& weights) const {
     Pack<BFloat16, kCount> value;
-    Pack<std::int16_t, kCount> rest;
+    Pack<std::int16_t, kCount> low;
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
       const SplitWeight split = split_weight(weights.at[k]);
       value.at[k] = split.value;
-      rest.at[k] = split.rest;
+      low.at[k] = split.low_bits;
     }
     store_pack(values + at, value);
-    store_pack(rests + at, rest);
+    store_pack(low_bits + at, low);
   }
 };
 
@@ -125,9 +125,9 @@ void with_weights(const View& value, const View& master, const ConstView& grad, 
   const T* const_values = values;
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (master.dtype() == DType::i16) {
-      auto* rests = master.data<std::int16_t>();
-      return call(SplitMaster{values, rests}, const_values,
-                  static_cast<const std::int16_t*>(rests));
+      auto* low_bits = master.data<std::int16_t>();
+      return call(SplitMaster{values, low_bits}, const_values,
+                  static_cast<const std::int16_t*>(low_bits));
     }
   }
   if constexpr (std::is_same_v<T, Accumulator<T>>) {
