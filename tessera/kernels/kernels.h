@@ -22,12 +22,12 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
-  /// What was chosen among algorithms that differ in speed and in their roundings; empty where
-  /// there is no choice, as on the CPU. Text for take_choices of another rank.
-  virtual std::string choices() const { return {}; }
-  /// Takes the choices of several ranks, one's after the other's: for each problem the first one,
+  /// What autotuning found among algorithms that differ in speed and in their roundings; empty
+  /// where there is no autotuning, as on the CPU. Text for take_autotuned of another rank.
+  virtual std::string autotuned() const { return {}; }
+  /// Takes what several ranks autotuned, one's after the other's: for each problem the first one,
   /// in place of an own one.
-  virtual void take_choices(const std::string&) {}
+  virtual void take_autotuned(const std::string&) {}
 
   // Matrix products (checks_gemm.cpp)
   // ----------------------------------------------------------------------

@@ -63,8 +63,8 @@ Device device_of(const TrainOptions& options) {
 }
 
 CudaOptions cuda_of(const TrainOptions& options) {
-  // A run that goes on finds the choices that it began with. A deterministic one makes none, and
-  // takes others' only when it is told to.
+  // A run that goes on finds the autotuned algorithms that it began with. A deterministic one makes
+  // none, and takes others' only when it is told to.
   const bool beside =
       options.gemm_choices.empty() && !options.save.empty() && !options.deterministic_mode;
   return {options.allow_tf32, options.deterministic_mode,
@@ -222,7 +222,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
       mesh_(options.parallel, rank.world, kv_replicas(options)),
       pipeline_shape_(shape_of(options)) {
-  share_choices();  // those of rank 0's file
+  share_autotuned();  // those of rank 0's file
   const int stage = mesh_.pipeline().rank();
   channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
   for (const StagePart& part : rank_parts(options, stage)) {
@@ -335,14 +335,14 @@ void Session::run_microbatches(bool training) {
   }
   batches_->set_training(training);
   for (StageRunner& runner : runners_) runner.set_microbatches(batches_->microbatches());
-  bool& chose = training ? chose_for_training_ : chose_for_evaluation_;
-  if (rehearses() && !std::exchange(chose, true)) {
+  bool& autotuned = training ? autotuned_for_training_ : autotuned_for_evaluation_;
+  if (rehearses() && !std::exchange(autotuned, true)) {
     executor_->rehearse(program);
-    share_choices();
+    share_autotuned();
     if (training) data_parallel_->begin_step();
   }
   executor_->run(program);
-  if (std::exchange(chose, true) || !share_choices()) return;
+  if (std::exchange(autotuned, true) || !share_autotuned()) return;
   if (training) data_parallel_->begin_step();
   executor_->run(program);
 }
@@ -351,15 +351,15 @@ bool Session::rehearses() const {
   return options_.device.kind == DeviceKind::cuda && pipeline_shape_.ranks > 1;
 }
 
-bool Session::share_choices() {
+bool Session::share_autotuned() {
   if (options_.device.kind == DeviceKind::cpu) return false;  // it has none
   stream_.synchronize();
   const std::vector<std::string> texts =
-      gather_texts(mesh_.world(), kernels_->choices(), options_.device);
+      gather_texts(mesh_.world(), kernels_->autotuned(), options_.device);
   if (std::ranges::count(texts, texts.front()) == std::ssize(texts)) return false;
   std::string all;
   for (const std::string& text : texts) all += text;
-  kernels_->take_choices(all);
+  kernels_->take_autotuned(all);
   return true;
 }
 

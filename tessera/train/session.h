@@ -131,7 +131,7 @@ class Session {
   const Executor& executor() const { return *executor_; }
   const PipelineShape& pipeline_shape() const { return pipeline_shape_; }
   DeviceBatches& batches() { return *batches_; }
-  /// Forward, and when training backward, of the batches that were set. Ranks whose choices of
+  /// Forward, and when training backward, of the batches that were set. Ranks whose autotuning of
   /// algorithms turn out different the first time run it twice, the second time with rank 0's.
   void run_microbatches(bool training);
   /// Per token, a batch's weights follow from the tokens of all data-parallel ranks.
@@ -149,9 +149,9 @@ class Session {
   void initialize();
   void gather_over_data_ranks(const View& all, const View& own);
   BoundaryBuffers make_boundary_buffers(int buffers);
-  /// Ranks that compute the same round alike: all take rank 0's choices of algorithms, and for what
+  /// Ranks that compute the same round alike: all take rank 0's autotuned algorithms, and for what
   /// it does not compute those of the first rank that does. False when all were equal.
-  bool share_choices();
+  bool share_autotuned();
   /// Whether a pass that is the first of its kind is rehearsed without messages.
   bool rehearses() const;
 
@@ -179,8 +179,8 @@ class Session {
   Tensor step_tokens_;
   Tensor boundary_memory_;
   std::optional<Executor> executor_;
-  bool chose_for_training_ = false;  ///< choices were shared after a first run
-  bool chose_for_evaluation_ = false;
+  bool autotuned_for_training_ = false;  ///< autotuned algorithms were shared after a first run
+  bool autotuned_for_evaluation_ = false;
 };
 
 }  // namespace tessera

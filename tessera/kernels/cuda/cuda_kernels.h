@@ -21,8 +21,8 @@ class CudaKernels final : public Kernels {
   CudaKernels(Device device, const CudaOptions& options);
   ~CudaKernels() override;
 
-  std::string choices() const override;
-  void take_choices(const std::string& text) override;
+  std::string autotuned() const override;
+  void take_autotuned(const std::string& text) override;
 
   std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, DType) const override;
   std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;

@@ -67,8 +67,8 @@ void run_plain(GemmPlans& gemms, Stream& stream, const GemmCall& call, const Wor
 
 }  // namespace
 
-std::string CudaKernels::choices() const { return gemms_->choices(); }
-void CudaKernels::take_choices(const std::string& text) { gemms_->take_choices(text); }
+std::string CudaKernels::autotuned() const { return gemms_->autotuned(); }
+void CudaKernels::take_autotuned(const std::string& text) { gemms_->take_autotuned(text); }
 
 // Step by step, a bias is put where the product goes and the product added to it, so that their
 // sum is rounded once. A product for dgelu, though, is rounded before it is scaled.

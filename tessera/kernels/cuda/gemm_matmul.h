@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/kernels/cuda/gemm_choice.h"
+#include "tessera/kernels/cuda/gemm_autotune_cache.h"
 #include "tessera/tensor/view.h"
 
 namespace tessera::cuda {
@@ -31,7 +31,7 @@ struct GemmCall {
   View aux{};        ///< [m, n]
 };
 
-/// All that the choice of an algorithm depends on, as numbers: sizes, strides, types, alignments.
+/// All that autotuning depends on, as numbers: sizes, strides, types, alignments.
 /// alpha and `add` are not among them: cuBLASLt chooses without them, too.
 using GemmProblem = std::array<std::int64_t, 18>;
 GemmProblem problem_of(const GemmCall& call, bool tf32);

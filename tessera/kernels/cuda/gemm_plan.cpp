@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "tessera/kernels/cuda/gemm_race.h"
+#include "tessera/kernels/cuda/gemm_autotuner.h"
 #include "tessera/kernels/cuda/runtime.h"
 
 namespace tessera::cuda {
@@ -54,7 +54,7 @@ GemmPlans::GemmPlans(Device device, const CudaOptions& options, const View& work
       deterministic_(options.deterministic),
       handle_(make_library(device)),
       library_{handle_.get(), workspace},
-      choices_(options.gemm_file, setting_of(device)) {}
+      cache_(options.gemm_file, setting_of(device)) {}
 
 std::size_t GemmPlans::Hash::operator()(const GemmProblem& problem) const {
   std::uint64_t hash = 0;
@@ -74,15 +74,15 @@ bool GemmPlans::run(Stream& stream, const GemmCall& call, const Workspace& scrat
   return true;
 }
 
-void GemmPlans::take_choices(const std::string& text) {
-  choices_.take(text);
+void GemmPlans::take_autotuned(const std::string& text) {
+  cache_.take(text);
   plans_.clear();
 }
 
 std::optional<GemmAlgorithm> GemmPlans::choose(Matmul& matmul, const std::string& problem,
                                                cudaStream_t stream, const GemmCall& call,
                                                const Workspace& scratch) {
-  const std::optional<GemmAlgorithm> stored = choices_.find(problem);
+  const std::optional<GemmAlgorithm> stored = cache_.find(problem);
   if (stored && matmul.accepts(library_, *stored)) return stored;
   const std::vector<GemmAlgorithm> candidates = matmul.candidates(library_, call, kCandidates);
   if (candidates.empty()) return {};
@@ -90,7 +90,7 @@ std::optional<GemmAlgorithm> GemmPlans::choose(Matmul& matmul, const std::string
   const std::optional<GemmCall> trial = repeatable(call, scratch);
   if (!trial) return candidates.front();
   const GemmAlgorithm fastest = fastest_of(candidates, matmul, library_, stream, *trial);
-  choices_.store(problem, fastest);
+  cache_.store(problem, fastest);
   return fastest;
 }
 

@@ -1,5 +1,5 @@
 // Which algorithm computes which matrix product. A problem gets its plan at its first use and keeps
-// it, so that an object repeats its bits: the choice of the gemm file if there is one, else the
+// it, so that an object repeats its bits: the algorithm in the gemm file if there is one, else the
 // fastest of the library's suggestions, timed on the spot. Deterministic runs and captures time
 // nothing and take the library's first suggestion.
 #pragma once
@@ -23,8 +23,8 @@ class GemmPlans {
   bool run(Stream& stream, const GemmCall& call, const Workspace& scratch);
 
   /// As Kernels has them. Who takes some must not be capturing; plans follow at their next use.
-  std::string choices() const { return choices_.text(); }
-  void take_choices(const std::string& text);
+  std::string autotuned() const { return cache_.text(); }
+  void take_autotuned(const std::string& text);
 
  private:
   struct DestroyLibrary {
@@ -47,7 +47,7 @@ class GemmPlans {
   bool deterministic_;
   std::unique_ptr<cublasLtContext, DestroyLibrary> handle_;
   GemmLibrary library_;
-  GemmChoices choices_;
+  GemmAutotuneCache cache_;
   std::unordered_map<GemmProblem, Plan, Hash> plans_;
 };
 

@@ -1,4 +1,4 @@
-#include "tessera/kernels/cuda/gemm_choice.h"
+#include "tessera/kernels/cuda/gemm_autotune_cache.h"
 
 #include <algorithm>
 #include <charconv>
@@ -62,7 +62,7 @@ std::optional<std::pair<std::string, GemmAlgorithm>> parse(std::string_view line
 
 }  // namespace
 
-GemmChoices::GemmChoices(fs::path file, std::string setting)
+GemmAutotuneCache::GemmAutotuneCache(fs::path file, std::string setting)
     : file_(std::move(file)), setting_(std::move(setting)) {
   try {
     const Report report = read();
@@ -76,32 +76,32 @@ GemmChoices::GemmChoices(fs::path file, std::string setting)
   }
 }
 
-std::optional<GemmAlgorithm> GemmChoices::find(const std::string& problem) const {
-  const auto found = choices_.find(key_of(problem));
-  if (found == choices_.end()) return {};
+std::optional<GemmAlgorithm> GemmAutotuneCache::find(const std::string& problem) const {
+  const auto found = algorithms_.find(key_of(problem));
+  if (found == algorithms_.end()) return {};
   return found->second;
 }
 
-void GemmChoices::store(const std::string& problem, const GemmAlgorithm& algorithm) {
-  choices_[key_of(problem)] = algorithm;
+void GemmAutotuneCache::store(const std::string& problem, const GemmAlgorithm& algorithm) {
+  algorithms_[key_of(problem)] = algorithm;
   update_file();
 }
 
-std::string GemmChoices::text() const {
+std::string GemmAutotuneCache::text() const {
   std::string lines;
-  for (const auto& [key, algorithm] : choices_)
+  for (const auto& [key, algorithm] : algorithms_)
     if (key.starts_with(setting_ + '\t')) lines += line_of(key, algorithm);
   return lines;
 }
 
-void GemmChoices::take(std::string_view text) {
-  auto own = std::exchange(choices_, {});
+void GemmAutotuneCache::take(std::string_view text) {
+  auto own = std::exchange(algorithms_, {});
   add(text);
-  choices_.merge(own);
+  algorithms_.merge(own);
   update_file();
 }
 
-void GemmChoices::update_file() {
+void GemmAutotuneCache::update_file() {
   if (file_.empty()) return;
   try {
     read();
@@ -111,39 +111,39 @@ void GemmChoices::update_file() {
   }
 }
 
-GemmChoices::Report GemmChoices::read() {
+GemmAutotuneCache::Report GemmAutotuneCache::read() {
   if (file_.empty() || !fs::exists(file_)) return {};
   return add(read_text_file(file_, kLargestFile));
 }
 
-GemmChoices::Report GemmChoices::add(std::string_view lines) {
+GemmAutotuneCache::Report GemmAutotuneCache::add(std::string_view lines) {
   Report report;
   for (std::string_view rest = lines; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     if (line.empty() || line.front() == '#') continue;
-    auto choice = parse(line);
-    if (!choice) {
+    auto parsed = parse(line);
+    if (!parsed) {
       ++report.damaged;
       continue;
     }
-    if (!choice->first.starts_with(setting_ + '\t')) ++report.foreign;
-    choices_.insert(std::move(*choice));  // what is known already stays
+    if (!parsed->first.starts_with(setting_ + '\t')) ++report.foreign;
+    algorithms_.insert(std::move(*parsed));  // what is known already stays
   }
   return report;
 }
 
-void GemmChoices::write() const {
+void GemmAutotuneCache::write() const {
   std::string text(kHeading);
-  for (const auto& [key, algorithm] : choices_) text += line_of(key, algorithm);
+  for (const auto& [key, algorithm] : algorithms_) text += line_of(key, algorithm);
   if (file_.has_parent_path()) make_folders(file_.parent_path());
   write_file_atomically(file_, text, temporary_suffix());
 }
 
 // Without the file products are timed again in the next run, which is no reason to stop this one.
-void GemmChoices::warn(const std::exception& error) {
+void GemmAutotuneCache::warn(const std::exception& error) {
   if (std::exchange(warned_, true)) return;
-  log_warning("choices for matrix products may be lost, the gemm file cannot be used: {}",
+  log_warning("autotuned matrix products may be lost, the gemm file cannot be used: {}",
               error.what());
 }
 

@@ -1,4 +1,4 @@
-#include "tessera/kernels/cuda/gemm_race.h"
+#include "tessera/kernels/cuda/gemm_autotuner.h"
 
 #include <algorithm>
 #include <limits>
@@ -22,9 +22,9 @@ TimedEvent make_event() {
   return TimedEvent(event);
 }
 
-class Race {
+class Autotuner {
  public:
-  Race(Matmul& matmul, const GemmLibrary& library, cudaStream_t stream, const GemmCall& call)
+  Autotuner(Matmul& matmul, const GemmLibrary& library, cudaStream_t stream, const GemmCall& call)
       : matmul_(matmul),
         library_(library),
         stream_(stream),
@@ -57,18 +57,19 @@ class Race {
   TimedEvent stop_;
 };
 
-struct Entrant {
+struct TimedAlgorithm {
   GemmAlgorithm algorithm;
   std::size_t place;  ///< in the library's order
   float time = std::numeric_limits<float>::infinity();
 };
 
 // Those that run at all. The first run loads a kernel, which must not count.
-std::vector<Entrant> entrants_of(Race& race, const std::vector<GemmAlgorithm>& candidates) {
-  std::vector<Entrant> entrants;
+std::vector<TimedAlgorithm> runnable(Autotuner& tuner,
+                                     const std::vector<GemmAlgorithm>& candidates) {
+  std::vector<TimedAlgorithm> timed;
   for (std::size_t i = 0; i < candidates.size(); ++i)
-    if (race.runs(candidates[i])) entrants.push_back({candidates[i], i});
-  return entrants;
+    if (tuner.runs(candidates[i])) timed.push_back({candidates[i], i});
+  return timed;
 }
 
 // A fifth of a millisecond, so that the launch of a short product does not weigh.
@@ -85,20 +86,22 @@ GemmAlgorithm fastest_of(const std::vector<GemmAlgorithm>& candidates, Matmul& m
   constexpr std::size_t kFinalists = 6;
   constexpr int kRounds = 4;
   constexpr float kNoise = 1.01f;
-  Race race(matmul, library, stream, call);
-  std::vector<Entrant> entrants = entrants_of(race, candidates);
-  if (entrants.empty()) return candidates.front();
-  const int repeats = repeats_for(race.time(entrants.front().algorithm, 1));
-  const auto faster = [](const Entrant& x, const Entrant& y) { return x.time < y.time; };
+  Autotuner tuner(matmul, library, stream, call);
+  std::vector<TimedAlgorithm> timed = runnable(tuner, candidates);
+  if (timed.empty()) return candidates.front();
+  const int repeats = repeats_for(tuner.time(timed.front().algorithm, 1));
+  const auto faster = [](const TimedAlgorithm& x, const TimedAlgorithm& y) {
+    return x.time < y.time;
+  };
   for (int round = 0; round <= kRounds; ++round) {
-    for (Entrant& each : entrants)
-      each.time = std::min(each.time, race.time(each.algorithm, repeats));
-    std::sort(entrants.begin(), entrants.end(), faster);
-    entrants.resize(std::min(entrants.size(), kFinalists));
+    for (TimedAlgorithm& each : timed)
+      each.time = std::min(each.time, tuner.time(each.algorithm, repeats));
+    std::sort(timed.begin(), timed.end(), faster);
+    timed.resize(std::min(timed.size(), kFinalists));
   }
-  const Entrant* best = &entrants.front();
+  const TimedAlgorithm* best = &timed.front();
   const float limit = kNoise * best->time;
-  for (const Entrant& each : entrants)
+  for (const TimedAlgorithm& each : timed)
     if (each.time <= limit && each.place < best->place) best = &each;
   return best->algorithm;
 }

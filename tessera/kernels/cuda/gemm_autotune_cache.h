@@ -22,20 +22,20 @@ namespace tessera::cuda {
 /// The library's description of an algorithm, which only the same version of it can read.
 using GemmAlgorithm = std::array<std::uint64_t, 8>;
 
-class GemmChoices {
+class GemmAutotuneCache {
  public:
   /// Reads `file`. Damaged lines are left out with a warning; a file that cannot be used at all is
   /// not an error either. With an empty name nothing outlives the object.
-  GemmChoices(fs::path file, std::string setting);
+  GemmAutotuneCache(fs::path file, std::string setting);
 
   std::optional<GemmAlgorithm> find(const std::string& problem) const;
-  /// Replaces the choice for `problem`, and the file.
+  /// Replaces the algorithm for `problem`, and the file.
   void store(const std::string& problem, const GemmAlgorithm& algorithm);
 
   /// The lines of this setting.
   std::string text() const;
   /// Takes lines of text(), of several objects too: the first one for a problem counts, and
-  /// replaces the own choice. The file follows.
+  /// replaces the own algorithm. The file follows.
   void take(std::string_view text);
 
  private:
@@ -45,7 +45,7 @@ class GemmChoices {
   };
 
   std::string key_of(const std::string& problem) const { return setting_ + '\t' + problem; }
-  /// Adds the lines' choices to those that are known.
+  /// Adds the algorithms of the lines to those that are known.
   Report add(std::string_view lines);
   Report read();
   void write() const;
@@ -54,7 +54,7 @@ class GemmChoices {
 
   fs::path file_;
   std::string setting_;
-  std::map<std::string, GemmAlgorithm> choices_;  ///< by setting and problem
+  std::map<std::string, GemmAlgorithm> algorithms_;  ///< by setting and problem
   bool warned_ = false;
 };
 

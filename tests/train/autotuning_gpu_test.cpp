@@ -13,8 +13,8 @@ namespace {
 using test::kGpu;
 
 struct Outcome {
-  std::vector<std::string> choices;  ///< by rank
-  std::vector<double> losses;        ///< of the training steps, then of an evaluation
+  std::vector<std::string> autotuned;  ///< by rank
+  std::vector<double> losses;          ///< of the training steps, then of an evaluation
 };
 
 // The vocabulary does not divide, so that the ranks do not meet the same products.
@@ -37,25 +37,25 @@ Outcome run(const SessionOptions& options) {
     for (int i = 0; i < 3; ++i)
       losses.push_back(train_step(session, next, LossAverage::per_microbatch, 1e-3).loss);
     losses.push_back(evaluate_step(session, next, LossAverage::per_microbatch).loss);
-    outcome.choices[static_cast<std::size_t>(rank.rank)] = session.context().kernels.choices();
+    outcome.autotuned[static_cast<std::size_t>(rank.rank)] = session.context().kernels.autotuned();
     if (rank.rank == 0) outcome.losses = losses;
   });
   return outcome;
 }
 
-class GpuChoices : public test::OnGpu {};
+class GpuAutotuning : public test::OnGpu {};
 
-TEST_P(GpuChoices, AreTheSameOnAllRanksAndInTheFile) {
+TEST_P(GpuAutotuning, AreTheSameOnAllRanksAndInTheFile) {
   const test::TempFolder folder;
   const fs::path file = folder / "gemms.txt";
   const Outcome first = run(options_with(file.string(), GetParam()));
-  EXPECT_FALSE(first.choices[0].empty());
-  EXPECT_EQ(first.choices[1], first.choices[0]);
+  EXPECT_FALSE(first.autotuned[0].empty());
+  EXPECT_EQ(first.autotuned[1], first.autotuned[0]);
   const std::string kept = read_text_file(file);
-  EXPECT_EQ(kept.substr(kept.find('\n') + 1), first.choices[0]) << "below the heading";
+  EXPECT_EQ(kept.substr(kept.find('\n') + 1), first.autotuned[0]) << "below the heading";
 
   const Outcome second = run(options_with(file.string(), GetParam()));
-  EXPECT_EQ(second.choices, first.choices);
+  EXPECT_EQ(second.autotuned, first.autotuned);
   EXPECT_EQ(read_text_file(file), kept) << "nothing was timed anew";
   // In 16 bits attention's backward need not repeat its bits.
   if (GetParam() == DType::f32) {
@@ -63,7 +63,7 @@ TEST_P(GpuChoices, AreTheSameOnAllRanksAndInTheFile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, GpuChoices, ::testing::Values(DType::f32, DType::bf16),
+INSTANTIATE_TEST_SUITE_P(Types, GpuAutotuning, ::testing::Values(DType::f32, DType::bf16),
                          test::name_of_dtype);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which of several algorithms for a matrix product is the fastest, by running them.
+// Autotuning of a matrix product: runs several algorithms and returns the fastest.
 #pragma once
 
 #include "tessera/kernels/cuda/gemm_matmul.h"
