@@ -42,7 +42,7 @@ void Executor::run(const PipelineProgram& program) {
   finish();
 }
 
-void Executor::rehearse(const PipelineProgram& program) {
+void Executor::warm_up(const PipelineProgram& program) {
   lay_out(program);
   for (const PipelineProgram::Step& step : program.steps) {
     const auto any = [&](const PipelineProgram::Boundary& boundary) {

@@ -31,8 +31,8 @@ class Executor {
   void run(const PipelineProgram& program);
   /// The same actions without a message: on what lies in the buffers. A GPU that runs something for
   /// the first time may wait for all its streams, and so for messages that were asked for; after a
-  /// rehearsal nothing is for the first time.
-  void rehearse(const PipelineProgram& program);
+  /// warm-up nothing is for the first time.
+  void warm_up(const PipelineProgram& program);
 
   /// The most that was held at once in any run so far.
   struct Peak {

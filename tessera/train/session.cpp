@@ -303,7 +303,7 @@ BoundaryBuffers Session::make_boundary_buffers(int buffers) {
   const std::int64_t bytes = BoundaryBuffers::bytes_of(options_.model.dtype, rows);
   if (buffers > 0)
     boundary_memory_ = memory_.allocate(MemoryUse::activations, DType::u8, {buffers, bytes});
-  if (buffers > 0) kernels_->fill(stream_, boundary_memory_, 0);  // a rehearsal reads it
+  if (buffers > 0) kernels_->fill(stream_, boundary_memory_, 0);  // a warm-up reads it
   return {boundary_memory_.view(), options_.model.dtype, rows};
 }
 
@@ -336,8 +336,8 @@ void Session::run_microbatches(bool training) {
   batches_->set_training(training);
   for (StageRunner& runner : runners_) runner.set_microbatches(batches_->microbatches());
   bool& autotuned = training ? autotuned_for_training_ : autotuned_for_evaluation_;
-  if (rehearses() && !std::exchange(autotuned, true)) {
-    executor_->rehearse(program);
+  if (warms_up() && !std::exchange(autotuned, true)) {
+    executor_->warm_up(program);
     share_autotuned();
     if (training) data_parallel_->begin_step();
   }
@@ -347,7 +347,7 @@ void Session::run_microbatches(bool training) {
   executor_->run(program);
 }
 
-bool Session::rehearses() const {
+bool Session::warms_up() const {
   return options_.device.kind == DeviceKind::cuda && pipeline_shape_.ranks > 1;
 }
 

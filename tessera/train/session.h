@@ -152,8 +152,8 @@ class Session {
   /// Ranks that compute the same round alike: all take rank 0's autotuned algorithms, and for what
   /// it does not compute those of the first rank that does. False when all were equal.
   bool share_autotuned();
-  /// Whether a pass that is the first of its kind is rehearsed without messages.
-  bool rehearses() const;
+  /// Whether a pass that is the first of its kind is preceded by a warm-up without messages.
+  bool warms_up() const;
 
   SessionOptions options_;
   Memory memory_;
