@@ -7,8 +7,8 @@
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
 #include "tessera/parallel/mesh_picture.h"
+#include "tessera/train/reference_model.h"
 #include "tessera/train/trainer.h"
-#include "tessera/train/twin.h"
 #include "tessera/train/verify.h"
 
 namespace tessera {
@@ -16,13 +16,14 @@ namespace {
 
 constexpr const char* kHelp =
     "usage: tessera verify [the flags of a training]\n\n"
-    "Trains a small twin of the configuration for a few steps in its layout and on one rank, in\n"
-    "float64 on the CPU, and compares losses, every gradient and every weight. Takes the flags of\n"
-    "`tessera train`; needs neither its data nor its ranks, and no learning rate and length. Exit\n"
-    "code 1 when something differs.\n";
+    "Trains a scaled-down reference model of the configuration for a few steps in its layout and "
+    "on\n"
+    "one rank, in float64 on the CPU, and compares losses, every gradient and every weight. Takes\n"
+    "the flags of `tessera train`; needs neither its data nor its ranks, and no learning rate and\n"
+    "length. Exit code 1 when something differs.\n";
 
-// What a training needs and its twin has of its own: rate, length and data. What is given is still
-// checked by the rules of train, so these fit whatever it says.
+// What a training needs and its reference model has of its own: rate, length and data. What is
+// given is still checked by the rules of train, so these fit whatever it says.
 void fill_in(ParsedCommand& parsed) {
   Options& options = parsed.options;
   if (!parsed.was_given("lr"))
@@ -57,12 +58,12 @@ int verify_command(const std::vector<std::string>& args) {
       "verify compares a layout with one rank, and this layout is one rank: give its sizes, "
       "such as --tensor-model-parallel-size 2, or --nproc");
   check_parameters(session_options(parsed.options, true));
-  const Twin twin = twin_of(parsed.options);
-  fmt::print("a twin of this training in f64, {}\n",
-             mesh_banner(twin.session.parallel, twin.session.parallel.nproc,
-                         title_of(twin.session.pipeline)));
-  for (const std::string& change : twin.changes) fmt::print("  {}\n", change);
-  const VerifyResult result = verify_layout(twin.session);
+  const ReferenceModel reference = make_reference_model(parsed.options);
+  fmt::print("a scaled-down reference model of this training in f64, {}\n",
+             mesh_banner(reference.session.parallel, reference.session.parallel.nproc,
+                         title_of(reference.session.pipeline)));
+  for (const std::string& change : reference.changes) fmt::print("  {}\n", change);
+  const VerifyResult result = verify_layout(reference.session);
   for (const std::string& line : result.log) fmt::print("{}\n", line);
   if (result.same)
     fmt::print("same: the layout computes what one rank does\n");

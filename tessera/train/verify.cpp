@@ -13,8 +13,8 @@
 
 #include "tessera/base/rng.h"
 #include "tessera/launch/compare.h"
+#include "tessera/train/reference_model.h"
 #include "tessera/train/train_step.h"
-#include "tessera/train/twin.h"
 #include "tessera/train/whole_tensors.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "tessera/train/twin.h"
+#include "tessera/train/reference_model.h"
 #include "tests/support/forwarding_communicator.h"
 #include "tests/support/tiny_models.h"
 
@@ -31,16 +31,16 @@ Options llama(int tensor, bool sequence_parallel) {
   return options;
 }
 
-TEST(Twin, KeepsWhatMattersToTheLayout) {
-  const Twin equal = twin_of(llama(8, true));
+TEST(ReferenceModel, KeepsWhatMattersToTheLayout) {
+  const ReferenceModel equal = make_reference_model(llama(8, true));
   EXPECT_EQ(equal.session.parallel.tensor, 2);
   EXPECT_EQ(equal.session.model.num_query_groups, 2);
   EXPECT_TRUE(equal.session.parallel.sequence_parallel);
   EXPECT_NE(equal.session.model.vocab_size % 2, 0) << "the vocabulary stays ragged";
-  const Twin fewer = twin_of(llama(16, false));
+  const ReferenceModel fewer = make_reference_model(llama(16, false));
   EXPECT_EQ(fewer.session.parallel.tensor, 4);
   EXPECT_EQ(fewer.session.model.num_query_groups, 2);
-  const Twin more = twin_of(llama(4, false));
+  const ReferenceModel more = make_reference_model(llama(4, false));
   EXPECT_EQ(more.session.parallel.tensor, 4);
   EXPECT_EQ(more.session.model.num_query_groups, 8);
   EXPECT_EQ(more.session.model.dtype, DType::f64);
@@ -51,7 +51,8 @@ TEST(Verify, RightLayoutsPass) {
   for (const int tensor : {1, 2, 16})
     for (const bool sequence_parallel : {false, true}) {
       if (sequence_parallel && tensor == 1) continue;
-      const VerifyResult result = verify_layout(twin_of(llama(tensor, sequence_parallel)).session);
+      const VerifyResult result =
+          verify_layout(make_reference_model(llama(tensor, sequence_parallel)).session);
       EXPECT_TRUE(result.same) << result.where;
       EXPECT_EQ(result.log.size(), 6u);
     }
@@ -61,7 +62,7 @@ TEST(Verify, KeptSharesAreNoDifference) {
   Options options = llama(2, false);
   options.recompute.granularity = RecomputeGranularity::full;
   options.recompute.distribute_saved_activations = true;
-  const VerifyResult result = verify_layout(twin_of(options).session);
+  const VerifyResult result = verify_layout(make_reference_model(options).session);
   EXPECT_TRUE(result.same) << result.where;
 }
 
@@ -73,17 +74,17 @@ Options pipeline(int ranks, std::int64_t layers) {
   return options;
 }
 
-bool notes(const Twin& twin, const std::string& change) {
-  return std::ranges::count(twin.changes, change) == 1;
+bool notes(const ReferenceModel& reference, const std::string& change) {
+  return std::ranges::count(reference.changes, change) == 1;
 }
 
-TEST(Twin, KeepsThePipelinesUnevenness) {
+TEST(ReferenceModel, KeepsThePipelinesUnevenness) {
   Options options = pipeline(8, 32);
   options.pipeline.first_layers = 2;
   options.pipeline.last_layers = 6;
-  const Twin ends = twin_of(options);
+  const ReferenceModel ends = make_reference_model(options);
   EXPECT_EQ(ends.session.parallel.pipeline, 4);
-  EXPECT_EQ(ends.session.parallel.nproc, 4) << "the twin's ranks";
+  EXPECT_EQ(ends.session.parallel.nproc, 4) << "the reference model's ranks";
   EXPECT_EQ(ends.session.pipeline.layout, "Et|tt|tt|tttL");
   EXPECT_TRUE(notes(ends, "pipeline-model-parallel-size 8 -> 4"));
   EXPECT_TRUE(notes(ends, "layers by stage 2 4 4 4 4 4 4 6 -> 1 2 2 3"));
@@ -91,23 +92,23 @@ TEST(Twin, KeepsThePipelinesUnevenness) {
   options = pipeline(2, 32);
   options.pipeline.chunks = 2;
   options.pipeline.layout = "E|t*16|t*16|L";
-  EXPECT_EQ(twin_of(options).session.pipeline.layout, "E|t|t|L");
+  EXPECT_EQ(make_reference_model(options).session.pipeline.layout, "E|t|t|L");
 
   options = pipeline(4, 14);
   options.pipeline.count_embedding = options.pipeline.count_loss = true;
-  EXPECT_EQ(twin_of(options).session.pipeline.layout, "Et|tt|tt|tL");
+  EXPECT_EQ(make_reference_model(options).session.pipeline.layout, "Et|tt|tt|tL");
 
-  const Twin even = twin_of(pipeline(4, 32));
+  const ReferenceModel even = make_reference_model(pipeline(4, 32));
   EXPECT_EQ(even.session.model.num_layers, 4);
   EXPECT_EQ(even.session.pipeline.layout, "");
 }
 
-TEST(Twin, KeepsGroupsLimitsAndTimes) {
+TEST(ReferenceModel, KeepsGroupsLimitsAndTimes) {
   Options options = pipeline(2, 24);
   options.pipeline.chunks = options.pipeline.virtual_stages = 3;
   options.pipeline.microbatch_group = 4;
   options.train.global_batch_size = 18;  // leaves two
-  const Twin groups = twin_of(options);
+  const ReferenceModel groups = make_reference_model(options);
   EXPECT_EQ(groups.session.pipeline.chunks, 2);
   EXPECT_EQ(groups.session.pipeline.microbatch_group, 3);
   EXPECT_EQ(groups.session.microbatches, 5) << "a group, and two that are left";
@@ -119,7 +120,7 @@ TEST(Twin, KeepsGroupsLimitsAndTimes) {
   options.pipeline.memory_limit = 5;
   options.pipeline.action_times.assign(15, 1);
   options.pipeline.action_times.insert(options.pipeline.action_times.end(), {2, 3, 4});
-  const Twin searched = twin_of(options);
+  const ReferenceModel searched = make_reference_model(options);
   EXPECT_EQ(searched.session.pipeline.action_times,
             (std::vector<double>{1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4}));
   EXPECT_TRUE(notes(searched, "pipeline-memory-limit 5 -> 3"));
@@ -141,8 +142,8 @@ TEST(Verify, RightPipelinesPass) {
   all.push_back(pipeline(2, 8));  // nothing is trained on rank 0
   all.back().optimizer.frozen = {"embedding*", "layers.0.*"};
   for (const Options& options : all) {
-    const Twin twin = twin_of(options);
-    const VerifyResult result = verify_layout(twin.session);
+    const ReferenceModel reference = make_reference_model(options);
+    const VerifyResult result = verify_layout(reference.session);
     EXPECT_TRUE(result.same) << result.where;
   }
 }
@@ -172,7 +173,7 @@ std::string found(int forgotten) {
   };
   Options run = llama(2, false);
   run.train.global_batch_size = 1;
-  return verify_layout(twin_of(run).session, options).where;
+  return verify_layout(make_reference_model(run).session, options).where;
 }
 
 TEST(Verify, NamesTheLayerThatLostASum) {

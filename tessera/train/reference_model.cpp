@@ -1,12 +1,12 @@
-#include "tessera/train/twin.h"
+#include "tessera/train/reference_model.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <regex>
 
+#include "tessera/train/reference_pipeline.h"
 #include "tessera/train/trainer.h"
-#include "tessera/train/twin_pipeline.h"
 
 namespace tessera {
 namespace {
@@ -118,27 +118,27 @@ void shrink_layout(ParallelOptions& parallel, int64_t groups) {
   parallel.expert_tensor = parallel.tensor;  // experts are not there yet
 }
 
-void drop_narrow_types(SessionOptions& twin) {
-  twin.optimizer.gradients = GradientType::accumulator;
-  twin.optimizer.exp_avg = twin.optimizer.exp_avg_sq = MomentType::accumulator;
-  twin.optimizer.cpu_offload = false;
-  twin.parallel.grad_reduce_in_bf16 = false;
+void drop_narrow_types(SessionOptions& reference) {
+  reference.optimizer.gradients = GradientType::accumulator;
+  reference.optimizer.exp_avg = reference.optimizer.exp_avg_sq = MomentType::accumulator;
+  reference.optimizer.cpu_offload = false;
+  reference.parallel.grad_reduce_in_bf16 = false;
 }
 
-// Layers that the twin does not have are others of it.
-void shrink_frozen(SessionOptions& twin) {
+// Layers that the reference model does not have are others of it.
+void shrink_frozen(SessionOptions& reference) {
   static const std::regex layer("^layers\\.([0-9]{1,9})(.*)$");
-  for (std::string& pattern : twin.optimizer.frozen) {
+  for (std::string& pattern : reference.optimizer.frozen) {
     std::smatch parts;
     if (!std::regex_match(pattern, parts, layer)) continue;
-    const std::int64_t number = std::stoll(parts[1]) % twin.model.num_layers;
+    const std::int64_t number = std::stoll(parts[1]) % reference.model.num_layers;
     pattern = fmt::format("layers.{}{}", number, parts[2].str());
   }
 }
 
 }  // namespace
 
-Twin twin_of(const Options& options) {
+ReferenceModel make_reference_model(const Options& options) {
   const SessionOptions before = session_options(options, true);
   SessionOptions after = before;
   shrink_layout(after.parallel, before.model.num_query_groups);

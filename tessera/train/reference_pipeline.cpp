@@ -1,4 +1,4 @@
-#include "tessera/train/twin_pipeline.h"
+#include "tessera/train/reference_pipeline.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -34,8 +34,8 @@ bool is_even(const std::vector<int64_t>& layers) {
   return std::ranges::count(layers, layers.front()) == std::ssize(layers);
 }
 
-// The layers of the stages that the twin keeps: 0 for none, 1 for those that have fewest, 2 for
-// those with more, and so on; one more where several are computed again together.
+// The layers of the stages that the reference model keeps: 0 for none, 1 for those that have
+// fewest, 2 for those with more, and so on; one more where several are computed again together.
 std::vector<int64_t> small_layers(const SessionOptions& before, const PipelineShape& shape) {
   const PipelineShape old = shape_of(before);
   const std::vector<int64_t> all = stage_layers(before);
@@ -76,7 +76,7 @@ std::string layout_of(const std::vector<int64_t>& layers) {
   return text + "L";
 }
 
-// The times of each of the ranks that the twin keeps.
+// The times of each of the ranks that the reference model keeps.
 std::vector<double> small_times(const std::vector<double>& times, int ranks, int few) {
   if (times.size() <= 3) return times;
   std::vector<double> kept;
@@ -97,12 +97,12 @@ int small_microbatches(const SessionOptions& before, const PipelineShape& shape)
 
 }  // namespace
 
-void shrink_pipeline(SessionOptions& twin) {
-  const SessionOptions before = twin;
+void shrink_pipeline(SessionOptions& reference) {
+  const SessionOptions before = reference;
   const int ranks = before.parallel.pipeline;
   const PipelineOptions& old = before.pipeline;
-  PipelineOptions& pipeline = twin.pipeline;
-  const int few = twin.parallel.pipeline = std::min(ranks, kMostRanks);
+  PipelineOptions& pipeline = reference.pipeline;
+  const int few = reference.parallel.pipeline = std::min(ranks, kMostRanks);
   pipeline = {};
   pipeline.schedule = old.schedule;
   pipeline.chunks = std::min(old.chunks, kMostChunks);
@@ -110,16 +110,16 @@ void shrink_pipeline(SessionOptions& twin) {
       old.microbatch_group > ranks ? few + 1 : std::min(old.microbatch_group, few);
   if (old.memory_limit > 0) pipeline.memory_limit = std::max(1, old.memory_limit * few / ranks);
   pipeline.action_times = small_times(old.action_times, ranks, few);
-  const PipelineShape shape = shape_of(twin);
-  twin.microbatches = small_microbatches(before, shape);
+  const PipelineShape shape = shape_of(reference);
+  reference.microbatches = small_microbatches(before, shape);
   if (shape.stages() == 1) {
-    twin.model.num_layers = std::min<int64_t>(before.model.num_layers, 3);
+    reference.model.num_layers = std::min<int64_t>(before.model.num_layers, 3);
     return;
   }
   std::vector<int64_t> layers = small_layers(before, shape);
   fill_empty_ranks(shape, layers);
-  twin.model.num_layers = 0;
-  for (const int64_t each : layers) twin.model.num_layers += each;
+  reference.model.num_layers = 0;
+  for (const int64_t each : layers) reference.model.num_layers += each;
   if (!is_even(layers)) pipeline.layout = layout_of(layers);
 }
 

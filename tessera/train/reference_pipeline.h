@@ -1,5 +1,5 @@
-// The pipeline of a twin (twin.h): fewer ranks and shorter stages, in the same relation to each
-// other.
+// The pipeline of a reference model (reference_model.h): fewer ranks and shorter stages, in the
+// same relation to each other.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace tessera {
 
 /// Of a valid layout: its pipeline, and the numbers of layers and microbatches.
-void shrink_pipeline(SessionOptions& twin);
+void shrink_pipeline(SessionOptions& reference);
 
 /// What became of it, a line each: "pipeline-model-parallel-size 8 -> 4".
 std::vector<std::string> pipeline_changes(const SessionOptions& before,
