@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kLatest = "latest_checkpointed_iteration.txt";
 constexpr std::string_view kPrefix = "iter_";
-constexpr std::string_view kDraft = ".tmp-";
+constexpr std::string_view kStagingEnding = ".tmp-";
 constexpr std::string_view kOld = ".old-";    // until another is in its place
 constexpr std::string_view kGone = ".gone-";  // being removed
 
@@ -32,7 +32,7 @@ void rename_folder(const fs::path& from, const fs::path& to) {
 
 fs::path with_ending(const fs::path& path, std::string_view ending) {
   return path.parent_path() / (path.filename().string() + std::string(ending) +
-                               temporary_suffix().substr(kDraft.size()));
+                               temporary_suffix().substr(kStagingEnding.size()));
 }
 
 // Takes a checkpoint out of sight first, so that what is half removed is never taken for one.
@@ -48,17 +48,17 @@ void remove_checkpoint(const fs::path& path) {
 // One that is there already is exchanged in one step where the file system can do that (NFS
 // cannot); otherwise it steps aside, and comes back when the new one cannot be put in its place, or
 // when the next run finds the place empty. Returns where it is now; empty: there was none.
-fs::path move_into_place(const fs::path& draft, const fs::path& place) {
+fs::path move_into_place(const fs::path& staging_dir, const fs::path& place) {
   std::error_code error;
   if (!fs::exists(place, error)) {
-    rename_folder(draft, place);
+    rename_folder(staging_dir, place);
     return {};
   }
-  if (rename_as(draft, place, RENAME_EXCHANGE)) return draft;
+  if (rename_as(staging_dir, place, RENAME_EXCHANGE)) return staging_dir;
   fs::path old = with_ending(place, kOld);
   rename_folder(place, old);
   try {
-    rename_folder(draft, place);
+    rename_folder(staging_dir, place);
   } catch (const Error&) {
     fs::rename(old, place, error);
     throw;
@@ -90,24 +90,27 @@ std::vector<std::int64_t> iterations_in(const fs::path& folder) {
   return found;
 }
 
-fs::path begin_draft(const fs::path& folder, std::int64_t iteration) {
+fs::path create_staging_dir(const fs::path& folder, std::int64_t iteration) {
   make_folders(folder);
-  fs::path draft = with_ending(iteration_folder(folder, iteration), kDraft);
+  fs::path staging_dir = with_ending(iteration_folder(folder, iteration), kStagingEnding);
   std::error_code error;
-  fs::create_directory(draft, error);
-  check(!error, "cannot make the folder '{}': {}", draft.string(), error.message());
-  return draft;
+  fs::create_directory(staging_dir, error);
+  check(!error, "cannot make the folder '{}': {}", staging_dir.string(), error.message());
+  return staging_dir;
 }
 
-std::string commit_draft(const fs::path& draft, const fs::path& folder, const Manifest& manifest) {
-  write_file_atomically(draft / kManifestFile, manifest_text(manifest));  // syncs the draft, too
-  const fs::path replaced = move_into_place(draft, iteration_folder(folder, manifest.iteration));
+std::string commit_staging_dir(const fs::path& staging_dir, const fs::path& folder,
+                               const Manifest& manifest) {
+  write_file_atomically(staging_dir / kManifestFile,
+                        manifest_text(manifest));  // syncs the staging directory, too
+  const fs::path replaced =
+      move_into_place(staging_dir, iteration_folder(folder, manifest.iteration));
   try {
     sync_path(folder);
   } catch (const Error& error) {
     return fmt::format("checkpoint {} is in its place, but: {}", manifest.iteration, error.what());
   }
-  if (!replaced.empty()) remove_draft(replaced);  // not before its place is safe
+  if (!replaced.empty()) remove_staging_dir(replaced);  // not before its place is safe
   try {
     write_file_atomically(folder / kLatest, std::to_string(manifest.iteration) + "\n");
   } catch (const Error& error) {  // a hint for people: nothing of ours reads it
@@ -116,12 +119,12 @@ std::string commit_draft(const fs::path& draft, const fs::path& folder, const Ma
   return "";
 }
 
-void remove_draft(const fs::path& draft) noexcept {
+void remove_staging_dir(const fs::path& staging_dir) noexcept {
   std::error_code ignored;
-  fs::remove_all(draft, ignored);
+  fs::remove_all(staging_dir, ignored);
 }
 
-void remove_all_drafts(const fs::path& folder) {
+void remove_all_staging_dirs(const fs::path& folder) {
   std::vector<fs::path> left;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
@@ -132,9 +135,9 @@ void remove_all_drafts(const fs::path& folder) {
     const fs::path place = folder / name.substr(0, old);
     if (old != std::string::npos && !fs::exists(place, error))
       rename_folder(path, place);
-    else if (old != std::string::npos || name.find(kDraft) != std::string::npos ||
+    else if (old != std::string::npos || name.find(kStagingEnding) != std::string::npos ||
              name.find(kGone) != std::string::npos)
-      remove_draft(path);
+      remove_staging_dir(path);
   }
 }
 

@@ -2,10 +2,11 @@
 //
 //   <folder>/latest_checkpointed_iteration.txt   the newest one: a hint, for people and tools
 //   <folder>/iter_0000100/                       a checkpoint, which is whole: it has its manifest
-//   <folder>/iter_0000200.tmp-4f1c09d2/          a draft, which is being written or was cut off
+//   <folder>/iter_0000200.tmp-4f1c09d2/          a staging directory, which is being written or was
+//   cut off
 //
-// A draft becomes a checkpoint by one rename, after all of its files were synced to disk, the
-// manifest last. So after a crash at any moment the old or the new one is there whole.
+// A staging directory becomes a checkpoint by one rename, after all of its files were synced to
+// disk, the manifest last. So after a crash at any moment the old or the new one is there whole.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +26,22 @@ fs::path iteration_folder(const fs::path& folder, std::int64_t iteration);
 /// The iterations whose checkpoints lie in the folder by their names, rising.
 std::vector<std::int64_t> iterations_in(const fs::path& folder);
 
-/// A new empty draft. Those who write into it may have to make it again: another machine may not
-/// see it yet.
-fs::path begin_draft(const fs::path& folder, std::int64_t iteration);
+/// A new empty staging directory. Those who write into it may have to make it again: another
+/// machine may not see it yet.
+fs::path create_staging_dir(const fs::path& folder, std::int64_t iteration);
 
-/// Makes the draft a checkpoint. All of its files but the manifest must be there and synced.
-/// Replaces a checkpoint of the same iteration. Returns why a crash of the machine may not
+/// Makes the staging directory a checkpoint. All of its files but the manifest must be there and
+/// synced. Replaces a checkpoint of the same iteration. Returns why a crash of the machine may not
 /// find it in its place, where it is now; empty: it will.
-std::string commit_draft(const fs::path& draft, const fs::path& folder, const Manifest& manifest);
+std::string commit_staging_dir(const fs::path& staging_dir, const fs::path& folder,
+                               const Manifest& manifest);
 
 /// Never throws: on a full disk it makes room for the next try.
-void remove_draft(const fs::path& draft) noexcept;
+void remove_staging_dir(const fs::path& staging_dir) noexcept;
 
 /// Those that were left by saves that were cut off; a checkpoint that had stepped aside for one
 /// comes back. Only for who holds the folder's lock.
-void remove_all_drafts(const fs::path& folder);
+void remove_all_staging_dirs(const fs::path& folder);
 
 /// Which checkpoints stay. With neither, all do.
 struct Retention {

@@ -125,11 +125,11 @@ std::string export_hf(Checkpoint& checkpoint, const ModelOptions& saved, const f
 
   NewFolder made(folder);
   for (const auto& [name, text] : carried_files(checkpoint))
-    if (name != kHfConfigCopy) write_text(made.draft() / name, text);
-  write_weights(made.draft(),
+    if (name != kHfConfigCopy) write_text(made.staging_dir() / name, text);
+  write_weights(made.staging_dir(),
                 divided(hf_tensors(model, family), model.dtype, options.max_shard_bytes), weights);
-  write_generation_config(made.draft(), config);
-  write_text(made.draft() / "config.json", config.dump(2) + "\n");
+  write_generation_config(made.staging_dir(), config);
+  write_text(made.staging_dir() / "config.json", config.dump(2) + "\n");
   made.commit();
   return family;
 }

@@ -23,15 +23,16 @@ void check_nothing_there(const fs::path& folder) {
                 "'{}' is not empty (it has '{}'), and nothing is overwritten: give a new folder",
                 folder.string(), name);
   }
-  remove_all_drafts(folder);
+  remove_all_staging_dirs(folder);
 }
 
 // Adds the file of weights to the manifest.
-void write_weights(const HfFolder& folder, DType dtype, const fs::path& draft, Manifest& manifest) {
+void write_weights(const HfFolder& folder, DType dtype, const fs::path& staging_dir,
+                   Manifest& manifest) {
   std::vector<SafetensorsDeclaration> declared;
   for (const std::string& name : folder.names())
     declared.push_back({name, dtype, folder.locate(name).shape});
-  SafetensorsWriter writer(draft / kWeights, std::move(declared));
+  SafetensorsWriter writer(staging_dir / kWeights, std::move(declared));
   std::vector<std::byte> buffer;
   for (const SafetensorsDeclaration& tensor : writer.order()) {
     buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * size_of(dtype));
@@ -46,7 +47,7 @@ void write_weights(const HfFolder& folder, DType dtype, const fs::path& draft, M
   manifest.files.push_back(writer.close());
 }
 
-Manifest written(const HfFolder& folder, const HfImport& import, const fs::path& draft) {
+Manifest written(const HfFolder& folder, const HfImport& import, const fs::path& staging_dir) {
   Manifest manifest;
   manifest.state = Json{
       {"iteration", 0},
@@ -55,10 +56,10 @@ Manifest written(const HfFolder& folder, const HfImport& import, const fs::path&
       {"optimizer_steps",
        0}}.dump();
   manifest.layout = Json{{"ranks", 1}, {"source", "Hugging Face, " + folder.model().family}}.dump();
-  write_weights(folder, import.dtype, draft, manifest);
-  manifest.files.push_back(write_digested(draft / kConfigFile, import.config));
+  write_weights(folder, import.dtype, staging_dir, manifest);
+  manifest.files.push_back(write_digested(staging_dir / kConfigFile, import.config));
   for (const auto& [name, text] : carried_files(folder.path()))
-    manifest.files.push_back(write_digested(draft / name, text));
+    manifest.files.push_back(write_digested(staging_dir / name, text));
   return manifest;
 }
 
@@ -79,12 +80,13 @@ fs::path import_hf(const HfFolder& folder, const HfImport& import) {
   make_folders(import.save);
   const FolderLock lock(import.save);
   check_nothing_there(import.save);
-  const fs::path draft = begin_draft(import.save, 0);
+  const fs::path staging_dir = create_staging_dir(import.save, 0);
   try {
-    const std::string problem = commit_draft(draft, import.save, written(folder, import, draft));
+    const std::string problem =
+        commit_staging_dir(staging_dir, import.save, written(folder, import, staging_dir));
     if (!problem.empty()) log_warning("{}", problem);
   } catch (...) {
-    remove_draft(draft);
+    remove_staging_dir(staging_dir);
     throw;
   }
   return iteration_folder(import.save, 0);

@@ -29,23 +29,24 @@ NewFolder::NewFolder(const fs::path& target) : target_(plain(target)) {
                 target_.string());
   }
   make_folders(target_.parent_path());
-  draft_ = target_.string() + temporary_suffix();
-  const bool made = fs::create_directory(draft_, error);
-  check_input(made && !error, "cannot make the folder '{}': {}", draft_.string(), error.message());
+  staging_dir_ = target_.string() + temporary_suffix();
+  const bool made = fs::create_directory(staging_dir_, error);
+  check_input(made && !error, "cannot make the folder '{}': {}", staging_dir_.string(),
+              error.message());
 }
 
 NewFolder::~NewFolder() {
   std::error_code ignored;
-  if (!draft_.empty()) fs::remove_all(draft_, ignored);
+  if (!staging_dir_.empty()) fs::remove_all(staging_dir_, ignored);
 }
 
 void NewFolder::commit() {
-  sync_path(draft_);
+  sync_path(staging_dir_);
   // Replaces an empty folder, and refuses one that somebody has put something into meanwhile.
-  const bool renamed = ::rename(draft_.c_str(), target_.c_str()) == 0;
-  check(renamed, "cannot rename '{}' to '{}': {}", draft_.string(), target_.string(),
+  const bool renamed = ::rename(staging_dir_.c_str(), target_.c_str()) == 0;
+  check(renamed, "cannot rename '{}' to '{}': {}", staging_dir_.string(), target_.string(),
         std::strerror(errno));
-  draft_.clear();
+  staging_dir_.clear();
   sync_path(target_.parent_path());
 }
 

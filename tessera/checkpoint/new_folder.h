@@ -16,12 +16,12 @@ class NewFolder {
   NewFolder& operator=(const NewFolder&) = delete;
 
   /// Where files are put.
-  const fs::path& draft() const { return draft_; }
+  const fs::path& staging_dir() const { return staging_dir_; }
   void commit();
 
  private:
   fs::path target_;
-  fs::path draft_;
+  fs::path staging_dir_;
 };
 
 }  // namespace tessera

@@ -100,10 +100,10 @@ void export_trtllm(Checkpoint& checkpoint, const ModelOptions& saved, const fs::
   check_model(model, ranks);
   NewFolder made(folder);
   for (int rank = 0; rank < ranks; ++rank)
-    write_rank(made.draft() / fmt::format("rank{}.safetensors", rank),
+    write_rank(made.staging_dir() / fmt::format("rank{}.safetensors", rank),
                trtllm_tensors(model, ranks, rank), weights);
   const std::string text = trtllm_config(model, ranks).dump(2) + "\n";
-  FileWriter config(made.draft() / "config.json");
+  FileWriter config(made.staging_dir() / "config.json");
   config.write(text.data(), text.size());
   config.close();
   made.commit();

@@ -62,7 +62,7 @@ void check_places(const TrainOptions& options, int rank) {
 std::unique_ptr<FolderLock> lock_folder(const fs::path& folder) {
   make_folders(folder);
   auto lock = std::make_unique<FolderLock>(folder);
-  if (lock->held()) remove_all_drafts(folder);
+  if (lock->held()) remove_all_staging_dirs(folder);
   return lock;
 }
 

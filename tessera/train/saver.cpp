@@ -61,8 +61,8 @@ Staging::Limit staging_limit(const SaveOptions& options) {
 // Writes one rank's files, one after the other.
 class SliceFiles {
  public:
-  SliceFiles(const std::vector<StagedSlice>& slices, const fs::path& draft, int rank)
-      : slices_(slices), draft_(draft), rank_(rank) {}
+  SliceFiles(const std::vector<StagedSlice>& slices, const fs::path& staging_dir, int rank)
+      : slices_(slices), staging_dir_(staging_dir), rank_(rank) {}
 
   void append(std::size_t number, const ConstView& data) {
     const StagedSlice& slice = slices_[number];
@@ -88,8 +88,8 @@ class SliceFiles {
     for (const StagedSlice& slice : slices_)
       if (slice.file == file)
         declared.push_back({key_of(slice), slice.block.memory.dtype(), slice.kept.piece.extent});
-    writer_.emplace(draft_ / file_name(file, rank_), std::move(declared), SafetensorsMetadata{},
-                    SafetensorsWriter::Order::given);
+    writer_.emplace(staging_dir_ / file_name(file, rank_), std::move(declared),
+                    SafetensorsMetadata{}, SafetensorsWriter::Order::given);
   }
 
   void close() {
@@ -98,7 +98,7 @@ class SliceFiles {
   }
 
   const std::vector<StagedSlice>& slices_;
-  fs::path draft_;
+  fs::path staging_dir_;
   int rank_;
   SaveFile file_ = SaveFile::model;
   std::optional<SafetensorsWriter> writer_;
@@ -161,7 +161,7 @@ std::optional<std::string> Saver::share(const Outcome& own) {
   if (failed == 0) return all.front().substr(1);
   if (failed > 1) why += fmt::format(" (and {} ranks more)", failed - 1);
   if (world.rank() == 0) {
-    remove_draft(draft_);
+    remove_staging_dir(staging_dir_);
     say_(fmt::format("ERROR: the checkpoint of iteration {} was not saved: {}. {}",
                      contents_.iteration, why,
                      committed_ >= 0 ? fmt::format("That of iteration {} stays", committed_)
@@ -176,33 +176,33 @@ void Saver::request(const SaveContents& contents) {
   contents_ = contents;
   Communicator& world = session_.context().mesh.world();
   stage_ = Stage::writing;
-  const std::optional<std::string> draft = share(guarded([&] {
+  const std::optional<std::string> staging_dir = share(guarded([&] {
     if (world.rank() > 0) return std::string();
-    draft_ = begin_draft(options_.folder, contents.iteration);
-    return draft_.string();
+    staging_dir_ = create_staging_dir(options_.folder, contents.iteration);
+    return staging_dir_.string();
   }));
-  if (!draft) return;
-  draft_ = *draft;
+  if (!staging_dir) return;
+  staging_dir_ = *staging_dir;
   staging_.reset();
-  start([this] { return write_slices(draft_); });
+  start([this] { return write_slices(staging_dir_); });
   staging_.fill();
   if (!options_.background) return finish();
   // Waves wait for a rank's own disk, and others must not wait for that in calls with a limit.
   if (options_.staging_bytes > 0) world.patient_barrier();
 }
 
-std::string Saver::write_slices(const fs::path& draft) {
+std::string Saver::write_slices(const fs::path& staging_dir) {
   const int rank = session_.context().mesh.world().rank();
   std::error_code exists;
-  fs::create_directory(draft, exists);  // another machine may not see yet that it was made
-  SliceFiles files(staging_.slices(), draft, rank);
+  fs::create_directory(staging_dir, exists);  // another machine may not see yet that it was made
+  SliceFiles files(staging_.slices(), staging_dir, rank);
   staging_.drain([&](std::size_t slice, const ConstView& data) { files.append(slice, data); });
   Manifest part = files.finish();
   if (rank == 0)
     for (const auto& [name, text] : contents_.files)
-      part.files.push_back(write_digested(draft / name, text));
+      part.files.push_back(write_digested(staging_dir / name, text));
   // A file, since it may be too long for a message: rank 0 reads it when all have written.
-  write_digested(draft / part_name(rank), part_text(part));
+  write_digested(staging_dir / part_name(rank), part_text(part));
   return "";
 }
 
@@ -225,9 +225,9 @@ std::string Saver::commit() {
   manifest.iteration = contents_.iteration;
   manifest.state = contents_.state;
   manifest.layout = layout_of(session_.options(), ranks).dump();
-  for (int rank = 0; rank < ranks; ++rank) take_part(manifest, draft_ / part_name(rank));
-  for (const FileRecord& file : manifest.files) check_is_here(draft_ / file.name, file.bytes);
-  const std::string problem = commit_draft(draft_, options_.folder, manifest);
+  for (int rank = 0; rank < ranks; ++rank) take_part(manifest, staging_dir_ / part_name(rank));
+  for (const FileRecord& file : manifest.files) check_is_here(staging_dir_ / file.name, file.bytes);
+  const std::string problem = commit_staging_dir(staging_dir_, options_.folder, manifest);
   if (!problem.empty()) return "warning: " + problem;  // and no older one goes
   try {
     remove_surplus(options_.folder, options_.retention, manifest.iteration);

@@ -1,9 +1,9 @@
-// Saves checkpoints of a session. Each rank writes its own slices; rank 0 makes the draft, and
-// turns it into a checkpoint when all ranks have written. In the background that goes on beside
-// training:
+// Saves checkpoints of a session. Each rank writes its own slices; rank 0 makes the staging
+// directory, and turns it into a checkpoint when all ranks have written. In the background that
+// goes on beside training:
 //
-//   request    all ranks: slices are copied to staging memory, a thread writes them to the draft
-//   advance    all ranks, when all have written: rank 0 commits, on a thread, too
+//   request    all ranks: slices are copied to staging memory, a thread writes them to the staging
+//   directory advance    all ranks, when all have written: rank 0 commits, on a thread, too
 //
 // A failure, such as a full disk, is told and leaves the checkpoints that are there: training can
 // go on, and the next save starts anew. Staging memory that holds less than all slices is filled
@@ -45,7 +45,8 @@ class Saver {
 
   /// InputError when a slice is larger than the staging memory may be.
   Saver(Session& session, const SaveOptions& options, Say say);
-  /// Waits for threads; a draft that is not committed is removed when the next run starts.
+  /// Waits for threads; a staging directory that is not committed is removed when the next run
+  /// starts.
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -72,7 +73,7 @@ class Saver {
   };
 
   static Outcome guarded(const std::function<std::string()>& work);
-  std::string write_slices(const fs::path& draft);
+  std::string write_slices(const fs::path& staging_dir);
   std::string commit();
   void begin_commit();
   void end_commit();
@@ -85,7 +86,7 @@ class Saver {
   Say say_;
   Staging staging_;
   SaveContents contents_;
-  fs::path draft_;
+  fs::path staging_dir_;
   Stage stage_ = Stage::idle;
   std::future<Outcome> work_;  ///< of the stage, on this rank; none: nothing to do
   std::int64_t committed_ = -1;

@@ -1,5 +1,5 @@
-// Checkpoints as files: slices come together, damage of any kind is found before it is used, drafts
-// and old checkpoints come and go.
+// Checkpoints as files: slices come together, damage of any kind is found before it is used,
+// staging directories and old checkpoints come and go.
 #include "tessera/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -166,12 +166,12 @@ TEST(Checkpoint, TheNewestThatVerifiesIsTaken) {
   expect_input_error([&] { Checkpoint::find(temp.path(), 21); }, {"iteration 20"});
 }
 
-TEST(CheckpointFolder, DraftsAreNoCheckpoints) {
+TEST(CheckpointFolder, StagingDirectoriesAreNoCheckpoints) {
   const TempFolder temp;
   write_checkpoint(temp.path(), 5);
-  begin_draft(temp.path(), 6);
+  create_staging_dir(temp.path(), 6);
   EXPECT_EQ(iterations_in(temp.path()), (std::vector<std::int64_t>{5}));
-  remove_all_drafts(temp.path());
+  remove_all_staging_dirs(temp.path());
   int left = 0;
   for (const auto& entry : fs::directory_iterator(temp.path()))
     left += entry.is_directory() ? 1 : 0;
@@ -193,7 +193,7 @@ TEST(CheckpointFolder, WhatSteppedAsideComesBack) {
   write_checkpoint(temp.path(), 6);
   fs::create_directories(temp / "iter_0000006.old-12ab");
   fs::create_directories(temp / "iter_0000004.gone-12ab");
-  remove_all_drafts(temp.path());
+  remove_all_staging_dirs(temp.path());
   EXPECT_EQ(iterations_in(temp.path()), (std::vector<std::int64_t>{5, 6}));
   EXPECT_EQ(Checkpoint::find(temp.path(), 5)->iteration(), 5);
   EXPECT_FALSE(fs::exists(temp / "iter_0000006.old-12ab"));

@@ -210,14 +210,14 @@ TEST(HfConvert, NothingIsOverwritten) {
 
 TEST(HfConvert, WhatWasCutOffIsNoHindrance) {
   const test::TempFolder temp;
-  const fs::path draft = begin_draft(temp / "saved", 0);
-  std::ofstream(draft / "model-00000.safetensors") << "half";
+  const fs::path staging_dir = create_staging_dir(temp / "saved", 0);
+  std::ofstream(staging_dir / "model-00000.safetensors") << "half";
   std::optional<FolderLock> lock(std::in_place, temp / "saved");
   EXPECT_THROW(imported(test::golden("gpt2"), temp / "saved"), InputError);  // being written
-  EXPECT_TRUE(fs::exists(draft));
+  EXPECT_TRUE(fs::exists(staging_dir));
   lock.reset();
   imported(test::golden("gpt2"), temp / "saved");
-  EXPECT_FALSE(fs::exists(draft));
+  EXPECT_FALSE(fs::exists(staging_dir));
 }
 
 TEST(HfConvert, AFailedExportLeavesNothing) {

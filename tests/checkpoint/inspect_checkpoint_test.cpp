@@ -134,10 +134,10 @@ TEST(DiffCheckpoints, FindsTheLargestDifference) {
     test::MadeFile file;
     file.add("x", {2, 3}, DType::f32, test::bytes_of(values));
     Manifest manifest;
-    const fs::path draft = begin_draft(temp / name, 0);
-    file.write(draft / "model.safetensors", manifest, 1);
-    manifest.files.push_back(write_digested(draft / kConfigFile, "a: b\n"));
-    commit_draft(draft, temp / name, manifest);
+    const fs::path staging_dir = create_staging_dir(temp / name, 0);
+    file.write(staging_dir / "model.safetensors", manifest, 1);
+    manifest.files.push_back(write_digested(staging_dir / kConfigFile, "a: b\n"));
+    commit_staging_dir(staging_dir, temp / name, manifest);
     return Checkpoint(iteration_folder(temp / name, 0));
   };
   Checkpoint a = write("a", {1, 2, 3, 4, 5, 6});

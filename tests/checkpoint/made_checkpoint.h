@@ -151,15 +151,15 @@ inline Checkpoint made_checkpoint(const fs::path& folder, const ModelOptions& mo
   MadeFile weights, optimizer;
   for (const HfTensor& tensor : hf_tensors(model, ""))
     for (const HfPart& part : tensor.parts) add_parameter(part, made, weights, optimizer);
-  const fs::path draft = begin_draft(folder, made.iteration);
+  const fs::path staging_dir = create_staging_dir(folder, made.iteration);
   Manifest manifest;
   manifest.iteration = made.iteration;
   manifest.state = Json{{"consumed_samples", 24}, {"iteration", made.iteration}}.dump();
   manifest.layout = Json{{"ranks", 2}, {"tensor", 2}}.dump();
-  weights.write(draft / "model-00000.safetensors", manifest, made.slices);
-  optimizer.write(draft / "optimizer-00000.safetensors", manifest, made.slices);
-  manifest.files.push_back(write_digested(draft / kConfigFile, "num-layers: 2\n"));
-  commit_draft(draft, folder, manifest);
+  weights.write(staging_dir / "model-00000.safetensors", manifest, made.slices);
+  optimizer.write(staging_dir / "optimizer-00000.safetensors", manifest, made.slices);
+  manifest.files.push_back(write_digested(staging_dir / kConfigFile, "num-layers: 2\n"));
+  commit_staging_dir(staging_dir, folder, manifest);
   return Checkpoint(iteration_folder(folder, made.iteration));
 }
 

@@ -29,14 +29,14 @@ inline std::vector<float> box_of(std::int64_t columns, const Shape& offset, cons
 
 inline constexpr std::int64_t kRows = 6, kColumns = 10;
 
-/// Adds a file with boxes of the matrix "table" [6, 10] to a draft and its manifest.
-inline void add_file(Manifest& manifest, const fs::path& draft, const std::string& name,
+/// Adds a file with boxes of the matrix "table" [6, 10] to a staging directory and its manifest.
+inline void add_file(Manifest& manifest, const fs::path& staging_dir, const std::string& name,
                      const std::vector<std::pair<Shape, Shape>>& boxes, std::int64_t vector = 0) {
   std::vector<SafetensorsDeclaration> declared;
   for (const auto& [offset, extent] : boxes)
     declared.push_back({"table" + offset.to_string(), DType::f32, extent});
   if (vector > 0) declared.push_back({"vector", DType::f32, {vector}});
-  SafetensorsWriter writer(draft / name, declared, {}, SafetensorsWriter::Order::given);
+  SafetensorsWriter writer(staging_dir / name, declared, {}, SafetensorsWriter::Order::given);
   const std::size_t file = manifest.files.size();
   for (const auto& [offset, extent] : boxes) {
     TensorRecord& record = manifest.tensors["table"];
@@ -60,11 +60,11 @@ inline fs::path write_checkpoint(const fs::path& folder, std::int64_t iteration,
   Manifest manifest;
   manifest.iteration = iteration;
   manifest.state = fmt::format("{{\"iteration\": {}}}", iteration);
-  const fs::path draft = begin_draft(folder, iteration);
-  add_file(manifest, draft, "model-00000.safetensors", {{{0, 0}, {4, 3}}, {{4, 0}, {2, 10}}});
-  add_file(manifest, draft, "model-00001.safetensors", {{{0, 3}, {4, 7}}}, vector);
-  manifest.files.push_back(write_digested(draft / kConfigFile, "seed: 1\n"));
-  commit_draft(draft, folder, manifest);
+  const fs::path staging_dir = create_staging_dir(folder, iteration);
+  add_file(manifest, staging_dir, "model-00000.safetensors", {{{0, 0}, {4, 3}}, {{4, 0}, {2, 10}}});
+  add_file(manifest, staging_dir, "model-00001.safetensors", {{{0, 3}, {4, 7}}}, vector);
+  manifest.files.push_back(write_digested(staging_dir / kConfigFile, "seed: 1\n"));
+  commit_staging_dir(staging_dir, folder, manifest);
   return iteration_folder(folder, iteration);
 }
 
