@@ -2,8 +2,7 @@
 //
 //   <folder>/latest_checkpointed_iteration.txt   the newest one: a hint, for people and tools
 //   <folder>/iter_0000100/                       a checkpoint, which is whole: it has its manifest
-//   <folder>/iter_0000200.tmp-4f1c09d2/          a staging directory, which is being written or was
-//   cut off
+//   <folder>/iter_0000200.tmp-4f1c09d2/          a staging directory: being written, or cut off
 //
 // A staging directory becomes a checkpoint by one rename, after all of its files were synced to
 // disk, the manifest last. So after a crash at any moment the old or the new one is there whole.

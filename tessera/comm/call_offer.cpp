@@ -37,12 +37,12 @@ std::string CallOffer::to_string() const {
   return dimensions < 0 ? call.data() : fmt::format("{} with {}", call.data(), memory());
 }
 
-std::optional<std::string> find_disagreement(std::span<const CallOffer> offers,
-                                             CallAgreement agreement,
-                                             std::span<const int> job_ranks) {
+std::optional<std::string> find_mismatch(std::span<const CallOffer> offers,
+                                         CallConsistency consistency,
+                                         std::span<const int> job_ranks) {
   const auto size_of_part = [&](const CallOffer& offer) {
     const ConstView x(nullptr, offer.dtype, offer.shape());
-    return agreement == CallAgreement::elements ? x.numel() : row_elements(x);
+    return consistency == CallConsistency::elements ? x.numel() : row_elements(x);
   };
   const bool agree = std::all_of(offers.begin(), offers.end(), [&](const CallOffer& each) {
     return each.call == offers[0].call && each.dtype == offers[0].dtype &&

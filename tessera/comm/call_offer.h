@@ -35,13 +35,13 @@ struct CallOffer {
 };
 
 /// What must be equal on all ranks besides the call and the type.
-enum class CallAgreement { elements, row_elements };
+enum class CallConsistency { elements, row_elements };
 
 /// "ranks disagree in a collective: rank 0 calls ..., ranks 1, 2 call ...", or nothing when they do
 /// not. Offers are in the order of the group, whose ranks of the job `job_ranks` are.
-std::optional<std::string> find_disagreement(std::span<const CallOffer> offers,
-                                             CallAgreement agreement,
-                                             std::span<const int> job_ranks);
+std::optional<std::string> find_mismatch(std::span<const CallOffer> offers,
+                                         CallConsistency consistency,
+                                         std::span<const int> job_ranks);
 
 /// "ranks 0, 2", and who that is in the whole job where the numbers differ.
 std::string name_of_places(std::vector<int> places, std::span<const int> job_ranks);

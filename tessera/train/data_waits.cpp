@@ -9,10 +9,10 @@ DataWaits::Longest DataWaits::since_last(double waited, std::int64_t iteration) 
   const auto iterations = static_cast<double>(std::max<std::int64_t>(iteration - iteration_, 1));
   const double own = (waited - std::exchange(waited_, waited)) / iterations;
   iteration_ = iteration;
-  const double longest = agreement_.largest({own, 0, 0})[0];
+  const double longest = consistency_check_.largest({own, 0, 0})[0];
   const Communicator& world = session_.context().mesh.world();
   const double first =
-      agreement_.largest({own == longest ? world.size() - world.rank() : 0., 0, 0})[0];
+      consistency_check_.largest({own == longest ? world.size() - world.rank() : 0., 0, 0})[0];
   return {longest, world.size() - static_cast<int>(first)};
 }
 

@@ -2,7 +2,7 @@
 // waits tell nothing of it.
 #pragma once
 
-#include "tessera/train/agreement.h"
+#include "tessera/train/consistency_check.h"
 
 namespace tessera {
 
@@ -15,7 +15,7 @@ class DataWaits {
 
   /// Of a run that goes on from an iteration.
   DataWaits(Session& session, std::int64_t iteration)
-      : session_(session), agreement_(session), iteration_(iteration) {}
+      : session_(session), consistency_check_(session), iteration_(iteration) {}
 
   /// All ranks together: who has waited longest since the last call. `waited` are all seconds of
   /// this rank up to the end of `iteration`.
@@ -23,7 +23,7 @@ class DataWaits {
 
  private:
   Session& session_;
-  Agreement agreement_;
+  ConsistencyCheck consistency_check_;
   std::int64_t iteration_;
   double waited_ = 0;
 };

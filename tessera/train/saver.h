@@ -2,8 +2,8 @@
 // directory, and turns it into a checkpoint when all ranks have written. In the background that
 // goes on beside training:
 //
-//   request    all ranks: slices are copied to staging memory, a thread writes them to the staging
-//   directory advance    all ranks, when all have written: rank 0 commits, on a thread, too
+//   request    all ranks: slices are copied to staging memory, a thread writes them to the folder
+//   advance    all ranks, when all have written: rank 0 commits, on a thread, too
 //
 // A failure, such as a full disk, is told and leaves the checkpoints that are there: training can
 // go on, and the next save starts anew. Staging memory that holds less than all slices is filled

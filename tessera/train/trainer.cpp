@@ -122,7 +122,7 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
   }
   if (!o.save.empty()) prepare_saving();
   if (saver_ || o.exit_duration_minutes > 0) {
-    agreement_.emplace(session_);
+    consistency_check_.emplace(session_);
     stop_reasons_.emplace(rank, o, begun_);
   }
   open_loader();
@@ -264,7 +264,7 @@ int Trainer::run() {
     return 0;
   }
   send_rates();
-  agree();  // something may have come while the run was starting
+  check_consistency();  // something may have come while the run was starting
   if (progress_.evaluation_due && stop_ == 0) progress_.evaluation_due = !evaluate(Split::valid);
   train_steps();
   finish_profile(true);
@@ -298,7 +298,7 @@ void Trainer::train_steps() {
     if (!report_due()) continue;
     report();
     finish_profile(false);
-    if (agreement_due()) agree();
+    if (consistency_check_due()) check_consistency();
     const bool evaluates = o.eval_iters > 0 && due(o.eval_interval);
     if (evaluates) progress_.evaluation_due = stop_ != 0 || !evaluate(Split::valid);
     if (!o.save.empty() && due(o.save_interval) && stop_ == 0) save();
@@ -307,19 +307,21 @@ void Trainer::train_steps() {
   }
 }
 
-bool Trainer::agreement_due() const { return agreement_ && progress_.iteration >= next_agreement_; }
+bool Trainer::consistency_check_due() const {
+  return consistency_check_ && progress_.iteration >= next_consistency_check_;
+}
 
 // About once a second: on a GPU it waits for the device.
-void Trainer::agree() {
-  if (!agreement_) return;
+void Trainer::check_consistency() {
+  if (!consistency_check_) return;
   constexpr double kRhythm = 1.0;
   constexpr double kMost = Optimizer::kRecords * 0.5;
   const bool every = session_.options().device.kind == DeviceKind::cpu || step_seconds_ == 0;
   const double distance = every ? 1 : std::clamp(kRhythm / step_seconds_, 1.0, kMost);
   const auto [stop, busy, next] =
-      agreement_->largest({stop_reasons_ ? stop_reasons_->now() : 0,
-                           saver_ && saver_->busy() ? 1.0 : 0.0, writes_ ? distance : 0});
-  next_agreement_ = progress_.iteration + static_cast<std::int64_t>(next);
+      consistency_check_->largest({stop_reasons_ ? stop_reasons_->now() : 0,
+                                   saver_ && saver_->busy() ? 1.0 : 0.0, writes_ ? distance : 0});
+  next_consistency_check_ = progress_.iteration + static_cast<std::int64_t>(next);
   if (saver_ && saver_->pending() && busy == 0) saver_->advance();
   if (stop == 0 || stop_ != 0) return;
   stop_ = stop;
@@ -360,7 +362,7 @@ bool Trainer::report_due() const {
   const TrainOptions& o = options_.train;
   return session_.options().device.kind == DeviceKind::cpu || dump_ ||
          (profile_ && profile_->at_edge(progress_.iteration)) ||
-         steps_->pending() >= Optimizer::kRecords || agreement_due() ||
+         steps_->pending() >= Optimizer::kRecords || consistency_check_due() ||
          progress_.iteration >= o.train_iters || due(o.log_interval) ||
          (o.eval_iters > 0 && due(o.eval_interval)) || (!o.save.empty() && due(o.save_interval)) ||
          due(o.exit_interval) || (display_.live() && Clock::now() - reported_ > kLive);
@@ -448,7 +450,8 @@ void Trainer::save() {
   progress_.order_seed = options_.data.seed;
   progress_.order_samples = datasets_.order_samples();
   Progress saved = progress_;
-  if (saved.order_digest) *saved.order_digest += agreement_->sum_over_data_ranks(loader_->digest());
+  if (saved.order_digest)
+    *saved.order_digest += consistency_check_->sum_over_data_ranks(loader_->digest());
   SaveContents contents{progress_.iteration, state_of(session_, saved), carried_};
   contents.files.emplace_back(kConfigFile, config_);
   saver_->request(contents);

@@ -9,8 +9,8 @@
 #include "tessera/base/folder_lock.h"
 #include "tessera/checkpoint/carried_files.h"
 #include "tessera/config/options.h"
-#include "tessera/train/agreement.h"
 #include "tessera/train/checkpointing.h"
+#include "tessera/train/consistency_check.h"
 #include "tessera/train/data_waits.h"
 #include "tessera/train/datasets.h"
 #include "tessera/train/dump_step.h"
@@ -61,9 +61,10 @@ class Trainer {
   int evaluate_at_end();
   void train_steps();
   /// Whether ranks look now at what they must know alike.
-  bool agreement_due() const;
-  /// Ranks agree on whether to stop, and on whether all have written their part of a checkpoint.
-  void agree();
+  bool consistency_check_due() const;
+  /// Cross-rank consistency check: whether to stop, and whether all have written their part of a
+  /// checkpoint.
+  void check_consistency();
   /// Of the batches that this rank takes.
   LoaderShape loader_shape();
   /// Where the run's samples come from, from here on.
@@ -117,9 +118,9 @@ class Trainer {
   std::optional<Saver> saver_;
   std::int64_t loaded_iteration_ = -1;  ///< of the checkpoint in --save that the run goes on from
   CarriedFiles carried_;                ///< files that checkpoints pass on
-  std::optional<Agreement> agreement_;
+  std::optional<ConsistencyCheck> consistency_check_;
   std::optional<StopReasons> stop_reasons_;
-  std::int64_t next_agreement_ = 0;  ///< iteration
+  std::int64_t next_consistency_check_ = 0;  ///< iteration
   double step_seconds_ = 0;
   double stop_ = 0;  ///< why the run is to stop (StopReasons); all ranks know alike
   std::shared_ptr<const SampleOrder> order_;

@@ -41,7 +41,7 @@ std::optional<WeightedMean> Trainer::evaluate_set(Split split,
     const StepResult step = evaluate_step(
         session_, [&]() -> const HostBatch& { return loader.next(); }, average);
     mean.add(step.loss, average == LossAverage::per_token ? step.tokens : 1.0);
-    agree();
+    check_consistency();
     if (stop_ != 0) return std::nullopt;
   }
   return mean;

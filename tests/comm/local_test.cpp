@@ -130,7 +130,7 @@ TEST(Local, MismatchedCollectivesAreAnError) {
 }
 
 // Every rank must see the error, and name both calls.
-void expect_disagreement(const std::function<void(Rank&, Stream&)>& body, const char* part) {
+void expect_mismatch(const std::function<void(Rank&, Stream&)>& body, const char* part) {
   try {
     run_ranks(2, 1, [&](Rank& rank) {
       Stream stream{Device{}};
@@ -145,27 +145,26 @@ void expect_disagreement(const std::function<void(Rank&, Stream&)>& body, const 
 TEST(Local, CallsThatDifferAreNamed) {
   std::vector<float> x(8);
   const View all(x.data(), DType::f32, {8});
-  expect_disagreement(
+  expect_mismatch(
       [&](Rank& rank, Stream& stream) {
         std::vector<float> own(8);
         rank.world->all_reduce(View(own.data(), DType::f32, {8}),
                                rank.rank == 0 ? ReduceOp::sum : ReduceOp::max, stream);
       },
       "all_reduce max");
-  expect_disagreement(
+  expect_mismatch(
       [&](Rank& rank, Stream& stream) {
         std::vector<float> own(8);
         rank.world->broadcast(View(own.data(), DType::f32, {8}), rank.rank, stream);
       },
       "broadcast from 1");
-  expect_disagreement([&](Rank& rank, Stream& stream) { rank.world->recv(all, 7, stream); },
-                      "rank 7");
-  expect_disagreement(
+  expect_mismatch([&](Rank& rank, Stream& stream) { rank.world->recv(all, 7, stream); }, "rank 7");
+  expect_mismatch(
       [&](Rank& rank, Stream& stream) {
         rank.world->send(all.reshape({4, 2}).slice(1, 0, 1), 0, stream);
       },
       "contiguous");
-  expect_disagreement(
+  expect_mismatch(
       [&](Rank& rank, Stream& stream) {
         std::vector<float> small(2);
         rank.world->all_to_all(View(small.data(), DType::f32, {2}), all, stream);

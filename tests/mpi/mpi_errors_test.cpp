@@ -25,8 +25,8 @@ class MpiErrors : public testing::Test {
   Tensor zeros(std::int64_t count, DType dtype = DType::f32) { return lab.full(dtype, {count}, 0); }
 
   // Every rank sees an error that names the ranks and what they called.
-  void expect_disagreement(const std::function<void()>& others_call, const char* others_text,
-                           const std::function<void()>& last_calls, const char* last_text) {
+  void expect_mismatch(const std::function<void()>& others_call, const char* others_text,
+                       const std::function<void()>& last_calls, const char* last_text) {
     SCOPED_TRACE(last_text);
     const std::string call = all->size() == 2 ? " calls " : " call ";
     expect_error(
@@ -47,35 +47,35 @@ class MpiErrors : public testing::Test {
 };
 
 TEST_F(MpiErrors, OtherCount) {
-  expect_disagreement(all_reduce(8, DType::f32, ReduceOp::sum), "all_reduce sum with f32 [8]",
-                      all_reduce(9, DType::f32, ReduceOp::sum), "all_reduce sum with f32 [9]");
+  expect_mismatch(all_reduce(8, DType::f32, ReduceOp::sum), "all_reduce sum with f32 [8]",
+                  all_reduce(9, DType::f32, ReduceOp::sum), "all_reduce sum with f32 [9]");
 }
 
 TEST_F(MpiErrors, OtherType) {
-  expect_disagreement(all_reduce(8, DType::f32, ReduceOp::sum), "all_reduce sum with f32 [8]",
-                      all_reduce(8, DType::bf16, ReduceOp::sum), "all_reduce sum with bf16 [8]");
+  expect_mismatch(all_reduce(8, DType::f32, ReduceOp::sum), "all_reduce sum with f32 [8]",
+                  all_reduce(8, DType::bf16, ReduceOp::sum), "all_reduce sum with bf16 [8]");
 }
 
 TEST_F(MpiErrors, OtherReduction) {
-  expect_disagreement(all_reduce(8, DType::f32, ReduceOp::sum), "all_reduce sum with f32 [8]",
-                      all_reduce(8, DType::f32, ReduceOp::max), "all_reduce max with f32 [8]");
+  expect_mismatch(all_reduce(8, DType::f32, ReduceOp::sum), "all_reduce sum with f32 [8]",
+                  all_reduce(8, DType::f32, ReduceOp::max), "all_reduce max with f32 [8]");
 }
 
 TEST_F(MpiErrors, OtherRoot) {
   const auto broadcast = [this](int root) {
     return [=, this] { all->broadcast(zeros(4), root, lab.stream)->wait(lab.stream); };
   };
-  expect_disagreement(broadcast(0), "broadcast from 0 with f32 [4]", broadcast(1),
-                      "broadcast from 1 with f32 [4]");
+  expect_mismatch(broadcast(0), "broadcast from 0 with f32 [4]", broadcast(1),
+                  "broadcast from 1 with f32 [4]");
 }
 
 TEST_F(MpiErrors, OtherCall) {
-  expect_disagreement(
+  expect_mismatch(
       all_reduce(8, DType::f32, ReduceOp::avg), "all_reduce avg with f32 [8]",
       [this] { all->barrier(); }, "barrier");
-  expect_disagreement([this] { all->barrier(); }, "barrier", [this] { all->split(0, 0); }, "split");
+  expect_mismatch([this] { all->barrier(); }, "barrier", [this] { all->split(0, 0); }, "split");
   const std::int64_t n = all->size();
-  expect_disagreement(
+  expect_mismatch(
       [=, this] { all->all_gather(zeros(n * n), zeros(n).view(), lab.stream)->wait(lab.stream); },
       "all_gather",
       [=, this] { all->all_to_all(zeros(n), zeros(n).view(), lab.stream)->wait(lab.stream); },

@@ -163,7 +163,7 @@ void expect_refusals(Communicator& world, Device device) {
 }
 
 // The last rank calls something else: all are told who calls what, and can go on.
-void expect_disagreements(Communicator& world, Device device) {
+void expect_mismatches(Communicator& world, Device device) {
   if (world.size() == 1) return;
   Lab lab(device);
   const bool last = world.rank() + 1 == world.size();
@@ -203,7 +203,7 @@ void register_nccl_tests(Communicator& world, Device device) {
         "Nccl", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
         [&world, device, body]() -> ::testing::Test* { return new NcclTest(world, device, body); });
   };
-  add("Disagreements", expect_disagreements);  // first, since only first calls are compared
+  add("Mismatches", expect_mismatches);  // first, since only first calls are compared
   for (const DType dtype : kTypes)
     add("Conforms_" + std::string(name_of(dtype)), [dtype](Communicator& group, Device where) {
       Conformance(group, where, dtype, kLeeway).expect_everything();

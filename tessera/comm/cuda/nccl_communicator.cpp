@@ -135,7 +135,7 @@ class NcclCommunicator final : public Communicator {
       to += got;
     }
     return collective({"all_to_all_rows", in, total_bytes(messages)}, stream, exchange_of(messages),
-                      std::nullopt, CallAgreement::row_elements);
+                      std::nullopt, CallConsistency::row_elements);
   }
 
   WorkHandle send(ConstView x, int to, Stream& stream) override {
@@ -220,7 +220,7 @@ class NcclCommunicator final : public Communicator {
   // What all ranks of the group call together. `what.peer` is the root, if there is one.
   WorkHandle collective(const NcclOperation& what, Stream& stream, const NcclLane::Calls& calls,
                         std::optional<ReduceOp> op = std::nullopt,
-                        CallAgreement agreement = CallAgreement::elements) {
+                        CallConsistency consistency = CallConsistency::elements) {
     check_outside_group(what.call);
     const auto offer = [&] {
       const std::string call = op               ? name_of_call(what.call, *op)
@@ -228,7 +228,7 @@ class NcclCommunicator final : public Communicator {
                                                 : what.call;
       return CallOffer(call, what.data);
     };
-    comparison_.compare(what, native(what.call, stream), offer, agreement);
+    comparison_.compare(what, native(what.call, stream), offer, consistency);
     return run(what, stream, calls);
   }
 

@@ -16,7 +16,7 @@ NcclComparison::NcclComparison(NcclLane& lane)
 NcclComparison::~NcclComparison() { cudaFree(records_); }
 
 void NcclComparison::compare(const NcclOperation& what, cudaStream_t after,
-                             const std::function<CallOffer()>& offer, CallAgreement agreement) {
+                             const std::function<CallOffer()>& offer, CallConsistency consistency) {
   if (left_ == 0 || NcclLane::is_captured(after)) return;
   --left_;
   std::vector<CallOffer> offers;
@@ -25,8 +25,7 @@ void NcclComparison::compare(const NcclOperation& what, cudaStream_t after,
     offers.push_back(record.offer);
     job_ranks.push_back(record.job_rank);
   }
-  if (const auto disagreement = find_disagreement(offers, agreement, job_ranks))
-    throw Error(*disagreement);
+  if (const auto mismatch = find_mismatch(offers, consistency, job_ranks)) throw Error(*mismatch);
 }
 
 // The lane's stream is in order: what was called before is done, too, when this is.

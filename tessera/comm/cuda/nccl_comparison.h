@@ -23,7 +23,7 @@ class NcclComparison {
   /// the stream that the call is for, or null; `what` is for messages about ranks that do not come.
   void compare(const NcclOperation& what, cudaStream_t after,
                const std::function<CallOffer()>& offer,
-               CallAgreement agreement = CallAgreement::elements);
+               CallConsistency consistency = CallConsistency::elements);
 
  private:
   struct Record {

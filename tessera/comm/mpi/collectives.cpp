@@ -185,7 +185,7 @@ void mpi_broadcast(MpiGroup& group, const View& x, int root) {
 void mpi_all_to_all_rows(MpiGroup& group, const View& out, Communicator::Rows out_rows,
                          const ConstView& in, Communicator::Rows in_rows) {
   const CallOffer offer("all_to_all_rows", in);
-  group.meet(offer, {}, CallAgreement::row_elements);
+  group.meet(offer, {}, CallConsistency::row_elements);
   exchange_rows(group, out_rows, in_rows, offer);
   group.exchange(row_parts(writable(in), in_rows), row_parts(out, out_rows), offer);
 }

@@ -96,7 +96,8 @@ class MpiCommunicator final : public Communicator {
   }
   void patient_barrier() override {
     run([group = group_] {
-      group->meet(CallOffer("patient_barrier"), {}, CallAgreement::elements, MpiPatience::endless);
+      group->meet(CallOffer("patient_barrier"), {}, CallConsistency::elements,
+                  MpiPatience::endless);
     });
   }
 

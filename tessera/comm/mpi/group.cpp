@@ -40,8 +40,8 @@ int MpiGroup::place_of(int job_rank) const {
   return static_cast<int>(std::find(ranks_.begin(), ranks_.end(), job_rank) - ranks_.begin());
 }
 
-MpiGroup::Meeting MpiGroup::meet(const CallOffer& mine, MpiPart attached, CallAgreement agreement,
-                                 MpiPatience patience) {
+MpiGroup::Meeting MpiGroup::meet(const CallOffer& mine, MpiPart attached,
+                                 CallConsistency consistency, MpiPatience patience) {
   check(!broken_, "{}: a call of this group was given up before, so ranks are at different calls",
         mine);
   MpiMessage message{{}, tags_.calls, {}, {}};
@@ -68,8 +68,8 @@ MpiGroup::Meeting MpiGroup::meet(const CallOffer& mine, MpiPart attached, CallAg
                                       : inbox + kAttachedAt);
   }
   // Every rank sees the same offers, so all throw where one does, and the same text.
-  if (const auto disagreement = find_disagreement(meeting.offers, agreement, ranks_))
-    throw Error(*disagreement);
+  if (const auto mismatch = find_mismatch(meeting.offers, consistency, ranks_))
+    throw Error(*mismatch);
   return meeting;
 }
 

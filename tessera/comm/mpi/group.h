@@ -44,7 +44,7 @@ class MpiGroup {
   /// Waits until all ranks have brought an offer, with bytes for all others or without. Throws on
   /// all ranks when they disagree.
   Meeting meet(const CallOffer& mine, MpiPart attached = {},
-               CallAgreement agreement = CallAgreement::elements,
+               CallConsistency consistency = CallConsistency::elements,
                MpiPatience patience = MpiPatience::limited);
   /// Sends out[r] to rank r and receives in[r] from it. `mine` is for messages.
   void exchange(std::span<const MpiPart> out, std::span<const MpiPart> in, const CallOffer& mine);

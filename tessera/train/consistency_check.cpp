@@ -1,4 +1,4 @@
-#include "tessera/train/agreement.h"
+#include "tessera/train/consistency_check.h"
 
 #include <algorithm>
 
@@ -6,13 +6,13 @@
 
 namespace tessera {
 
-Agreement::Agreement(Session& session) : session_(session) {
+ConsistencyCheck::ConsistencyCheck(Session& session) : session_(session) {
   if (session.context().mesh.world().size() > 1)
     words_ = session.memory().allocate(MemoryUse::data, DType::f64, {kLimbs});
   static_assert(kWords <= kLimbs);
 }
 
-void Agreement::share(Communicator& ranks, ReduceOp op, std::span<double> values) {
+void ConsistencyCheck::share(Communicator& ranks, ReduceOp op, std::span<double> values) {
   Context& context = session_.context();
   HostBlock host(context, words_.view());
   std::fill_n(host.view().data<double>(), kLimbs, 0.0);
@@ -23,7 +23,7 @@ void Agreement::share(Communicator& ranks, ReduceOp op, std::span<double> values
   std::copy_n(host.view().data<double>(), values.size(), values.begin());
 }
 
-Agreement::Words Agreement::largest(const Words& own) {
+ConsistencyCheck::Words ConsistencyCheck::largest(const Words& own) {
   if (!words_) return own;
   Words all = own;
   share(session_.context().mesh.world(), ReduceOp::max, all);
@@ -31,7 +31,7 @@ Agreement::Words Agreement::largest(const Words& own) {
 }
 
 // In parts of 16 bits, whose sums a double holds exactly.
-std::uint64_t Agreement::sum_over_data_ranks(std::uint64_t own) {
+std::uint64_t ConsistencyCheck::sum_over_data_ranks(std::uint64_t own) {
   if (!words_) return own;
   constexpr int kBits = 64 / kLimbs;
   std::array<double, kLimbs> limbs{};

@@ -1,5 +1,5 @@
-// What ranks must know alike between steps: whether one was told to stop, whether all have written
-// their part of a checkpoint.
+// Cross-rank consistency check between steps: whether one was told to stop, whether all have
+// written their part of a checkpoint.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace tessera {
 
-class Agreement {
+class ConsistencyCheck {
  public:
   static constexpr std::size_t kWords = 3;
   static constexpr std::size_t kLimbs = 4;
   using Words = std::array<double, kWords>;
 
-  explicit Agreement(Session& session);
+  explicit ConsistencyCheck(Session& session);
 
   /// All ranks together: the largest of each word. Waits for the device.
   Words largest(const Words& own);
