@@ -61,23 +61,25 @@ EmbeddingSpec embedding_spec(const ModelOptions& o) {
 }  // namespace
 
 GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recompute,
-                   const StagePart& part, const LayerSite& site, Memory& memory, Stream& stream,
-                   std::int64_t positions)
-    : options_(options), part_(part), rows_(site) {
+                   const StagePart& part, const LayerContext& layer_context, Memory& memory,
+                   Stream& stream, std::int64_t positions)
+    : options_(options), part_(part), rows_(layer_context) {
   if (options.position_embedding == PositionEmbedding::rope) {
     const RopeFrequencies rope = rope_frequencies(options.rope, options.kv_channels);
     rope_.emplace(memory, stream, options.dtype, rope.frequencies, rope.scale, positions);
   }
-  if (part.embedding) embedding.emplace(embedding_spec(options), site);
+  if (part.embedding) embedding.emplace(embedding_spec(options), layer_context);
   if (part.embedding && part.tied_apart) embedding->table().tie(false);
   for (std::int64_t layer = part.layers.begin; layer < part.layers.end; ++layer)
-    blocks.emplace_back(block_spec(options, recompute, layer), site, rope_ ? &*rope_ : nullptr);
+    blocks.emplace_back(block_spec(options, recompute, layer), layer_context,
+                        rope_ ? &*rope_ : nullptr);
   if (!part.head) return;
-  final_norm = make_stream_norm("final_norm", options.hidden_size, norm_spec(options), site);
+  final_norm =
+      make_stream_norm("final_norm", options.hidden_size, norm_spec(options), layer_context);
   Parameter* shared = options.tie_embeddings && embedding ? &embedding->table() : nullptr;
   head.emplace(LmHeadSpec{options.vocab_size, options.hidden_size, options.init_std,
                           options.label_smoothing, options.tie_embeddings && !shared},
-               site, shared);
+               layer_context, shared);
 }
 
 std::vector<ParameterList> GptModel::fsdp_units() {

@@ -33,7 +33,8 @@ class GptModel {
  public:
   /// `positions` is the longest sequence that will be run (the size of rotary tables).
   GptModel(const ModelOptions& options, const RecomputeOptions& recompute, const StagePart& part,
-           const LayerSite& site, Memory& memory, Stream& stream, std::int64_t positions);
+           const LayerContext& layer_context, Memory& memory, Stream& stream,
+           std::int64_t positions);
 
   const ModelOptions& options() const { return options_; }
   const StagePart& part() const { return part_; }

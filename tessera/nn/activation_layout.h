@@ -26,7 +26,7 @@ struct ActivationLayout {
 
 /// Where layers are built: the model's dtype, the seed, and the tensor-parallel group they are
 /// split over.
-struct LayerSite {
+struct LayerContext {
   DType dtype = DType::f32;
   std::uint64_t seed = 0;
   int tensor_rank = 0;

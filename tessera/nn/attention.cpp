@@ -9,12 +9,12 @@ namespace tessera {
 namespace {
 
 // Over how many ranks the key/value heads are spread.
-int group_shares(const AttentionLayerSpec& spec, const LayerSite& site) {
-  return static_cast<int>(std::min<std::int64_t>(spec.groups, site.shares()));
+int group_shares(const AttentionLayerSpec& spec, const LayerContext& layer) {
+  return static_cast<int>(std::min<std::int64_t>(spec.groups, layer.shares()));
 }
 
-LinearSpec qkv_spec(const AttentionLayerSpec& spec, const LayerSite& site) {
-  const int shares = group_shares(spec, site);
+LinearSpec qkv_spec(const AttentionLayerSpec& spec, const LayerContext& layer) {
+  const int shares = group_shares(spec, layer);
   return {{{spec.name + ".q", spec.heads * spec.head_size},
            {spec.name + ".k", spec.groups * spec.head_size, shares},
            {spec.name + ".v", spec.groups * spec.head_size, shares}},
@@ -32,26 +32,27 @@ LinearSpec out_spec(const AttentionLayerSpec& spec) {
 
 }  // namespace
 
-Attention::Attention(const AttentionLayerSpec& spec, const LayerSite& site, const RopeTable* rope)
+Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
+                     const RopeTable* rope)
     : spec_(spec),
-      dtype_(site.dtype),
-      rows_(site),
-      heads_(spec.heads / site.shares()),
-      groups_(spec.groups / group_shares(spec, site)),
-      first_head_(heads_ * site.share()),
-      dropout_key_(rng_key(site.seed, RngPurpose::attention_dropout, spec.name)),
+      dtype_(layer.dtype),
+      rows_(layer),
+      heads_(spec.heads / layer.shares()),
+      groups_(spec.groups / group_shares(spec, layer)),
+      first_head_(heads_ * layer.share()),
+      dropout_key_(rng_key(layer.seed, RngPurpose::attention_dropout, spec.name)),
       rope_(rope),
-      qkv_(make_first_linear(qkv_spec(spec, site), site)),
-      out_(make_last_linear(out_spec(spec), site)) {
+      qkv_(make_first_linear(qkv_spec(spec, layer), layer)),
+      out_(make_last_linear(out_spec(spec), layer)) {
   check(spec.heads % spec.groups == 0, "{} query heads cannot share {} key/value heads", spec.heads,
         spec.groups);
-  check(spec.heads % site.shares() == 0 && spec.groups % group_shares(spec, site) == 0,
+  check(spec.heads % layer.shares() == 0 && spec.groups % group_shares(spec, layer) == 0,
         "{} query heads and {} key/value heads cannot be shared evenly by {} ranks", spec.heads,
-        spec.groups, site.shares());
+        spec.groups, layer.shares());
   if (!spec.qk_norm) return;
-  const bool partial = site.tensor_size > 1;  // each rank norms other heads
-  q_norm_.emplace(spec.name + ".q_norm", spec.head_size, *spec.qk_norm, site, partial);
-  k_norm_.emplace(spec.name + ".k_norm", spec.head_size, *spec.qk_norm, site, partial);
+  const bool partial = layer.tensor_size > 1;  // each rank norms other heads
+  q_norm_.emplace(spec.name + ".q_norm", spec.head_size, *spec.qk_norm, layer, partial);
+  k_norm_.emplace(spec.name + ".k_norm", spec.head_size, *spec.qk_norm, layer, partial);
 }
 
 void Attention::collect(ParameterList& parameters) {

@@ -52,7 +52,7 @@ class Attention {
   };
 
   /// `rope` is null for models without rotary positions.
-  Attention(const AttentionLayerSpec& spec, const LayerSite& site, const RopeTable* rope);
+  Attention(const AttentionLayerSpec& spec, const LayerContext& layer, const RopeTable* rope);
 
   void collect(ParameterList& parameters);
   void collect_norms(ParameterList& parameters);

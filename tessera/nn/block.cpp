@@ -4,17 +4,17 @@
 
 namespace tessera {
 
-Block::Block(const BlockSpec& spec, const LayerSite& site, const RopeTable* rope)
+Block::Block(const BlockSpec& spec, const LayerContext& layer, const RopeTable* rope)
     : spec_(spec),
-      dtype_(site.dtype),
-      rows_(site),
-      attention_key_(rng_key(site.seed, RngPurpose::hidden_dropout, spec.attention.name)),
-      mlp_key_(rng_key(site.seed, RngPurpose::hidden_dropout, spec.mlp.name)),
+      dtype_(layer.dtype),
+      rows_(layer),
+      attention_key_(rng_key(layer.seed, RngPurpose::hidden_dropout, spec.attention.name)),
+      mlp_key_(rng_key(layer.seed, RngPurpose::hidden_dropout, spec.mlp.name)),
       norm1_(
-          make_stream_norm(spec.name + ".attention_norm", spec.attention.hidden, spec.norm, site)),
-      attention_(spec.attention, site, rope),
-      norm2_(make_stream_norm(spec.name + ".mlp_norm", spec.attention.hidden, spec.norm, site)),
-      mlp_(spec.mlp, site) {}
+          make_stream_norm(spec.name + ".attention_norm", spec.attention.hidden, spec.norm, layer)),
+      attention_(spec.attention, layer, rope),
+      norm2_(make_stream_norm(spec.name + ".mlp_norm", spec.attention.hidden, spec.norm, layer)),
+      mlp_(spec.mlp, layer) {}
 
 void Block::collect(ParameterList& parameters) {
   norm1_->collect(parameters);

@@ -38,7 +38,7 @@ class Block {
     Mlp::Scratch mlp;
   };
 
-  Block(const BlockSpec& spec, const LayerSite& site, const RopeTable* rope);
+  Block(const BlockSpec& spec, const LayerContext& layer, const RopeTable* rope);
 
   void collect(ParameterList& parameters);
   /// Those whose gradients come with the input gradient.

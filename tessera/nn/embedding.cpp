@@ -5,29 +5,29 @@
 namespace tessera {
 namespace {
 
-std::optional<Parameter> position_table(const EmbeddingSpec& spec, const LayerSite& site) {
+std::optional<Parameter> position_table(const EmbeddingSpec& spec, const LayerContext& layer) {
   if (spec.positions == 0) return std::nullopt;
   const std::string name = "embedding.position.weight";
   const Shape shape{spec.positions, spec.hidden};
   const InitSpec init{InitKind::normal, spec.init_std};
-  if (site.tensor_2d > 0)
-    return column_parameter(site.dtype, name, shape,
-                            share_of(spec.hidden, site.channel_shares(), site.channel_share()),
-                            init, site.tensor_row());
+  if (layer.tensor_2d > 0)
+    return column_parameter(layer.dtype, name, shape,
+                            share_of(spec.hidden, layer.channel_shares(), layer.channel_share()),
+                            init, layer.tensor_row());
   return replicated_parameter(
-      site.dtype, name, shape, init, site.tensor_rank,
-      site.sequence_parallel ? GradientSum::tensor_group : GradientSum::none);
+      layer.dtype, name, shape, init, layer.tensor_rank,
+      layer.sequence_parallel ? GradientSum::tensor_group : GradientSum::none);
 }
 
 }  // namespace
 
-Embedding::Embedding(const EmbeddingSpec& spec, const LayerSite& site)
+Embedding::Embedding(const EmbeddingSpec& spec, const LayerContext& layer)
     : spec_(spec),
-      dtype_(site.dtype),
-      rows_(site),
-      dropout_key_(rng_key(site.seed, RngPurpose::hidden_dropout, "embedding")),
-      tokens_(make_token_table(spec.vocab, spec.hidden, spec.init_std, site)),
-      positions_(position_table(spec, site)) {}
+      dtype_(layer.dtype),
+      rows_(layer),
+      dropout_key_(rng_key(layer.seed, RngPurpose::hidden_dropout, "embedding")),
+      tokens_(make_token_table(spec.vocab, spec.hidden, spec.init_std, layer)),
+      positions_(position_table(spec, layer)) {}
 
 void Embedding::collect(ParameterList& parameters) {
   parameters.push_back(&tokens_->parameter());

@@ -23,7 +23,7 @@ class Embedding {
     View dropped;  ///< the gradient behind the dropout
   };
 
-  Embedding(const EmbeddingSpec& spec, const LayerSite& site);
+  Embedding(const EmbeddingSpec& spec, const LayerContext& layer);
 
   void collect(ParameterList& parameters);
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, bool gradients) const;

@@ -9,7 +9,7 @@ namespace tessera {
 
 class Head2d final : public HeadLayout {
  public:
-  explicit Head2d(const LayerSite& site) : dtype_(site.dtype), side_(site.tensor_2d) {}
+  explicit Head2d(const LayerContext& layer) : dtype_(layer.dtype), side_(layer.tensor_2d) {}
 
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
                        bool gradients) const override;

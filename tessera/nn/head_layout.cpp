@@ -6,9 +6,9 @@ namespace tessera {
 namespace {
 
 // Every rank has all channels of its share of the vocabulary.
-class LineHead final : public HeadLayout {
+class Head1d final : public HeadLayout {
  public:
-  explicit LineHead(const LayerSite& site) : dtype_(site.dtype), rows_(site) {}
+  explicit Head1d(const LayerContext& layer) : dtype_(layer.dtype), rows_(layer) {}
 
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
                        bool) const override {
@@ -44,9 +44,9 @@ class LineHead final : public HeadLayout {
 
 }  // namespace
 
-std::unique_ptr<HeadLayout> make_head_layout(const LayerSite& site) {
-  if (site.tensor_2d > 0) return std::make_unique<Head2d>(site);
-  return std::make_unique<LineHead>(site);
+std::unique_ptr<HeadLayout> make_head_layout(const LayerContext& layer) {
+  if (layer.tensor_2d > 0) return std::make_unique<Head2d>(layer);
+  return std::make_unique<Head1d>(layer);
 }
 
 }  // namespace tessera

@@ -37,6 +37,6 @@ class HeadLayout {
   virtual Communicator& vocabulary_group(const Mesh& mesh) const = 0;
 };
 
-std::unique_ptr<HeadLayout> make_head_layout(const LayerSite& site);
+std::unique_ptr<HeadLayout> make_head_layout(const LayerContext& layer);
 
 }  // namespace tessera

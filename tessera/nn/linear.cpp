@@ -34,23 +34,26 @@ void ParallelLinear::bias_gradient(Context& context, ConstView dy) {
   context.kernels.column_sum(context.stream, bias.view, dy, bias.accumulate);
 }
 
-std::unique_ptr<ParallelLinear> make_first_linear(const LinearSpec& spec, const LayerSite& site) {
-  if (site.tensor_2d > 0) return std::make_unique<Linear2d>(spec, site);
-  return std::make_unique<ColumnParallelLinear>(spec, site);
+std::unique_ptr<ParallelLinear> make_first_linear(const LinearSpec& spec,
+                                                  const LayerContext& layer) {
+  if (layer.tensor_2d > 0) return std::make_unique<Linear2d>(spec, layer);
+  return std::make_unique<ColumnParallelLinear>(spec, layer);
 }
 
-std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec, const LayerSite& site) {
-  if (site.tensor_2d > 0) return std::make_unique<Linear2d>(spec, site);
-  return std::make_unique<RowParallelLinear>(spec, site);
+std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec,
+                                                 const LayerContext& layer) {
+  if (layer.tensor_2d > 0) return std::make_unique<Linear2d>(spec, layer);
+  return std::make_unique<RowParallelLinear>(spec, layer);
 }
 
-Range even_share(const std::string& what, std::int64_t size, int shares, const LayerSite& site) {
+Range even_share(const std::string& what, std::int64_t size, int shares,
+                 const LayerContext& layer) {
   check(size % shares == 0,
         "{} has {} features, which {} tensor-parallel ranks cannot share evenly", what, size,
         shares);
-  check(site.shares() % shares == 0, "{} has {} shares, which {} ranks cannot hold evenly", what,
-        shares, site.shares());
-  return share_of(size, shares, site.share() / (site.shares() / shares));
+  check(layer.shares() % shares == 0, "{} has {} shares, which {} ranks cannot hold evenly", what,
+        shares, layer.shares());
+  return share_of(size, shares, layer.share() / (layer.shares() / shares));
 }
 
 }  // namespace tessera

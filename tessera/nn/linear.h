@@ -68,12 +68,13 @@ class ParallelLinear {
 };
 
 /// The layer that a sublayer begins with: 1-D tensor parallelism splits its outputs.
-std::unique_ptr<ParallelLinear> make_first_linear(const LinearSpec& spec, const LayerSite& site);
+std::unique_ptr<ParallelLinear> make_first_linear(const LinearSpec& spec,
+                                                  const LayerContext& layer);
 /// The one that it ends with: 1-D tensor parallelism splits its inputs.
-std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec, const LayerSite& site);
+std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec, const LayerContext& layer);
 
 /// This rank's part of `size` features, which have `shares` equal shares on as many ranks, or on
 /// several ranks each.
-Range even_share(const std::string& what, std::int64_t size, int shares, const LayerSite& site);
+Range even_share(const std::string& what, std::int64_t size, int shares, const LayerContext& layer);
 
 }  // namespace tessera

@@ -7,15 +7,15 @@
 namespace tessera {
 namespace {
 
-int shares_of(const LinearPart& part, const LayerSite& site) {
-  return part.shares == 0 ? site.tensor_size : part.shares;
+int shares_of(const LinearPart& part, const LayerContext& layer) {
+  return part.shares == 0 ? layer.tensor_size : part.shares;
 }
 
 // Of the ranks that hold the same share, the first one saves and counts it.
 ShardedTensor part_tensor(const LinearPart& part, const std::string& suffix, const Shape& global,
-                          const ShardPiece& piece, const LayerSite& site) {
-  const int copies = site.tensor_size / shares_of(part, site);
-  const bool first = site.tensor_rank % copies == 0;
+                          const ShardPiece& piece, const LayerContext& layer) {
+  const int copies = layer.tensor_size / shares_of(part, layer);
+  const bool first = layer.tensor_rank % copies == 0;
   return {part.name + suffix,
           global,
           {piece},
@@ -25,53 +25,53 @@ ShardedTensor part_tensor(const LinearPart& part, const std::string& suffix, con
 }
 
 // The parts lie one after the other in the storage, each rank's share of each part.
-Parameter column_weight(const LinearSpec& spec, const LayerSite& site) {
+Parameter column_weight(const LinearSpec& spec, const LayerContext& layer) {
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
-    const Range share = even_share(part.name, part.out, shares_of(part, site), site);
+    const Range share = even_share(part.name, part.out, shares_of(part, layer), layer);
     const ShardPiece piece{
         {share.begin, 0}, {share.length(), spec.in}, rows * spec.in, {spec.in, 1}};
-    tensors.push_back(part_tensor(part, ".weight", {part.out, spec.in}, piece, site));
+    tensors.push_back(part_tensor(part, ".weight", {part.out, spec.in}, piece, layer));
     rows += share.length();
   }
-  return {site.dtype, {rows, spec.in}, std::move(tensors), {InitKind::normal, spec.init_std}};
+  return {layer.dtype, {rows, spec.in}, std::move(tensors), {InitKind::normal, spec.init_std}};
 }
 
-std::optional<Parameter> column_bias(const LinearSpec& spec, const LayerSite& site) {
+std::optional<Parameter> column_bias(const LinearSpec& spec, const LayerContext& layer) {
   if (!spec.bias) return std::nullopt;
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
-    const Range share = even_share(part.name, part.out, shares_of(part, site), site);
-    tensors.push_back(
-        part_tensor(part, ".bias", {part.out}, {{share.begin}, {share.length()}, rows, {1}}, site));
+    const Range share = even_share(part.name, part.out, shares_of(part, layer), layer);
+    tensors.push_back(part_tensor(part, ".bias", {part.out},
+                                  {{share.begin}, {share.length()}, rows, {1}}, layer));
     rows += share.length();
   }
-  return Parameter(site.dtype, {rows}, std::move(tensors), {});
+  return Parameter(layer.dtype, {rows}, std::move(tensors), {});
 }
 
-Parameter row_weight(const LinearSpec& spec, const LayerSite& site) {
+Parameter row_weight(const LinearSpec& spec, const LayerContext& layer) {
   check(spec.parts.size() == 1, "a row-parallel layer has one part, got {}", spec.parts.size());
   const LinearPart& part = spec.parts.front();
-  const Range share = even_share(part.name, spec.in, site.tensor_size, site);
+  const Range share = even_share(part.name, spec.in, layer.tensor_size, layer);
   const ShardPiece piece{{0, share.begin}, {part.out, share.length()}, 0, {share.length(), 1}};
-  return {site.dtype,
+  return {layer.dtype,
           {part.out, share.length()},
           {{part.name + ".weight", {part.out, spec.in}, {piece}}},
           {InitKind::normal, spec.init_std}};
 }
 
-std::optional<Parameter> row_bias(const LinearSpec& spec, const LayerSite& site) {
+std::optional<Parameter> row_bias(const LinearSpec& spec, const LayerContext& layer) {
   if (!spec.bias) return std::nullopt;
   const LinearPart& part = spec.parts.front();
-  return replicated_parameter(site.dtype, part.name + ".bias", {part.out}, {}, site.tensor_rank);
+  return replicated_parameter(layer.dtype, part.name + ".bias", {part.out}, {}, layer.tensor_rank);
 }
 
 }  // namespace
 
-Linear1d::Linear1d(const LayerSite& site, Parameter weight, std::optional<Parameter> bias)
-    : ParallelLinear(std::move(weight), std::move(bias)), rows_(site) {}
+Linear1d::Linear1d(const LayerContext& layer, Parameter weight, std::optional<Parameter> bias)
+    : ParallelLinear(std::move(weight), std::move(bias)), rows_(layer) {}
 
 void Linear1d::product(Context& context, View y, ConstView x, GemmSpec spec) const {
   spec.transpose_b = true;
@@ -95,8 +95,8 @@ void Linear1d::backward_weight(Context& context, ConstView dy, ConstView x, cons
                        context.workspace);
 }
 
-ColumnParallelLinear::ColumnParallelLinear(const LinearSpec& spec, const LayerSite& site)
-    : Linear1d(site, column_weight(spec, site), column_bias(spec, site)) {}
+ColumnParallelLinear::ColumnParallelLinear(const LinearSpec& spec, const LayerContext& layer)
+    : Linear1d(layer, column_weight(spec, layer), column_bias(spec, layer)) {}
 
 void ColumnParallelLinear::forward(Context& context, View y, ConstView x,
                                    const LinearScratch& scratch) const {
@@ -124,8 +124,8 @@ WorkHandle ColumnParallelLinear::backward_input(Context& context, View dx, Const
   return rows_.sum(context, dx, partial);
 }
 
-RowParallelLinear::RowParallelLinear(const LinearSpec& spec, const LayerSite& site)
-    : Linear1d(site, row_weight(spec, site), row_bias(spec, site)) {}
+RowParallelLinear::RowParallelLinear(const LinearSpec& spec, const LayerContext& layer)
+    : Linear1d(layer, row_weight(spec, layer), row_bias(spec, layer)) {}
 
 void RowParallelLinear::forward(Context& context, View y, ConstView x,
                                 const LinearScratch& scratch) const {

@@ -19,7 +19,7 @@ class Linear1d : public ParallelLinear {
   void backward_weight(Context&, ConstView dy, ConstView x, const LinearScratch&) final;
 
  protected:
-  Linear1d(const LayerSite& site, Parameter weight, std::optional<Parameter> bias);
+  Linear1d(const LayerContext& layer, Parameter weight, std::optional<Parameter> bias);
 
   /// y = op(x W^T) with the epilogue that `spec` names.
   void product(Context&, View y, ConstView x, GemmSpec spec) const;
@@ -32,7 +32,7 @@ class Linear1d : public ParallelLinear {
 /// y [N, out / TP] from this rank's rows x [., in].
 class ColumnParallelLinear final : public Linear1d {
  public:
-  ColumnParallelLinear(const LinearSpec& spec, const LayerSite& site);
+  ColumnParallelLinear(const LinearSpec& spec, const LayerContext& layer);
 
   void forward(Context&, View y, ConstView x, const LinearScratch&) const override;
   void forward_gelu(Context&, View y, View pre, ConstView x, const LinearScratch&) const override;
@@ -42,7 +42,7 @@ class ColumnParallelLinear final : public Linear1d {
 /// This rank's rows y [., out] from x [N, in / TP].
 class RowParallelLinear final : public Linear1d {
  public:
-  RowParallelLinear(const LinearSpec& spec, const LayerSite& site);
+  RowParallelLinear(const LinearSpec& spec, const LayerContext& layer);
 
   void forward(Context&, View y, ConstView x, const LinearScratch&) const override;
   WorkHandle backward_input(Context&, View dx, ConstView dy, const LinearScratch&) const override;

@@ -7,52 +7,52 @@
 namespace tessera {
 namespace {
 
-Range input_share(const LinearSpec& spec, const LayerSite& site) {
-  check(spec.in % site.tensor_2d == 0,
+Range input_share(const LinearSpec& spec, const LayerContext& layer) {
+  check(spec.in % layer.tensor_2d == 0,
         "{} has {} inputs, which a grid of {} rows cannot share evenly", spec.parts.front().name,
-        spec.in, site.tensor_2d);
-  return share_of(spec.in, site.tensor_2d, site.tensor_row());
+        spec.in, layer.tensor_2d);
+  return share_of(spec.in, layer.tensor_2d, layer.tensor_row());
 }
 
-Range output_share(const LinearPart& part, const LayerSite& site) {
-  check(part.shares == 0 || part.shares == site.tensor_2d,
+Range output_share(const LinearPart& part, const LayerContext& layer) {
+  check(part.shares == 0 || part.shares == layer.tensor_2d,
         "{} has {} shares, but a grid of {} columns holds no copies", part.name, part.shares,
-        site.tensor_2d);
-  return even_share(part.name, part.out, site.tensor_2d, site);
+        layer.tensor_2d);
+  return even_share(part.name, part.out, layer.tensor_2d, layer);
 }
 
 // The parts lie one after the other in the storage, each rank's share of each part.
-Parameter weight_2d(const LinearSpec& spec, const LayerSite& site) {
-  const Range in = input_share(spec, site);
+Parameter weight_2d(const LinearSpec& spec, const LayerContext& layer) {
+  const Range in = input_share(spec, layer);
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
-    const Range out = output_share(part, site);
+    const Range out = output_share(part, layer);
     const ShardPiece piece{
         {out.begin, in.begin}, {out.length(), in.length()}, rows * in.length(), {in.length(), 1}};
     tensors.push_back({part.name + ".weight", {part.out, spec.in}, {piece}});
     rows += out.length();
   }
-  return {site.dtype, {rows, in.length()}, std::move(tensors), {InitKind::normal, spec.init_std}};
+  return {layer.dtype, {rows, in.length()}, std::move(tensors), {InitKind::normal, spec.init_std}};
 }
 
-std::optional<Parameter> bias_2d(const LinearSpec& spec, const LayerSite& site) {
+std::optional<Parameter> bias_2d(const LinearSpec& spec, const LayerContext& layer) {
   if (!spec.bias) return std::nullopt;
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
-    const Range out = output_share(part, site);
+    const Range out = output_share(part, layer);
     tensors.push_back(column_copy(part.name + ".bias", {part.out},
-                                  {{out.begin}, {out.length()}, rows, {1}}, site.tensor_row()));
+                                  {{out.begin}, {out.length()}, rows, {1}}, layer.tensor_row()));
     rows += out.length();
   }
-  return Parameter(site.dtype, {rows}, std::move(tensors), {});
+  return Parameter(layer.dtype, {rows}, std::move(tensors), {});
 }
 
 }  // namespace
 
-Linear2d::Linear2d(const LinearSpec& spec, const LayerSite& site)
-    : ParallelLinear(weight_2d(spec, site), bias_2d(spec, site)), side_(site.tensor_2d) {}
+Linear2d::Linear2d(const LinearSpec& spec, const LayerContext& layer)
+    : ParallelLinear(weight_2d(spec, layer), bias_2d(spec, layer)), side_(layer.tensor_2d) {}
 
 SummaSizes Linear2d::summa_sizes(std::int64_t rows) const {
   return {rows * in(), out() * in(), side_ * rows * in(), side_ * out() * in()};

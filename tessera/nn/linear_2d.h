@@ -22,7 +22,7 @@ namespace tessera {
 
 class Linear2d final : public ParallelLinear {
  public:
-  Linear2d(const LinearSpec& spec, const LayerSite& site);
+  Linear2d(const LinearSpec& spec, const LayerContext& layer);
 
   SummaSizes summa_sizes(std::int64_t rows) const override;
 

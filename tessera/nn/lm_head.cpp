@@ -18,18 +18,18 @@ int count_of(const ConstView& parts) { return static_cast<int>(parts.dim(0)); }
 
 }  // namespace
 
-LmHead::LmHead(const LmHeadSpec& spec, const LayerSite& site, Parameter* shared)
+LmHead::LmHead(const LmHeadSpec& spec, const LayerContext& layer, Parameter* shared)
     : spec_(spec),
-      dtype_(site.dtype),
-      rows_(site),
-      layout_(make_head_layout(site)),
-      most_logits_(site.most_logits),
-      largest_share_(share_of(spec.vocab, site.shares(), 0).length()),
-      vocab_(share_of(spec.vocab, site.shares(), site.share())),
+      dtype_(layer.dtype),
+      rows_(layer),
+      layout_(make_head_layout(layer)),
+      most_logits_(layer.most_logits),
+      largest_share_(share_of(spec.vocab, layer.shares(), 0).length()),
+      vocab_(share_of(spec.vocab, layer.shares(), layer.share())),
       shared_(shared) {
   if (shared) return;
   own_ = vocab_parallel_table(spec.copies_embedding ? kTokenTableName : "output.weight", spec.vocab,
-                              spec.hidden, spec.init_std, site);
+                              spec.hidden, spec.init_std, layer);
   if (spec.copies_embedding) own_->tie(true);
 }
 

@@ -34,7 +34,7 @@ class LmHead {
 
   /// With `shared`, the weight is that table (tied embeddings) and the head has no parameter of its
   /// own.
-  LmHead(const LmHeadSpec& spec, const LayerSite& site, Parameter* shared);
+  LmHead(const LmHeadSpec& spec, const LayerContext& layer, Parameter* shared);
 
   void collect(ParameterList& parameters);
   Saved plan_buffers(ActivationLayout& activations, const BatchShape& shape) const;

@@ -15,13 +15,13 @@ LinearSpec down_spec(const MlpSpec& spec) {
 
 }  // namespace
 
-Mlp::Mlp(const MlpSpec& spec, const LayerSite& site)
+Mlp::Mlp(const MlpSpec& spec, const LayerContext& layer)
     : spec_(spec),
-      dtype_(site.dtype),
-      rows_(site),
-      ffn_(spec.ffn / site.shares()),
-      up_(make_first_linear(up_spec(spec), site)),
-      down_(make_last_linear(down_spec(spec), site)) {}
+      dtype_(layer.dtype),
+      rows_(layer),
+      ffn_(spec.ffn / layer.shares()),
+      up_(make_first_linear(up_spec(spec), layer)),
+      down_(make_last_linear(down_spec(spec), layer)) {}
 
 void Mlp::collect(ParameterList& parameters) {
   up_->collect(parameters);

@@ -37,7 +37,7 @@ class Mlp {
     View act;
   };
 
-  Mlp(const MlpSpec& spec, const LayerSite& site);
+  Mlp(const MlpSpec& spec, const LayerContext& layer);
 
   void collect(ParameterList& parameters);
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,

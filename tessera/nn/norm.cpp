@@ -8,15 +8,15 @@ namespace tessera {
 namespace {
 
 Parameter whole_weight(const std::string& name, std::int64_t channels, InitKind init,
-                       const LayerSite& site, bool partial) {
-  return replicated_parameter(site.dtype, name, {channels}, {init}, site.tensor_rank,
+                       const LayerContext& layer, bool partial) {
+  return replicated_parameter(layer.dtype, name, {channels}, {init}, layer.tensor_rank,
                               partial ? GradientSum::tensor_group : GradientSum::none);
 }
 
 std::optional<Parameter> whole_bias(const std::string& name, std::int64_t channels,
-                                    const NormSpec& spec, const LayerSite& site, bool partial) {
+                                    const NormSpec& spec, const LayerContext& layer, bool partial) {
   if (spec.kind == NormKind::rms) return std::nullopt;
-  return whole_weight(name, channels, InitKind::zeros, site, partial);
+  return whole_weight(name, channels, InitKind::zeros, layer, partial);
 }
 
 }  // namespace
@@ -30,9 +30,9 @@ void Norm::collect(ParameterList& parameters) {
 }
 
 WholeNorm::WholeNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
-                     const LayerSite& site, bool partial)
-    : Norm(spec, whole_weight(name + ".weight", channels, InitKind::ones, site, partial),
-           whole_bias(name + ".bias", channels, spec, site, partial)) {}
+                     const LayerContext& layer, bool partial)
+    : Norm(spec, whole_weight(name + ".weight", channels, InitKind::ones, layer, partial),
+           whole_bias(name + ".bias", channels, spec, layer, partial)) {}
 
 std::size_t WholeNorm::workspace_bytes(const Kernels& kernels, std::int64_t rows) const {
   return kernels.norm_workspace_bytes(rows, weight_.shape()[0], weight_.dtype());
@@ -58,9 +58,9 @@ void WholeNorm::backward(Context& context, View dx, ConstView dy, ConstView x, C
 }
 
 std::unique_ptr<Norm> make_stream_norm(const std::string& name, std::int64_t channels,
-                                       const NormSpec& spec, const LayerSite& site) {
-  if (site.tensor_2d > 0) return std::make_unique<Norm2d>(name, channels, spec, site);
-  return std::make_unique<WholeNorm>(name, channels, spec, site, site.sequence_parallel);
+                                       const NormSpec& spec, const LayerContext& layer) {
+  if (layer.tensor_2d > 0) return std::make_unique<Norm2d>(name, channels, spec, layer);
+  return std::make_unique<WholeNorm>(name, channels, spec, layer, layer.sequence_parallel);
 }
 
 }  // namespace tessera

@@ -44,7 +44,7 @@ class WholeNorm final : public Norm {
   /// `partial`: the tensor-parallel ranks norm different rows, so that each has a part of the
   /// weights' gradients.
   WholeNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
-            const LayerSite& site, bool partial);
+            const LayerContext& layer, bool partial);
 
   std::size_t workspace_bytes(const Kernels& kernels, std::int64_t rows) const override;
   void forward(Context&, View y, View stats, ConstView x) const override;
@@ -56,6 +56,6 @@ class WholeNorm final : public Norm {
 
 /// The norm of the residual stream, however that is split.
 std::unique_ptr<Norm> make_stream_norm(const std::string& name, std::int64_t channels,
-                                       const NormSpec& spec, const LayerSite& site);
+                                       const NormSpec& spec, const LayerContext& layer);
 
 }  // namespace tessera

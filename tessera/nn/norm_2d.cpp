@@ -8,19 +8,19 @@ namespace tessera {
 namespace {
 
 Parameter vector(const std::string& name, std::int64_t channels, InitKind init,
-                 const LayerSite& site) {
-  check(channels % site.tensor_2d == 0,
+                 const LayerContext& layer) {
+  check(channels % layer.tensor_2d == 0,
         "{} has {} channels, which a grid of {} columns cannot share", name, channels,
-        site.tensor_2d);
-  return column_parameter(site.dtype, name, {channels},
-                          share_of(channels, site.channel_shares(), site.channel_share()), {init},
-                          site.tensor_row());
+        layer.tensor_2d);
+  return column_parameter(layer.dtype, name, {channels},
+                          share_of(channels, layer.channel_shares(), layer.channel_share()), {init},
+                          layer.tensor_row());
 }
 
 std::optional<Parameter> bias_of(const std::string& name, std::int64_t channels,
-                                 const NormSpec& spec, const LayerSite& site) {
+                                 const NormSpec& spec, const LayerContext& layer) {
   if (spec.kind == NormKind::rms) return std::nullopt;
-  return vector(name, channels, InitKind::zeros, site);
+  return vector(name, channels, InitKind::zeros, layer);
 }
 
 // What is left of the workspace for an op.
@@ -32,11 +32,11 @@ Workspace rest_of(const Workspace& workspace, const ArenaLayout& used) {
 }  // namespace
 
 Norm2d::Norm2d(const std::string& name, std::int64_t channels, const NormSpec& spec,
-               const LayerSite& site)
-    : Norm(spec, vector(name + ".weight", channels, InitKind::ones, site),
-           bias_of(name + ".bias", channels, spec, site)),
+               const LayerContext& layer)
+    : Norm(spec, vector(name + ".weight", channels, InitKind::ones, layer),
+           bias_of(name + ".bias", channels, spec, layer)),
       channels_(channels),
-      side_(site.tensor_2d) {}
+      side_(layer.tensor_2d) {}
 
 std::size_t Norm2d::workspace_bytes(const Kernels& kernels, std::int64_t rows) const {
   ArenaLayout forward, backward;

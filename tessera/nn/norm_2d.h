@@ -11,7 +11,7 @@ class Norm2d final : public Norm {
  public:
   /// `channels` of all ranks together.
   Norm2d(const std::string& name, std::int64_t channels, const NormSpec& spec,
-         const LayerSite& site);
+         const LayerContext& layer);
 
   /// What the ranks exchange lies there too.
   std::size_t workspace_bytes(const Kernels& kernels, std::int64_t rows) const override;

@@ -2,12 +2,12 @@
 
 namespace tessera {
 
-RowLayout::RowLayout(const LayerSite& site)
-    : ranks_(site.tensor_size),
-      parts_(site.sequence_parallel ? site.tensor_size : 1),
-      part_(site.sequence_parallel ? site.tensor_rank : 0),
-      channel_shares_(site.channel_shares()),
-      channel_share_(site.channel_share()) {}
+RowLayout::RowLayout(const LayerContext& layer)
+    : ranks_(layer.tensor_size),
+      parts_(layer.sequence_parallel ? layer.tensor_size : 1),
+      part_(layer.sequence_parallel ? layer.tensor_rank : 0),
+      channel_shares_(layer.channel_shares()),
+      channel_share_(layer.channel_share()) {}
 
 ConstView RowLayout::kept_of(const ConstView& rows) const {
   const std::int64_t kept = rows.dim(0) / parts_;

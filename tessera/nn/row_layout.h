@@ -27,7 +27,7 @@ struct AllRows {
 
 class RowLayout {
  public:
-  explicit RowLayout(const LayerSite& site);
+  explicit RowLayout(const LayerContext& layer);
 
   /// The size of the tensor-parallel group.
   int ranks() const { return ranks_; }

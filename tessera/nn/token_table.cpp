@@ -7,10 +7,10 @@ namespace {
 
 // Each rank has some of the rows: what it looks up is a partial sum, and what others keep of the
 // gradient is gathered.
-class LineTokenTable final : public TokenTable {
+class TokenTable1d final : public TokenTable {
  public:
-  LineTokenTable(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerSite& site)
-      : TokenTable(vocab, hidden, init_std, site), rows_(site) {}
+  TokenTable1d(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerContext& layer)
+      : TokenTable(vocab, hidden, init_std, layer), rows_(layer) {}
 
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const override {
     if (rows_.kept(shape) == shape.rows()) return {};
@@ -45,24 +45,24 @@ class LineTokenTable final : public TokenTable {
 }  // namespace
 
 Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
-                               double init_std, const LayerSite& site) {
-  const Range rows = share_of(vocab, site.shares(), site.share());
-  const Range columns = share_of(hidden, site.channel_shares(), site.tensor_row());
+                               double init_std, const LayerContext& layer) {
+  const Range rows = share_of(vocab, layer.shares(), layer.share());
+  const Range columns = share_of(hidden, layer.channel_shares(), layer.tensor_row());
   const ShardPiece piece{
       {rows.begin, columns.begin}, {rows.length(), columns.length()}, 0, {columns.length(), 1}};
   return {
-      site.dtype, piece.extent, {{name, {vocab, hidden}, {piece}}}, {InitKind::normal, init_std}};
+      layer.dtype, piece.extent, {{name, {vocab, hidden}, {piece}}}, {InitKind::normal, init_std}};
 }
 
 TokenTable::TokenTable(std::int64_t vocab, std::int64_t hidden, double init_std,
-                       const LayerSite& site)
-    : first_row_(share_of(vocab, site.shares(), site.share()).begin),
-      table_(vocab_parallel_table(kTokenTableName, vocab, hidden, init_std, site)) {}
+                       const LayerContext& layer)
+    : first_row_(share_of(vocab, layer.shares(), layer.share()).begin),
+      table_(vocab_parallel_table(kTokenTableName, vocab, hidden, init_std, layer)) {}
 
 std::unique_ptr<TokenTable> make_token_table(std::int64_t vocab, std::int64_t hidden,
-                                             double init_std, const LayerSite& site) {
-  if (site.tensor_2d > 0) return std::make_unique<TokenTable2d>(vocab, hidden, init_std, site);
-  return std::make_unique<LineTokenTable>(vocab, hidden, init_std, site);
+                                             double init_std, const LayerContext& layer) {
+  if (layer.tensor_2d > 0) return std::make_unique<TokenTable2d>(vocab, hidden, init_std, layer);
+  return std::make_unique<TokenTable1d>(vocab, hidden, init_std, layer);
 }
 
 }  // namespace tessera

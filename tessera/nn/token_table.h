@@ -16,7 +16,7 @@ inline constexpr const char* kTokenTableName = "embedding.word.weight";
 /// of the rows with 1-D tensor parallelism; with 2-D tensor parallelism the part that a linear
 /// layer's weight has there.
 Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
-                               double init_std, const LayerSite& site);
+                               double init_std, const LayerContext& layer);
 
 class TokenTable {
  public:
@@ -40,13 +40,13 @@ class TokenTable {
   virtual void backward(Context&, const Microbatch&, ConstView dy, const Scratch&) = 0;
 
  protected:
-  TokenTable(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerSite& site);
+  TokenTable(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerContext& layer);
 
   std::int64_t first_row_;
   Parameter table_;
 };
 
 std::unique_ptr<TokenTable> make_token_table(std::int64_t vocab, std::int64_t hidden,
-                                             double init_std, const LayerSite& site);
+                                             double init_std, const LayerContext& layer);
 
 }  // namespace tessera

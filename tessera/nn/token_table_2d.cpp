@@ -3,8 +3,8 @@
 namespace tessera {
 
 TokenTable2d::TokenTable2d(std::int64_t vocab, std::int64_t hidden, double init_std,
-                           const LayerSite& site)
-    : TokenTable(vocab, hidden, init_std, site), side_(site.tensor_2d) {}
+                           const LayerContext& layer)
+    : TokenTable(vocab, hidden, init_std, layer), side_(layer.tensor_2d) {}
 
 TokenTable::Scratch TokenTable2d::plan_scratch(ArenaLayout& scratch,
                                                const BatchShape& shape) const {

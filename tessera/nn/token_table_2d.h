@@ -11,7 +11,7 @@ namespace tessera {
 
 class TokenTable2d final : public TokenTable {
  public:
-  TokenTable2d(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerSite& site);
+  TokenTable2d(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerContext& layer);
 
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const override;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape) const override;

@@ -18,7 +18,7 @@ PipelineShape shape_of(const SessionOptions& options) {
   return shape_of(options.pipeline, options.parallel.pipeline, options.microbatches);
 }
 
-LayerSite site_of(const SessionOptions& options, int tensor_rank) {
+LayerContext layer_context(const SessionOptions& options, int tensor_rank) {
   return {options.model.dtype,
           options.seed,
           tensor_rank,
@@ -72,7 +72,7 @@ CudaOptions cuda_of(const TrainOptions& options) {
 }
 
 Shape boundary_shape(const SessionOptions& options) {
-  return RowLayout(site_of(options, 0)).kept(rank_shape(options), options.model.hidden_size);
+  return RowLayout(layer_context(options, 0)).kept(rank_shape(options), options.model.hidden_size);
 }
 
 BatchShape rank_shape(const SessionOptions& options) {
@@ -106,7 +106,7 @@ DescribedModel::DescribedModel(const SessionOptions& options, int pipeline_rank)
 
 void DescribedModel::add(const SessionOptions& options, const StagePart& part) {
   GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
-                                         site_of(options, 0), memory_, stream_, 1);
+                                         layer_context(options, 0), memory_, stream_, 1);
   if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
 }
 
@@ -227,7 +227,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
   for (const StagePart& part : rank_parts(options, stage)) {
     GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
-                                           site_of(options, mesh_.tensor().rank()), memory_,
+                                           layer_context(options, mesh_.tensor().rank()), memory_,
                                            stream_, positions_of(options));
     if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
   }
