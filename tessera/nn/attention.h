@@ -92,8 +92,8 @@ class Attention {
   const RopeTable* rope_;
   std::unique_ptr<ParallelLinear> qkv_;
   std::unique_ptr<ParallelLinear> out_;
-  std::optional<WholeNorm> q_norm_;
-  std::optional<WholeNorm> k_norm_;
+  std::optional<ReplicatedNorm> q_norm_;
+  std::optional<ReplicatedNorm> k_norm_;
 };
 
 }  // namespace tessera

@@ -7,16 +7,17 @@
 namespace tessera {
 namespace {
 
-Parameter whole_weight(const std::string& name, std::int64_t channels, InitKind init,
-                       const LayerContext& layer, bool partial) {
+Parameter replicated_weight(const std::string& name, std::int64_t channels, InitKind init,
+                            const LayerContext& layer, bool partial) {
   return replicated_parameter(layer.dtype, name, {channels}, {init}, layer.tensor_rank,
                               partial ? GradientSum::tensor_group : GradientSum::none);
 }
 
-std::optional<Parameter> whole_bias(const std::string& name, std::int64_t channels,
-                                    const NormSpec& spec, const LayerContext& layer, bool partial) {
+std::optional<Parameter> replicated_bias(const std::string& name, std::int64_t channels,
+                                         const NormSpec& spec, const LayerContext& layer,
+                                         bool partial) {
   if (spec.kind == NormKind::rms) return std::nullopt;
-  return whole_weight(name, channels, InitKind::zeros, layer, partial);
+  return replicated_weight(name, channels, InitKind::zeros, layer, partial);
 }
 
 }  // namespace
@@ -29,27 +30,27 @@ void Norm::collect(ParameterList& parameters) {
   if (bias_) parameters.push_back(&*bias_);
 }
 
-WholeNorm::WholeNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
-                     const LayerContext& layer, bool partial)
-    : Norm(spec, whole_weight(name + ".weight", channels, InitKind::ones, layer, partial),
-           whole_bias(name + ".bias", channels, spec, layer, partial)) {}
+ReplicatedNorm::ReplicatedNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
+                               const LayerContext& layer, bool partial)
+    : Norm(spec, replicated_weight(name + ".weight", channels, InitKind::ones, layer, partial),
+           replicated_bias(name + ".bias", channels, spec, layer, partial)) {}
 
-std::size_t WholeNorm::workspace_bytes(const Kernels& kernels, std::int64_t rows) const {
+std::size_t ReplicatedNorm::workspace_bytes(const Kernels& kernels, std::int64_t rows) const {
   return kernels.norm_workspace_bytes(rows, weight_.shape()[0], weight_.dtype());
 }
 
-void WholeNorm::forward(Context& context, View y, View stats, ConstView x) const {
+void ReplicatedNorm::forward(Context& context, View y, View stats, ConstView x) const {
   context.kernels.norm_forward(context.stream, y, stats, x, weight_.value(), bias_value(), spec_);
 }
 
-void WholeNorm::add_forward(Context& context, View y, View r, View stats, ConstView x,
-                            ConstView branch, const DropoutSpec& dropout) const {
+void ReplicatedNorm::add_forward(Context& context, View y, View r, View stats, ConstView x,
+                                 ConstView branch, const DropoutSpec& dropout) const {
   context.kernels.add_norm_forward(context.stream, y, r, stats, x, branch, weight_.value(),
                                    bias_value(), spec_, dropout);
 }
 
-void WholeNorm::backward(Context& context, View dx, ConstView dy, ConstView x, ConstView stats,
-                         bool accumulate) {
+void ReplicatedNorm::backward(Context& context, View dx, ConstView dy, ConstView x, ConstView stats,
+                              bool accumulate) {
   const Gradient weight = weight_.grad();
   const View bias = bias_ ? bias_->grad().view : View();
   context.kernels.norm_backward(context.stream, dx, weight.view, bias, dy, x, stats,
@@ -60,7 +61,7 @@ void WholeNorm::backward(Context& context, View dx, ConstView dy, ConstView x, C
 std::unique_ptr<Norm> make_stream_norm(const std::string& name, std::int64_t channels,
                                        const NormSpec& spec, const LayerContext& layer) {
   if (layer.tensor_2d > 0) return std::make_unique<Norm2d>(name, channels, spec, layer);
-  return std::make_unique<WholeNorm>(name, channels, spec, layer, layer.sequence_parallel);
+  return std::make_unique<ReplicatedNorm>(name, channels, spec, layer, layer.sequence_parallel);
 }
 
 }  // namespace tessera

@@ -39,12 +39,12 @@ class Norm {
 };
 
 /// With all channels on every rank that norms a row.
-class WholeNorm final : public Norm {
+class ReplicatedNorm final : public Norm {
  public:
   /// `partial`: the tensor-parallel ranks norm different rows, so that each has a part of the
   /// weights' gradients.
-  WholeNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
-            const LayerContext& layer, bool partial);
+  ReplicatedNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
+                 const LayerContext& layer, bool partial);
 
   std::size_t workspace_bytes(const Kernels& kernels, std::int64_t rows) const override;
   void forward(Context&, View y, View stats, ConstView x) const override;
