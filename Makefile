@@ -20,7 +20,7 @@ demo: ## train a tokenizer and a small model on this repository's text, and let 
 	cmake --build --preset cpu -j $(JOBS) --target tessera
 	examples/demo.sh
 
-test: build ## all tests, with samples of every campaign
+test: build ## all tests, with a quick subset of every extended test suite
 	@tools/setup.sh test
 	ctest --test-dir build/cpu -j $$(($(JOBS) + 2)) --output-on-failure --no-tests=error  # some mostly sleep
 
@@ -32,9 +32,9 @@ bench: build ## measure against PyTorch, where there is one (bench/run.py --help
 	cmake --build --preset cpu -j $(JOBS) --target benches
 	bench/run.py
 
-test-full: ## every campaign at full count; hours, and resumes where it was stopped
+test-full: ## the extended test suites at full count; hours, and resumes where it was stopped
 	@tools/setup.sh build test lint
-	tools/campaigns.py
+	tools/extended_tests.py
 
 cuda: ## build everything with the CUDA backend (needs nvcc, no GPU); CUDA_ARCHITECTURES=90 for one GPU alone
 	@tools/setup.sh build cuda

@@ -1,7 +1,7 @@
 // Runs a fuzz program's function over a fixed sample of inputs, with any compiler: the seeds, and
 // what comes of them when bits are flipped, bytes are changed, cut out, repeated, or brought in
 // from another seed. `make test` runs this; libFuzzer, which looks for new paths, runs in the
-// campaigns.
+// extended test suites.
 //
 // usage: sample_<name> SEEDS RUNS
 #include <algorithm>

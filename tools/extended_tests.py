@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs every test campaign at its full count. Stopped at any point, it goes on where it was.
+"""Runs every extended test suite at its full count. Stopped at any point, it goes on where it was.
 
-usage: tools/campaigns.py [NAME...]     only these campaigns
-       tools/campaigns.py --list
+usage: tools/extended_tests.py [NAME...]     only these suites
+       tools/extended_tests.py --list
 
-A campaign is a list of steps. A step that passed on this very tree (by the contents of its files)
-is not run again; any change to the tree starts all anew. Output goes to build/campaigns/<name>.log,
-and its end is shown when a campaign fails. One that ran no test at all has failed.
+A suite is a list of steps. A step that passed on this very tree (by the contents of its files)
+is not run again; any change to the tree starts all anew. Output goes to build/extended_tests/<name>.log,
+and its end is shown when a suite fails. One that ran no test at all has failed.
 """
 
 import concurrent.futures
@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "build" / "campaigns"
+FOLDER = ROOT / "build" / "extended_tests"
 
 FUZZ_CHUNKS = 10
 FUZZ_CHUNK_INPUTS = 100_000
@@ -49,7 +49,7 @@ STRING_COUNT = r"^\S+: (\d+) (?:strings|models), 0 differ"
 
 
 @dataclasses.dataclass(frozen=True)
-class Campaign:
+class Suite:
     name: str
     steps: list  # commands, each a list of words
     count: str  # pattern whose group is a step's count; the steps' counts are added up
@@ -71,7 +71,7 @@ def programs(folder, pattern):
     files = (ROOT / folder).glob(pattern)
     found = sorted(p for p in files if p.is_file() and os.access(p, os.X_OK))
     if not found:
-        sys.exit(f"campaigns: no program {folder}/{pattern}")
+        sys.exit(f"extended tests: no program {folder}/{pattern}")
     return found
 
 
@@ -82,20 +82,20 @@ def sharded(parts, command):
     return ["sh", "-c", f"printf '%s\\n' {numbers} | xargs -P{parts} -I{{}} sh -c {shlex.quote(each)}"]
 
 
-def test_campaigns():
+def test_suites():
     """The tests read TESSERA_FULL, and then go through all their cases and not a sample."""
     for program in programs("build/cpu/tests", "test_*"):
-        if program.name.startswith("test_fuzz_"):  # samples of the fuzz campaigns below
+        if program.name.startswith("test_fuzz_"):  # quick subsets of the fuzz suites below
             continue
         command = [str(program), "--gtest_brief=1"]
         if program.name == "test_crash":  # its runs mostly wait, for disks and for each other
             command = sharded(4, command)
-        yield Campaign(program.name, [command], GTEST_COUNT, {"TESSERA_FULL": "1"})
+        yield Suite(program.name, [command], GTEST_COUNT, {"TESSERA_FULL": "1"})
     # CMake knows how their ranks are started.
-    yield Campaign("mpi", [ctest_step("cpu") + ["-R", "^mpi"]], CTEST_COUNT, {"TESSERA_FULL": "1"})
+    yield Suite("mpi", [ctest_step("cpu") + ["-R", "^mpi"]], CTEST_COUNT, {"TESSERA_FULL": "1"})
 
 
-def fuzz_campaigns():
+def fuzz_suites():
     """Chunks with seeds of their own; each starts from the corpus collected so far."""
     for program in programs("build/fuzz/tests/fuzz", "fuzz_*"):
         corpus = str(FOLDER / "corpus")
@@ -103,10 +103,10 @@ def fuzz_campaigns():
             ["tools/fuzz.sh", str(FUZZ_CHUNK_INPUTS), str(seed), corpus, program.name]
             for seed in range(1, FUZZ_CHUNKS + 1)
         ]
-        yield Campaign(program.name, steps, FUZZ_COUNT, alone=False)
+        yield Suite(program.name, steps, FUZZ_COUNT, alone=False)
 
 
-def tokenizer_campaign():
+def tokenizer_suite():
     """The trainer; then random strings, how many of them are different, each code point, long words."""
     command = ["tools/check_tokenizers.py", "--kinds"]
     digests = str(FOLDER / "tokenizer_strings")
@@ -117,23 +117,23 @@ def tokenizer_campaign():
             steps.append([*command, kind, *count, "--digests", digests])
         steps.append([*command, kind, "--count", str(TOKENIZER_STRINGS), "--distinct", digests])
         steps.append([*command, kind, "--count", "0", "--code-points", "--long-words"])
-    return Campaign("tokenizers", steps, STRING_COUNT, alone=False)
+    return Suite("tokenizers", steps, STRING_COUNT, alone=False)
 
 
-def sanitizer_campaign(preset, env):
-    return Campaign(preset, [*build_steps(preset), ctest_step(preset)], CTEST_COUNT, env)
+def sanitizer_suite(preset, env):
+    return Suite(preset, [*build_steps(preset), ctest_step(preset)], CTEST_COUNT, env)
 
 
-def all_campaigns():
+def all_suites():
     return [
-        Campaign("check_layers", [["tools/check_layers.py"]], FILE_COUNT),
-        Campaign("lint", [["tools/lint.sh", "--all"]], FILE_COUNT),
-        *test_campaigns(),
-        tokenizer_campaign(),  # the longest of those that run beside each other
-        *fuzz_campaigns(),
-        sanitizer_campaign("asan", {}),
+        Suite("check_layers", [["tools/check_layers.py"]], FILE_COUNT),
+        Suite("lint", [["tools/lint.sh", "--all"]], FILE_COUNT),
+        *test_suites(),
+        tokenizer_suite(),  # the longest of those that run beside each other
+        *fuzz_suites(),
+        sanitizer_suite("asan", {}),
         # The BLAS libraries are not instrumented; what they do inside is not ours to judge.
-        sanitizer_campaign("tsan", {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1"}),
+        sanitizer_suite("tsan", {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1"}),
     ]
 
 
@@ -186,20 +186,20 @@ def run_step(command, env, log):
         return done.returncode == 0, out.read()
 
 
-def run_campaign(campaign, record, folder):
+def run_suite(suite, record, folder):
     """Returns (count, result, seconds)."""
-    log = folder / f"{campaign.name}.log"
+    log = folder / f"{suite.name}.log"
     count, seconds, fresh = 0, 0.0, False
-    for number, command in enumerate(campaign.steps, 1):
-        passed = record.get(campaign.name, number)
+    for number, command in enumerate(suite.steps, 1):
+        passed = record.get(suite.name, number)
         if not passed:
             fresh, start = True, time.monotonic()
-            ok, text = run_step(command, campaign.env, log)
+            ok, text = run_step(command, suite.env, log)
             took = time.monotonic() - start
             if not ok:
                 return count, "FAILED", seconds + took
-            passed = [sum(map(int, re.findall(campaign.count, text, re.MULTILINE))), took]
-            record.put(campaign.name, number, *passed)
+            passed = [sum(map(int, re.findall(suite.count, text, re.MULTILINE))), took]
+            record.put(suite.name, number, *passed)
         count, seconds = count + passed[0], seconds + passed[1]
     if count == 0:
         return 0, "FAILED", seconds
@@ -213,22 +213,22 @@ def show_tail(log, out):
     print(f"    (all of it: {log})", file=out)
 
 
-def run_all(campaigns, folder, tree, out=sys.stdout):
-    """Prints one line for each campaign. Returns whether all passed."""
+def run_all(suites, folder, tree, out=sys.stdout):
+    """Prints one line for each suite. Returns whether all passed."""
     record = Record(folder, tree)
-    print(f"{'campaign':<28} {'count':>10}  {'result':<12} {'seconds':>8}", file=out)
+    print(f"{'suite':<28} {'count':>10}  {'result':<12} {'seconds':>8}", file=out)
     failed = 0
-    for alone, group in itertools.groupby(campaigns, lambda campaign: campaign.alone):
+    for alone, group in itertools.groupby(suites, lambda suite: suite.alone):
         group = list(group)
         with concurrent.futures.ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
-            results = pool.map(lambda campaign: run_campaign(campaign, record, folder), group)
-            for campaign, (count, result, seconds) in zip(group, results):
-                line = f"{campaign.name:<28} {count:>10}  {result:<12} {seconds:>8.1f}"
+            results = pool.map(lambda suite: run_suite(suite, record, folder), group)
+            for suite, (count, result, seconds) in zip(group, results):
+                line = f"{suite.name:<28} {count:>10}  {result:<12} {seconds:>8.1f}"
                 print(line, file=out, flush=True)
                 if result == "FAILED":
                     failed += 1
-                    show_tail(folder / f"{campaign.name}.log", out)
-    print(f"campaigns: {len(campaigns) - failed} passed, {failed} failed", file=out)
+                    show_tail(folder / f"{suite.name}.log", out)
+    print(f"extended tests: {len(suites) - failed} passed, {failed} failed", file=out)
     return failed == 0
 
 
@@ -236,15 +236,15 @@ def main():
     names = sys.argv[1:]
     for command in build_steps("cpu") + build_steps("fuzz", "fuzzers"):
         if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode != 0:
-            sys.exit("campaigns: the build failed (see above)")
-    campaigns = all_campaigns()
+            sys.exit("extended tests: the build failed (see above)")
+    suites = all_suites()
     if names == ["--list"]:
-        print(*(c.name for c in campaigns), sep="\n")
+        print(*(c.name for c in suites), sep="\n")
         return 0
-    unknown = set(names) - {c.name for c in campaigns}
+    unknown = set(names) - {c.name for c in suites}
     if unknown:
-        sys.exit(f"campaigns: unknown: {', '.join(sorted(unknown))}; --list shows all")
-    chosen = [c for c in campaigns if not names or c.name in names]
+        sys.exit(f"extended tests: unknown: {', '.join(sorted(unknown))}; --list shows all")
+    chosen = [c for c in suites if not names or c.name in names]
     return 0 if run_all(chosen, FOLDER, tree_hash()) else 1
 
 
@@ -252,4 +252,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        sys.exit("campaigns: stopped; run it again to go on")
+        sys.exit("extended tests: stopped; run it again to go on")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs tools/campaigns.py on small campaigns of shell commands."""
+"""Runs tools/extended_tests.py on small suites of shell commands."""
 
 import io
 import sys
@@ -11,7 +11,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-import campaigns  # noqa: E402
+import extended_tests  # noqa: E402
 
 COUNT = r"^did (\d+)"
 
@@ -20,7 +20,7 @@ def shell(*scripts):
     return [["sh", "-c", script] for script in scripts]
 
 
-class CampaignsTest(unittest.TestCase):
+class ExtendedTestsTest(unittest.TestCase):
     def setUp(self):
         self.temp = tempfile.TemporaryDirectory()
         self.addCleanup(self.temp.cleanup)
@@ -29,8 +29,8 @@ class CampaignsTest(unittest.TestCase):
 
     def run_all(self, steps, tree="a tree", env=None):
         out = io.StringIO()
-        campaign = campaigns.Campaign("demo", steps, COUNT, env or {})
-        good = campaigns.run_all([campaign], self.folder, tree, out)
+        suite = extended_tests.Suite("demo", steps, COUNT, env or {})
+        good = extended_tests.run_all([suite], self.folder, tree, out)
         return good, out.getvalue()
 
     def lines_in_mark(self):
@@ -40,7 +40,7 @@ class CampaignsTest(unittest.TestCase):
         good, text = self.run_all(shell("echo did 20", "echo did 22"))
         self.assertTrue(good)
         self.assertRegex(text, r"(?m)^demo +42  ok  ")
-        self.assertIn("campaigns: 1 passed, 0 failed", text)
+        self.assertIn("extended tests: 1 passed, 0 failed", text)
 
     def test_small_ones_run_beside_each_other(self):
         # Each waits for what the other does.
@@ -51,10 +51,10 @@ class CampaignsTest(unittest.TestCase):
             return shell(f"touch {own}; {wait}")
 
         out = io.StringIO()
-        both = [campaigns.Campaign("a", meet(a, b), COUNT, alone=False),
-                campaigns.Campaign("b", meet(b, a), COUNT, alone=False)]
+        both = [extended_tests.Suite("a", meet(a, b), COUNT, alone=False),
+                extended_tests.Suite("b", meet(b, a), COUNT, alone=False)]
         with unittest.mock.patch("os.cpu_count", return_value=2):
-            self.assertTrue(campaigns.run_all(both, self.folder, "a tree", out), out.getvalue())
+            self.assertTrue(extended_tests.run_all(both, self.folder, "a tree", out), out.getvalue())
         self.assertRegex(out.getvalue(), r"(?ms)^a +1  ok .*^b +1  ok ")
 
     def test_environment_reaches_the_step(self):
@@ -95,13 +95,13 @@ class CampaignsTest(unittest.TestCase):
 
     def test_count_patterns_match_what_the_programs_print(self):
         for pattern, line in (
-            (campaigns.GTEST_COUNT, "[==========] 12 tests from 3 test suites ran. (5 ms total)"),
-            (campaigns.GTEST_COUNT, "[==========] 12 test from 1 test suite ran. (5 ms total)"),
-            (campaigns.CTEST_COUNT, "100% tests passed, 0 tests failed out of 12"),
-            (campaigns.FUZZ_COUNT, "fuzz: fuzz_json                 12 inputs ok    1 s"),
-            (campaigns.FILE_COUNT, "check_layers: 12 files, 0 violations"),
-            (campaigns.STRING_COUNT, "hf-gpt2: 12 strings, 0 differ"),
-            (campaigns.STRING_COUNT, "trainer: 12 models, 0 differ"),
+            (extended_tests.GTEST_COUNT, "[==========] 12 tests from 3 test suites ran. (5 ms total)"),
+            (extended_tests.GTEST_COUNT, "[==========] 12 test from 1 test suite ran. (5 ms total)"),
+            (extended_tests.CTEST_COUNT, "100% tests passed, 0 tests failed out of 12"),
+            (extended_tests.FUZZ_COUNT, "fuzz: fuzz_json                 12 inputs ok    1 s"),
+            (extended_tests.FILE_COUNT, "check_layers: 12 files, 0 violations"),
+            (extended_tests.STRING_COUNT, "hf-gpt2: 12 strings, 0 differ"),
+            (extended_tests.STRING_COUNT, "trainer: 12 models, 0 differ"),
         ):
             self.assertRegex(line, pattern)
 
