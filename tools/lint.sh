@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All that can be checked without running the program: format, layers, size limits, scripts and
-# clang-tidy. Runs every step even after one failed, so that one run shows all there is to mend; so
+# clang-tidy. Runs every step even after one failed, so that one run shows all there is to fix; so
 # `set -e` is off inside the steps, and each returns its own verdict.
 #
 # usage: tools/lint.sh [--all]   (--all: clang-tidy reads the tests too, and each source with its own

@@ -16,7 +16,7 @@ struct ForeignStart {
   const char* what;
 };
 
-// What people give for text, and how they mend it.
+// What people give for text, and how they fix it.
 constexpr ForeignStart kForeign[] = {
     {"\xff\xfe", "UTF-16 text: convert it, as by `iconv -f UTF-16 -t UTF-8`"},
     {"\xfe\xff", "UTF-16 text: convert it, as by `iconv -f UTF-16 -t UTF-8`"},

@@ -31,7 +31,7 @@ void check_is_ours(const fs::path& folder) {
   }
 }
 
-// What was damaged here cannot be mended by running the same command again.
+// What was damaged here cannot be fixed by running the same command again.
 [[noreturn]] void fail_damaged(const InputError& error) {
   fail_input("{}\nthe run that was stopped cannot go on: drop it with --restart", error.what());
 }

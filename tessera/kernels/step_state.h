@@ -91,7 +91,7 @@ TESSERA_HOST_DEVICE inline StepRecord finish_step_state(StepState& state, const 
   const bool overflow = !std::isfinite(norm);
   state.iteration += 1;
   if (rules.scaling == LossScaling::dynamic) detail::adapt_scale(state, overflow, rules);
-  // The loss does not know the scale, so a smaller one would not mend it.
+  // The loss does not know the scale, so a smaller one would not fix it.
   const bool failed = !std::isfinite(sums.loss) || (overflow && rules.scaling == LossScaling::none);
   if (failed && state.failed_iteration == 0) state.failed_iteration = state.iteration;
   state.skipped = overflow || state.failed_iteration != 0 ? 1 : 0;

@@ -20,7 +20,7 @@ void check_template(const ChatTemplate& chat) {
     check_input(
         !token.empty() && all.find(token) != std::string::npos,
         "{}: the special token '{:.100}' is in none of the template's texts: take it out of "
-        "special_tokens, or mend the text that it should be in",
+        "special_tokens, or fix the text that it should be in",
         chat.name, token);
 }
 

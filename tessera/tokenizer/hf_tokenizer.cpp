@@ -81,8 +81,8 @@ void HfTokenizer::read(const HfNode& root) {
 }
 
 void HfTokenizer::encode_to(std::string_view text, std::vector<std::int32_t>& tokens) const {
-  std::string mended;
-  if (!is_valid_utf8(text)) text = mended = to_valid_utf8(text);
+  std::string fixed;
+  if (!is_valid_utf8(text)) text = fixed = to_valid_utf8(text);
   const bool wraps = options_.add_special_tokens;
   if (wraps) tokens.insert(tokens.end(), template_.before.begin(), template_.before.end());
   encode_by(&HfAddedTokens::split, text, true, tokens);
@@ -91,8 +91,8 @@ void HfTokenizer::encode_to(std::string_view text, std::vector<std::int32_t>& to
 
 void HfTokenizer::encode_plain_to(std::string_view text, bool at_start,
                                   std::vector<std::int32_t>& tokens) const {
-  std::string mended;
-  if (!is_valid_utf8(text)) text = mended = to_valid_utf8(text);
+  std::string fixed;
+  if (!is_valid_utf8(text)) text = fixed = to_valid_utf8(text);
   encode_by(&HfAddedTokens::split_plain, text, at_start, tokens);
 }
 

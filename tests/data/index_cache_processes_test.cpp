@@ -1,5 +1,5 @@
 // Many processes build one cache at once, and some are killed: those that live have the right
-// indices, and what is left is mended. TESSERA_FULL does it longer.
+// indices, and what is left is fixed. TESSERA_FULL does it longer.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -94,9 +94,9 @@ TEST_F(PreprocessResume, KilledAtAnyTimeItGoesOnToTheSameBytes) {
   EXPECT_GT(resumed, 0) << "no run was taken up";
 }
 
-TEST_F(PreprocessResume, GoesOnBehindTheDamageOnceItIsMended) {
+TEST_F(PreprocessResume, GoesOnBehindTheDamageOnceItIsFixed) {
   run_until_damage();
-  // Mended, the file is another one: the run is not taken up in silence.
+  // Fixed, the file is another one: the run is not taken up in silence.
   test::write_bytes(path("b.jsonl.gz"), gzip(made_up_lines(3000, 2)));
   test::expect_input_error(
       [&] { preprocess(options_); },
