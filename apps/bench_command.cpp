@@ -116,7 +116,7 @@ std::vector<bench::FlagInfo> train_flags() {
       {"fp16", "false", "the same as --params-dtype f16"},
       {"threads", std::to_string(default_threads(1)), "CPU threads"},
       {"warm-up", "5", "steps before those that are timed"},
-      {"steps", "30", "steps that are timed; the median is told"},
+      {"steps", "30", "steps that are timed; the median is reported"},
       {"peak-tflops", "", "of the device, for MFU [in bf16 and f16: that of GPUs that are known]"},
       {"deterministic-mode", "false",
        "equal bits on a GPU; refused on a CPU, which always has them"},

@@ -234,7 +234,7 @@ Manifest parse_manifest(std::string_view text, const std::string& what) {
               what);
   const std::int64_t version = needed(fields, "version", kMaxBytes);
   check_input(version <= kManifestVersion,
-              "{}: this is version {} of the format, and this program knows version {}: use a "
+              "{}: this is version {} of the format, and this program supports version {}: use a "
               "newer one",
               what, version, kManifestVersion);
   check_input(needed(fields, "block_bytes", kMaxBytes) == kDigestBlock,

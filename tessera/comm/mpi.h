@@ -18,7 +18,7 @@ class MpiEngine;
 /// sleeps when it has nothing to do; only sends do not wait for earlier calls. Results equal those
 /// of ranks as threads bit for bit. Errors come out of Work::wait (those that this rank can see
 /// alone, out of the call), and calls that were made before the first of them came out fail alike:
-/// - ranks that make different calls are all told which;
+/// - ranks that make different calls all get an error that names them;
 /// - a rank that does not come to a call in time, or has ended, is named to those who wait for it;
 /// - a rank that is stopped or dead ends the whole job: each process listens to its neighbour.
 /// When ranks make different calls, all fail, and their groups can be used again. After any other

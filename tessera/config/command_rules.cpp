@@ -123,10 +123,11 @@ void convert_rules(const Settings& settings, Problems& problems) {
 
 void text_rules(const TokenizerOptions& tokenizer, Problems& problems) {
   tokenizer_rules(tokenizer, problems);
-  problems.require(tokenizer.vocab_size == 0 || tokenizer.kind == TokenizerKind::null ||
-                       tokenizer.kind == TokenizerKind::tiktoken,
-                   "--vocab-size has no say here, since the tokenizer knows its tokens: drop it, "
-                   "or give it to train");
+  problems.require(
+      tokenizer.vocab_size == 0 || tokenizer.kind == TokenizerKind::null ||
+          tokenizer.kind == TokenizerKind::tiktoken,
+      "--vocab-size has no effect here, since the tokenizer defines its tokens: drop it, "
+      "or give it to train");
 }
 
 void preprocess_rules(const Settings& settings, Problems& problems) {

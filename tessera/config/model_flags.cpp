@@ -95,7 +95,7 @@ std::vector<Flag> position_flags() {
            {{PositionEmbedding::learned_absolute, "learned_absolute"},
             {PositionEmbedding::rope, "rope"},
             {PositionEmbedding::none, "none"}},
-           "how the model knows positions"),
+           "how the model encodes positions"),
       real("rotary-base", at(&RopeOptions::base), {1, 1e12, true}, "RoPE's base (theta)")
           .only_if(uses_rope, "--position-embedding-type rope"),
       real("rotary-percent", at(&RopeOptions::percent), {0, 1, true},

@@ -47,7 +47,7 @@ ParsedCommand settle(Command command, const Assignments& file, Assignments all,
   config::store(parsed.given, parsed, problems);
   problems.throw_if_any();
   share_flags(parsed);
-  // A file's value that the command line replaces may be bad: then it has no say either.
+  // A file's value that the command line replaces may be bad: then it has no effect either.
   Problems unused;
   Settings file_settings = default_settings(command);
   config::store(file, file_settings, unused);

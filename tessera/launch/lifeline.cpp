@@ -67,7 +67,7 @@ std::optional<std::string> Lifeline::find_lost() {
     const auto passed = peer.since.passed();
     if (peer.left || passed <= (peer.closed ? options_.grace : options_.silence_limit)) continue;
     if (peer.closed)
-      return fmt::format("rank {} has ended before this rank had: see what it said",
+      return fmt::format("rank {} has ended before this rank had: see its output",
                          peer.connection.rank);
     return fmt::format(
         "rank {} has not been heard of for {:.0f} s: it may have died or been stopped",

@@ -89,11 +89,10 @@ void run_rank(Rank& rank, const LaunchOptions& options, const std::function<void
 }
 
 Rank rank_of(MpiWorld& mpi, const LaunchOptions& options, const Environment& environment) {
-  check_input(
-      mpi.size() == environment.size,
-      "{} started {} ranks, but MPI knows of {}. With srun, start them with --mpi=pmix (and "
-      "an Open MPI that has PMIx), or use mpirun",
-      name_of(environment.launcher), environment.size, mpi.size());
+  check_input(mpi.size() == environment.size,
+              "{} started {} ranks, but MPI reports {}. With srun, start them with --mpi=pmix (and "
+              "an Open MPI that has PMIx), or use mpirun",
+              name_of(environment.launcher), environment.size, mpi.size());
   // Launchers need not say how many ranks they started on this machine, but MPI knows.
   Environment here = environment;
   here.local_size = std::max(environment.local_size, mpi.local_size());

@@ -18,7 +18,7 @@ class RendezvousHost {
   explicit RendezvousHost(const RendezvousOptions& options);
 
   /// Returns the connections when every rank has come and has been sent `data`. Whatever goes wrong
-  /// before is told to those that have come, and thrown.
+  /// before is reported to those that have come, and thrown.
   std::vector<Connection> receive_all_and_answer(std::span<const std::byte> data);
 
  private:

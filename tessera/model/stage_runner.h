@@ -65,9 +65,9 @@ class StageRunner final : public Stage {
   /// The memory must outlive this.
   void use(const RunnerMemory& memory);
 
-  /// Who is told of the work with parameters, by the model's FSDP units; it must outlive this.
+  /// Observer of parameter use, by the model's FSDP units; it must outlive this.
   void set_hooks(ModuleHooks& hooks) { hooks_ = &hooks; }
-  /// Who is told when a forward pass has left its microbatch in an activation buffer.
+  /// Called when a forward pass has left its microbatch in an activation buffer.
   using Observer = std::function<void(int microbatch, int buffer)>;
   void set_observer(Observer observer) { observer_ = std::move(observer); }
   /// The microbatches that forward and backward refer to by number; they must outlive the step.

@@ -9,8 +9,8 @@
 namespace tessera {
 
 /// The degrees in a line: "8 ranks: tensor 2 (sequence parallel) x data 1 x pipeline 4 (1F1B)".
-/// `schedule` is the pipeline's, if it is to be told. Experts take a second one. No newline at the
-/// end.
+/// `schedule` is the pipeline's, if it is to be printed. Experts take a second one. No newline at
+/// the end.
 std::string mesh_banner(const ParallelOptions& options, int ranks, std::string_view schedule = {});
 
 /// Every rank at its place: a line for each pp and dp, a column for each cp, the ranks of a tensor

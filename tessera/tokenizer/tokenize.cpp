@@ -41,7 +41,7 @@ TokenList parse_numbers(std::string_view text, std::string_view what) {
   return tokens;
 }
 
-// What a tokenizer cannot encode or decode is told with its place.
+// What a tokenizer cannot encode or decode is reported with its place.
 template <class Work>
 void placed(std::string_view where, const Work& work) {
   try {

@@ -1,4 +1,4 @@
-// Cross-rank consistency check between steps: whether one was told to stop, whether all have
+// Cross-rank consistency check between steps: whether one was asked to stop, whether all have
 // written their part of a checkpoint.
 #pragma once
 

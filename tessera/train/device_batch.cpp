@@ -82,7 +82,7 @@ void DeviceBatches::check_batch(const HostBatch& batch) const {
                                std::int64_t end) {
     for (std::size_t at = 0; at < rows; ++at)
       check_input(values[at] >= 0 && values[at] < end,
-                  "sample {}: {} {} at place {}, the model knows 0 to {}",
+                  "sample {}: {} {} at place {}, the model supports 0 to {}",
                   batch.sample_numbers[at / static_cast<std::size_t>(shape_.seq)], name, values[at],
                   at % static_cast<std::size_t>(shape_.seq), end - 1);
   };

@@ -36,7 +36,7 @@ std::string log_line_of(const StepMetrics& metrics, std::int64_t skipped, bool t
 std::string progress_line_of(const StepMetrics& metrics, int width);
 
 /// Appends one JSON object per line. Lines of iterations after `resumed` are dropped first: the run
-/// repeats them. A line that cannot be written, such as on a full disk, is missing; that is told
+/// repeats them. A line that cannot be written, such as on a full disk, is missing; that is logged
 /// once, until one is written again.
 class MetricsFile {
  public:

@@ -5,7 +5,7 @@
 //   request    all ranks: slices are copied to staging memory, a thread writes them to the folder
 //   advance    all ranks, when all have written: rank 0 commits, on a thread, too
 //
-// A failure, such as a full disk, is told and leaves the checkpoints that are there: training can
+// A failure, such as a full disk, is logged and leaves the checkpoints that are there: training can
 // go on, and the next save starts anew. Staging memory that holds less than all slices is filled
 // and written in waves, and the request takes until the last wave is in it.
 #pragma once
@@ -77,7 +77,7 @@ class Saver {
   std::string commit();
   void begin_commit();
   void end_commit();
-  /// The text of rank 0's outcome; nothing when a rank has failed, which is told.
+  /// The text of rank 0's outcome; nothing when a rank has failed, which is logged.
   std::optional<std::string> share(const Outcome& own);
   void start(std::function<std::string()> work);
 

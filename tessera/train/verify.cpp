@@ -212,7 +212,7 @@ class Comparison {
  public:
   explicit Comparison(double tolerance) : tolerance_(tolerance) {}
 
-  // In the order given; the first that differs is the one that is told.
+  // In the order given; the first that differs is the one that is reported.
   void compare(const std::string& what, const std::vector<NamedValues>& got,
                const std::vector<NamedValues>& want, double tolerance) {
     const double whole = norm_of(want);

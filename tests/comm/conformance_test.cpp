@@ -63,7 +63,8 @@ TEST(Recording, CountsCallsAndBytes) {
   });
 }
 
-// Rank 1 expects fewer rows than rank 0 sends: both must be told, and neither may wait forever.
+// Rank 1 expects fewer rows than rank 0 sends: both must get an error, and neither may wait
+// forever.
 TEST(LocalErrors, RowsThatDoNotMeet) {
   try {
     run_ranks(2, 1, [](Rank& rank) {

@@ -300,8 +300,8 @@ TEST(Refusals, OfOtherCommands) {
                  {"--on-error ignore", "expected one of fail, skip"});
   expect_refused("preprocess", "--input a --output-prefix b", {"--workers -1", "--workers"});
   expect_refused("preprocess", "--input a --output-prefix b",
-                 {"--vocab-size 300", "--vocab-size has no say here"});
-  expect_refused("tokenize", "--input a", {"--vocab-size 300", "--vocab-size has no say here"});
+                 {"--vocab-size 300", "--vocab-size has no effect here"});
+  expect_refused("tokenize", "--input a", {"--vocab-size 300", "--vocab-size has no effect here"});
   for (const char* flag : {"--append-eod", "--json-keys text"})
     expect_refused("preprocess", "--input a --output-prefix b --chat-template chatml",
                    {flag, "texts (without --chat-template)"});

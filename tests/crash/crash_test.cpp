@@ -90,7 +90,7 @@ TEST_P(Crash, AtAnyCallLeavesTheLastCommit) {
     }
 }
 
-TEST_P(Crash, ADiskThatFailsAnywhereIsToldOnceAndTrainingGoesOn) {
+TEST_P(Crash, ADiskThatFailsAnywhereIsLoggedOnceAndTrainingGoesOn) {
   Spoiled run(way());
   const long calls = run.calls();
   for (long at = 1; at <= calls; at += test::full() ? 1 : 29)

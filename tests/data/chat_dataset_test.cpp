@@ -49,10 +49,10 @@ TEST_F(ChatSamples, LongOnesAreCutAndCounted) {
   options_.seq_length = 9;
   testing::internal::CaptureStderr();
   const auto data = build(std::nullopt);
-  const std::string told = testing::internal::GetCapturedStderr();
-  EXPECT_NE(told.find("of 50 conversations have more than 10 tokens and are cut: raise"),
+  const std::string logged = testing::internal::GetCapturedStderr();
+  EXPECT_NE(logged.find("of 50 conversations have more than 10 tokens and are cut: raise"),
             std::string::npos)
-      << told;
+      << logged;
   options_.seq_length = 2;  // where nothing that is learned is left
   testing::internal::CaptureStderr();
   EXPECT_EQ(build(std::nullopt)->size(), 0);
@@ -68,10 +68,10 @@ TEST_F(ChatSamples, ACutConversationKeepsItsBeginning) {
   options_.data_path = {prefix("cut")};
   testing::internal::CaptureStderr();
   const auto data = build(std::nullopt);
-  const std::string told = testing::internal::GetCapturedStderr();
-  EXPECT_NE(told.find("1 of 2 conversations have more than 25 tokens and are cut: raise"),
+  const std::string logged = testing::internal::GetCapturedStderr();
+  EXPECT_NE(logged.find("1 of 2 conversations have more than 25 tokens and are cut: raise"),
             std::string::npos)
-      << told;
+      << logged;
   ASSERT_EQ(data->size(), 2);
   std::set<std::int32_t> firsts;
   for (const std::int64_t i : {0, 1}) {
@@ -99,9 +99,9 @@ TEST_F(ChatSamples, ACutConversationStaysWhereItsLastLabelIsLearned) {
   options_.data_path = {prefix("edge")};
   testing::internal::CaptureStderr();
   const auto data = build(std::nullopt);
-  const std::string told = testing::internal::GetCapturedStderr();
-  EXPECT_NE(told.find("3 of 3 conversations"), std::string::npos) << told;
-  EXPECT_NE(told.find("2 of them left out"), std::string::npos) << told;
+  const std::string logged = testing::internal::GetCapturedStderr();
+  EXPECT_NE(logged.find("3 of 3 conversations"), std::string::npos) << logged;
+  EXPECT_NE(logged.find("2 of them left out"), std::string::npos) << logged;
   ASSERT_EQ(data->size(), 1);
   const Sample got = sample(*data, 0);
   EXPECT_EQ(got.tokens.front(), 400);

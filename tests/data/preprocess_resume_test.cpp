@@ -43,7 +43,7 @@ class PreprocessResume : public test::PreprocessCase {
     ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);
-    // Killed between its last word and its end, a run has nothing left to do, and is told so.
+    // Killed between its last word and its end, a run has nothing left to do, and reports that.
     const bool was_done = !fs::exists(path("out.partial/state.json")) && outputs().size() >= 5;
     EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0 || was_done);
     if (was_done) fs::remove_all(path("out.partial"));

@@ -123,7 +123,7 @@ TEST(MpiFaults, APatientBarrierDoesNotWaitForARankThatHasEnded) {
 // Ranks that compute, even if they are more than the cores, are heard of.
 TEST(MpiFaults, BusyRanksAreNotMissed) { expect_fine(run_job(8, {"busy", "3"})); }
 
-TEST(MpiFaults, WhatNobodyReceivesIsToldAtTheEnd) {
+TEST(MpiFaults, WhatNobodyReceivesIsReportedAtTheEnd) {
   const ProgramResult result = run_job(2, {"unreceived"});
   EXPECT_EQ(result.exit_code, 0) << result.error;
   expect_said(result, "rank 1 sent 4000000 bytes to rank 0, which never received them");

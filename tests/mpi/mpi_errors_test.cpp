@@ -1,4 +1,4 @@
-// Ranks that disagree: all are told what each did, nobody hangs, and the group is good afterwards.
+// Ranks that disagree: all report what each did, nobody hangs, and the group is good afterwards.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -162,7 +162,7 @@ void expect_refusals(Communicator& world, Device device) {
   world.barrier();
 }
 
-// The last rank calls something else: all are told who calls what, and can go on.
+// The last rank calls something else: all report who calls what, and can go on.
 void expect_mismatches(Communicator& world, Device device) {
   if (world.size() == 1) return;
   Lab lab(device);
@@ -172,27 +172,29 @@ void expect_mismatches(Communicator& world, Device device) {
   const auto sum = [&](Communicator& group, std::int64_t count, DType dtype, ReduceOp op) {
     group.all_reduce(lab.full(dtype, {count}, 1), op, lab.stream)->wait(lab.stream);
   };
-  const auto check_told = [&](const std::function<void()>& call,
-                              std::initializer_list<const char*> parts) {
+  const auto check_reported = [&](const std::function<void()>& call,
+                                  std::initializer_list<const char*> parts) {
     expect_error(call, parts);
     lab.write(x, Values(8, 1));
     world.all_reduce(x, ReduceOp::sum, lab.stream)->wait(lab.stream);
     EXPECT_EQ(lab.read(x), Values(8, world.size()));
   };
   const std::string who = "rank " + std::to_string(world.size() - 1) + " calls ";
-  check_told([&] { sum(world, last ? 9 : 8, DType::f32, ReduceOp::sum); },
-             {"ranks disagree in a collective: ", "all_reduce sum with f32 [8]",
-              (who + "all_reduce sum with f32 [9]").c_str()});
-  check_told([&] { sum(world, 8, last ? DType::bf16 : DType::f32, ReduceOp::sum); },
-             {(who + "all_reduce sum with bf16 [8]").c_str()});
-  check_told([&] { sum(world, 8, DType::f32, last ? ReduceOp::max : ReduceOp::sum); },
-             {(who + "all_reduce max with f32 [8]").c_str()});
-  check_told([&] { world.broadcast(x, last ? 1 : 0, lab.stream)->wait(lab.stream); },
-             {"broadcast from 0 with f32 [8]", (who + "broadcast from 1 with f32 [8]").c_str()});
-  check_told([&] { last ? world.barrier() : sum(world, 8, DType::f32, ReduceOp::sum); },
-             {(who + "barrier").c_str(), "all_reduce sum with f32 [8]"});
-  check_told([&] { sum(*part, last ? 5 : 6, DType::f32, ReduceOp::sum); },
-             {("rank 0 of a group (" + std::to_string(world.size() - 1) + " of the job)").c_str()});
+  check_reported([&] { sum(world, last ? 9 : 8, DType::f32, ReduceOp::sum); },
+                 {"ranks disagree in a collective: ", "all_reduce sum with f32 [8]",
+                  (who + "all_reduce sum with f32 [9]").c_str()});
+  check_reported([&] { sum(world, 8, last ? DType::bf16 : DType::f32, ReduceOp::sum); },
+                 {(who + "all_reduce sum with bf16 [8]").c_str()});
+  check_reported([&] { sum(world, 8, DType::f32, last ? ReduceOp::max : ReduceOp::sum); },
+                 {(who + "all_reduce max with f32 [8]").c_str()});
+  check_reported(
+      [&] { world.broadcast(x, last ? 1 : 0, lab.stream)->wait(lab.stream); },
+      {"broadcast from 0 with f32 [8]", (who + "broadcast from 1 with f32 [8]").c_str()});
+  check_reported([&] { last ? world.barrier() : sum(world, 8, DType::f32, ReduceOp::sum); },
+                 {(who + "barrier").c_str(), "all_reduce sum with f32 [8]"});
+  check_reported(
+      [&] { sum(*part, last ? 5 : 6, DType::f32, ReduceOp::sum); },
+      {("rank 0 of a group (" + std::to_string(world.size() - 1) + " of the job)").c_str()});
 }
 
 }  // namespace

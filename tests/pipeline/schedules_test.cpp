@@ -118,7 +118,7 @@ TEST(Schedules, InterleavedHasAPartOfTheBubble) {
 }
 
 // A third of 1F1B's bubble with as much memory. With fewer microbatches than fill it, the bubble is
-// told beside the least that can be.
+// printed beside the least that can be.
 TEST(Schedules, ZeroBubbleH1HasAThirdOfTheBubble) {
   for_each_shape([](const PipelineShape& shape) {
     const ScheduleReport report = checked(shape, zero_bubble_h1);

@@ -51,7 +51,7 @@ class SanitizerTest(unittest.TestCase):
         for tool in ("memcheck", "racecheck", "initcheck"):
             self.assertRegex(done.stdout, rf"(?m)^{tool} +ok ")
 
-    def test_a_missing_one_is_told(self):
+    def test_a_missing_one_is_reported(self):
         done = self.sanitize()
         self.assertEqual(done.returncode, 1)
         self.assertIn("CUDA_HOME", done.stderr)

@@ -77,17 +77,17 @@ TEST(DataRun, AnOrderThatHasChangedIsNoticed) {
   };
   put(test::small_data());
   options.data.data_path = {(folder / "data").string()};
-  const auto told = [&] {
+  const auto logged = [&] {
     testing::internal::CaptureStderr();
     test::run(options);
     return testing::internal::GetCapturedStderr().find("some will come twice") != std::string::npos;
   };
-  EXPECT_FALSE(told());
-  EXPECT_FALSE(told());
+  EXPECT_FALSE(logged());
+  EXPECT_FALSE(logged());
   options.train.train_iters = 100;  // takes more epochs, but the first ones stay as they are
-  EXPECT_FALSE(told());
+  EXPECT_FALSE(logged());
   put(other_data());
-  EXPECT_TRUE(told());
+  EXPECT_TRUE(logged());
 }
 
 TEST(DataRun, DataThatHasMovedIsTheSame) {

@@ -24,7 +24,8 @@ ncclDataType_t type_to_reduce(const char* call, DType dtype) {
     case DType::u8: return ncclUint8;
     case DType::i16: break;
   }
-  fail("{}: NCCL cannot reduce {}, which it does not know: reduce it as i32", call, name_of(dtype));
+  fail("{}: NCCL cannot reduce {}, which it does not support: reduce it as i32", call,
+       name_of(dtype));
 }
 
 // The mean is made by scaling every term: not what is meant by the mean of whole numbers.

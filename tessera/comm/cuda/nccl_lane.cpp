@@ -230,7 +230,7 @@ std::string NcclLane::where() const {
 
 std::string NcclLane::too_late(const NcclOperation& what) const {
   return fmt::format(
-      "{}: {} did not end within {} s. Another rank has not come to it: see what the others say, "
+      "{}: {} did not end within {} s. Another rank has not come to it: see the others' output, "
       "or give them more time",
       where(), what.to_string(), world_->timeout().count());
 }

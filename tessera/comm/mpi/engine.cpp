@@ -178,7 +178,7 @@ void MpiEngine::start_mpi() {
   const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
   check(code == MPI_SUCCESS && provided >= MPI_THREAD_FUNNELED,
         "MPI did not start (code {}, thread level {}): start the program with the mpirun of the "
-        "Open MPI that it was built with, and see what mpirun says",
+        "Open MPI that it was built with, and see mpirun's output",
         code, provided);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");

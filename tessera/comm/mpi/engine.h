@@ -48,7 +48,7 @@ class MpiEngine {
 
   /// Runs `call` on the progress thread, after all earlier ones. Its exception is the future's.
   /// When a call fails, those behind it fail with the same error: other ranks are not where they
-  /// would meet them. That ends when the rank's thread has been told, by `wait`.
+  /// would meet them. That ends when the rank's thread has received the error, from `wait`.
   std::shared_future<void> submit(std::function<void()> call);
   /// Waits for a call, and throws what it threw.
   void wait(const std::shared_future<void>& done);
@@ -113,7 +113,7 @@ class MpiEngine {
   std::deque<MpiMessage> new_sends_;  // given and not started
   bool stopping_ = false, ended_ = false;
   std::optional<int> abort_code_;  // what the job is to end with
-  std::exception_ptr failure_;     // the first one, until the rank's thread has been told
+  std::exception_ptr failure_;     // the first one, until the rank's thread has received it
 
   // Of the progress thread.
   std::optional<MpiHeartbeat> heartbeat_;

@@ -193,8 +193,8 @@ std::size_t score_bytes(const Shape& q, int64_t keys) {
   return static_cast<std::size_t>(q[1] * q[2]) * round_up(q[0], 64) * round_up(keys, 128) * 2;
 }
 
-// Beyond 8 GiB of them our own kernels, which keep none, take over. The number of keys has no say,
-// so that room for more keys is never less room.
+// Beyond 8 GiB of them our own kernels, which keep none, take over. The number of keys has no
+// effect, so that room for more keys is never less room.
 bool has_too_many_scores(const Shape& q) { return score_bytes(q, q[0]) > std::size_t{8} << 30; }
 
 }  // namespace

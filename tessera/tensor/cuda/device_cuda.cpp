@@ -134,8 +134,8 @@ std::string why_no_cuda() {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return "";
   return fmt::format(
-      "no CUDA device can be used here ({}): use --device cpu, or see what "
-      "nvidia-smi says and whether CUDA_VISIBLE_DEVICES hides the device",
+      "no CUDA device can be used here ({}): use --device cpu, or check what "
+      "nvidia-smi reports and whether CUDA_VISIBLE_DEVICES hides the device",
       status == cudaSuccess ? "there is none" : cudaGetErrorString(status));
 }
 

@@ -168,7 +168,7 @@ class CudaTrace final : public DeviceTrace {
     check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
 
-  // Ranges cannot fail; the first that did is told of when the trace stops.
+  // Ranges cannot fail; the first that did is reported when the trace stops.
   void keep(CUptiResult result) noexcept {
     if (range_result_ == CUPTI_SUCCESS) range_result_ = result;
   }
