@@ -78,12 +78,12 @@ DatasetBuilder::DatasetBuilder(const DataOptions& options, const Tokenizer& toke
   if (options.sft) open_masks();
 }
 
-std::vector<std::string> DatasetBuilder::oddities() const {
+std::vector<std::string> DatasetBuilder::warnings() const {
   std::vector<std::string> found;
   const auto add = [&](const auto& sources) {
     for (const auto& [key, source] : sources)
-      if (std::string oddity = source->oddity(); !oddity.empty())
-        found.push_back(std::move(oddity));
+      if (std::string warning = source->warning(); !warning.empty())
+        found.push_back(std::move(warning));
   };
   add(sources_);
   add(masks_);

@@ -29,7 +29,7 @@ class DatasetBuilder {
   DatasetBuilder(const DataOptions& options, const Tokenizer& tokenizer);
 
   /// What is strange about each file, although it can be read: for one rank to warn of.
-  std::vector<std::string> oddities() const;
+  std::vector<std::string> warnings() const;
   /// Whether the options leave no sequence for a split.
   bool is_empty(Split split) const;
   /// Whether build with fewer samples is the beginning of build with more: of conversations, and of

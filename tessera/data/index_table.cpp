@@ -108,15 +108,15 @@ void IndexTable::check_sequences(std::uint64_t bin_bytes, const std::string& fil
                 "'{}': the pointer of sequence {} at byte {} is {}, not a multiple of the {} bytes "
                 "of {}",
                 file, i, byte_of(i), first, token_bytes, name_of(type_));
-    if (first != end && oddity_.empty())
-      oddity_ = fmt::format(
+    if (first != end && warning_.empty())
+      warning_ = fmt::format(
           "'{}': its sequences do not follow each other: sequence {} begins at byte {} of the .bin "
           "file, not at {}",
           file, i, first, end);
     end = first + bytes;
   }
-  if (end != bin_bytes && oddity_.empty())
-    oddity_ = fmt::format(
+  if (end != bin_bytes && warning_.empty())
+    warning_ = fmt::format(
         "'{}': its sequences have {} bytes, but the .bin file has {}: are the two of one data set?",
         file, end, bin_bytes);
 }

@@ -42,7 +42,7 @@ class IndexTable {
   std::int64_t documents() const { return documents_; }
   /// What no tool writes, but can be read: sequences that do not follow each other, or bytes of the
   /// .bin file that none has. Empty: nothing. For a warning.
-  const std::string& oddity() const { return oddity_; }
+  const std::string& warning() const { return warning_; }
   /// In tokens; 0 <= i < sequences().
   std::int32_t length(std::int64_t i) const { return at<std::int32_t>(lengths_, i); }
   /// In bytes of the .bin file.
@@ -62,7 +62,7 @@ class IndexTable {
   void check_sequences(std::uint64_t bin_bytes, const std::string& file);
   void check_documents(const std::string& file) const;
 
-  std::string oddity_;
+  std::string warning_;
   TokenType type_ = TokenType::u16;
   std::int64_t sequences_ = 0;
   std::int64_t documents_ = 0;

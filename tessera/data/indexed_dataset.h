@@ -23,7 +23,7 @@ class IndexedDataset : public TokenSource {
   std::int64_t size() const override { return table_.sequences(); }
   std::int32_t length(std::int64_t i) const override { return table_.length(i); }
   void tokens(std::int64_t i, std::int64_t offset, std::span<std::int32_t> out) const override;
-  std::string oddity() const override { return table_.oddity(); }
+  std::string warning() const override { return table_.warning(); }
   const std::string& name() const override { return bin_name_; }
 
  private:

@@ -93,8 +93,8 @@ class Pair {
       : data_(prefix), bin_(prefix + ".bin"), token_bytes_(size_of(data_.table().type())) {}
 
   const IndexTable& table() const { return data_.table(); }
-  void warn_of_oddity() const {
-    if (!table().oddity().empty()) log_warning("{}", table().oddity());
+  void log_table_warning() const {
+    if (!table().warning().empty()) log_warning("{}", table().warning());
   }
 
   void copy_document(std::int64_t document, IndexedDatasetWriter& writer) {
@@ -134,7 +134,7 @@ DataCounts merge_data(const std::vector<std::string>& inputs, const std::string&
     const std::string prefix = prefix_of(input);
     check_not_input(output, prefix);
     const Pair pair(prefix);
-    pair.warn_of_oddity();
+    pair.log_table_warning();
     check_input(pair.table().type() == type,
                 "'{}' holds tokens of type {}, but '{}' of type {}: pairs of one tokenizer can be "
                 "merged",
@@ -152,7 +152,7 @@ DataCounts merge_data(const std::vector<std::string>& inputs, const std::string&
 std::vector<std::string> split_data(const std::string& input, std::int64_t partitions,
                                     const std::string& output, bool overwrite) {
   Pair pair(prefix_of(input));
-  pair.warn_of_oddity();
+  pair.log_table_warning();
   const std::int64_t documents = pair.table().documents();
   check_input(partitions >= 1, "--partitions must be 1 or more, got {}", partitions);
   check_input(partitions <= documents,

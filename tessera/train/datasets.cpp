@@ -56,7 +56,7 @@ Datasets::Datasets(const Options& options, std::vector<std::int64_t> order_sampl
                    std::int64_t train_samples)
     : tokenizer_(make_tokenizer(options.data.tokenizer)), order_samples_(std::move(order_samples)) {
   const DatasetBuilder builder(options.data, *tokenizer_);
-  oddities_ = builder.oddities();
+  warnings_ = builder.warnings();
   if (train_samples > 0) build_train(builder, options, train_samples);
   for (const Split split : {Split::valid, Split::test})
     build_evaluation(builder, options, split, evaluation_samples(options, split));

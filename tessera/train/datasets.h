@@ -31,7 +31,7 @@ class Datasets {
   const std::vector<std::int64_t>& order_samples() const { return order_samples_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   /// What is strange about the files, for one rank to warn of.
-  const std::vector<std::string>& oddities() const { return oddities_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   void build_train(const DatasetBuilder& builder, const Options& options, std::int64_t samples);
@@ -42,7 +42,7 @@ class Datasets {
                                              std::int64_t samples);
 
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::vector<std::string> oddities_;
+  std::vector<std::string> warnings_;
   std::vector<std::int64_t> order_samples_;
   std::array<std::vector<NamedDataset>, kSplits> datasets_;
 };

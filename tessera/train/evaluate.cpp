@@ -99,7 +99,7 @@ EvaluationResult evaluate_dataset(Session& session, const Rank& rank, const Opti
   const auto dataset = built_in_turn(rank, !data.data_cache_path.empty(), [&] {
     const DatasetBuilder builder(data, *tokenizer);
     if (rank.rank == 0)
-      for (const std::string& oddity : builder.oddities()) log_warning("{}", oddity);
+      for (const std::string& warning : builder.warnings()) log_warning("{}", warning);
     return builder.build(split, iterations * batch).front().dataset;
   });
   check_input(dataset->size() >= iterations * batch,

@@ -28,7 +28,7 @@ std::string metrics_file(const TrainOptions& options) {
 }
 
 void tell_of_data(const Datasets& datasets, const Options& options) {
-  for (const std::string& oddity : datasets.oddities()) log_warning("{}", oddity);
+  for (const std::string& warning : datasets.warnings()) log_warning("{}", warning);
   for (const Split split : {Split::valid, Split::test})
     if (evaluation_samples(options, split) != std::int64_t{0} && datasets.get(split).empty())
       log_info(

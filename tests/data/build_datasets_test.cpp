@@ -155,17 +155,17 @@ TEST_F(BuildDatasets, RefusesWhatCannotBe) {
 
 TEST_F(BuildDatasets, OddFilesCanBeReadAndAreNamed) {
   options_.data_path = {prefix(0), prefix(1)};
-  EXPECT_TRUE(DatasetBuilder(options_, *tokenizer_).oddities().empty());
+  EXPECT_TRUE(DatasetBuilder(options_, *tokenizer_).warnings().empty());
   const std::uintmax_t size = fs::file_size(prefix(1) + ".bin");
   const auto before = sample(*build(Split::train, 5).front().dataset, 3);
   fs::resize_file(prefix(1) + ".bin", size + 3);
-  const std::vector<std::string> oddities = DatasetBuilder(options_, *tokenizer_).oddities();
-  ASSERT_EQ(oddities.size(), 1u);
-  EXPECT_NE(oddities[0].find(fmt::format("set1.idx': its sequences have {} bytes, but the .bin "
+  const std::vector<std::string> warnings = DatasetBuilder(options_, *tokenizer_).warnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find(fmt::format("set1.idx': its sequences have {} bytes, but the .bin "
                                          "file has {}",
                                          size, size + 3)),
             std::string::npos)
-      << oddities[0];
+      << warnings[0];
   EXPECT_EQ(sample(*build(Split::train, 5).front().dataset, 3), before);
 }
 

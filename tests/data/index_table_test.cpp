@@ -111,24 +111,26 @@ TEST(IndexTable, RefusesPointersIntoAToken) {
 
 // Megatron reads these, and so do we.
 TEST(IndexTable, KnowsWhatIsOdd) {
-  const auto oddity = [](const std::vector<std::byte>& bytes, std::uint64_t bin_bytes = kBinBytes) {
-    return IndexTable(bytes, bin_bytes, "data.idx").oddity();
+  const auto warning = [](const std::vector<std::byte>& bytes,
+                          std::uint64_t bin_bytes = kBinBytes) {
+    return IndexTable(bytes, bin_bytes, "data.idx").warning();
   };
   const auto has = [](const std::string& text, const std::vector<std::string>& parts) {
     for (const std::string& part : parts)
       EXPECT_NE(text.find(part), std::string::npos) << "lacks '" << part << "': " << text;
   };
-  EXPECT_EQ(oddity(good()), "");
-  EXPECT_EQ(oddity(test::index_bytes(8, {0, 2, 0}, {0, 0, 4}, {0, 3}), 4), "") << "empty sequences";
-  has(oddity(good(), 14), {"data.idx", "sequences have 12 bytes", ".bin file has 14"});
-  has(oddity(good(), 13), {"sequences have 12 bytes", ".bin file has 13"});
-  has(oddity(test::index_bytes(8, {}, {}, {0}), 2), {"sequences have 0 bytes", "has 2"});
+  EXPECT_EQ(warning(good()), "");
+  EXPECT_EQ(warning(test::index_bytes(8, {0, 2, 0}, {0, 0, 4}, {0, 3}), 4), "")
+      << "empty sequences";
+  has(warning(good(), 14), {"data.idx", "sequences have 12 bytes", ".bin file has 14"});
+  has(warning(good(), 13), {"sequences have 12 bytes", ".bin file has 13"});
+  has(warning(test::index_bytes(8, {}, {}, {0}), 2), {"sequences have 0 bytes", "has 2"});
   // On top of each other, with a hole between them, and in another order.
-  has(oddity(changed(kPointersAt + 8, std::int64_t{4})),
+  has(warning(changed(kPointersAt + 8, std::int64_t{4})),
       {"sequence 1 begins at byte 4", "not at 6"});
-  has(oddity(changed(kLengthsAt, std::int32_t{2})), {"sequence 1 begins at byte 6", "not at 4"});
-  has(oddity(changed(kPointersAt, std::int64_t{2})), {"sequence 0 begins at byte 2", "not at 0"});
-  has(oddity(test::index_bytes(8, {2, 1}, {2, 0}, {0, 2}), 6), {"sequence 0 begins at byte 2"});
+  has(warning(changed(kLengthsAt, std::int32_t{2})), {"sequence 1 begins at byte 6", "not at 4"});
+  has(warning(changed(kPointersAt, std::int64_t{2})), {"sequence 0 begins at byte 2", "not at 0"});
+  has(warning(test::index_bytes(8, {2, 1}, {2, 0}, {0, 2}), 6), {"sequence 0 begins at byte 2"});
 }
 
 TEST(IndexTable, RefusesBadDocuments) {

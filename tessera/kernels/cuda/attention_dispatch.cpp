@@ -47,8 +47,8 @@ void CudaKernels::do_attention_forward(Stream& stream, View o, View lse, ConstVi
                                        Workspace workspace) {
   if (cudnn_->forward(stream, o, lse, q, k, v, spec, workspace)) return;
   const bool tiles = fits_tiles(q) && fits_tiles(k) && fits_tiles(v) && fits_tiles(o);
-  if (q.dim(0) >= kTrainingQueries && !told_of_attention_) {
-    told_of_attention_ = true;
+  if (q.dim(0) >= kTrainingQueries && !warned_about_attention_) {
+    warned_about_attention_ = true;
     if (spec.dropout.p > 0)
       log_info(
           "attention dropout takes Tessera's own attention kernels, which are slower than cuDNN's: "

@@ -81,7 +81,7 @@ class CudaKernels final : public Kernels {
   Tensor workspace_;
   std::unique_ptr<GemmPlans> gemms_;
   std::unique_ptr<CudnnAttention> cudnn_;
-  bool told_of_attention_ = false;  ///< why it does not take the fastest way
+  bool warned_about_attention_ = false;  ///< why it does not take the fastest way
 };
 
 /// d = gelu(x), both [m, n] with strided rows (gemm_epilogue.cu).
