@@ -73,7 +73,8 @@ Evaluation dataset_evaluation(const ParsedCommand& parsed, const ModelSource& so
 }  // namespace
 
 int evaluate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
-  const ModelSource source(parsed, heed_launcher(parsed, recognise_environment(process_variable)));
+  const ModelSource source(
+      parsed, apply_launcher_environment(parsed, recognise_environment(process_variable)));
   if (parsed.print_config) {
     fmt::print("{}", print_config(parsed));
     return 0;

@@ -55,7 +55,8 @@ class SpokenText {
 }  // namespace
 
 int generate_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
-  const ModelSource source(parsed, heed_launcher(parsed, recognise_environment(process_variable)));
+  const ModelSource source(
+      parsed, apply_launcher_environment(parsed, recognise_environment(process_variable)));
   if (parsed.print_config) {
     fmt::print("{}", print_config(parsed));
     return 0;

@@ -6,7 +6,8 @@
 
 namespace tessera {
 
-std::optional<int> heed_launcher(ParsedCommand& parsed, const Environment& environment) {
+std::optional<int> apply_launcher_environment(ParsedCommand& parsed,
+                                              const Environment& environment) {
   if (environment.launcher == Launcher::none) return std::nullopt;
   leave_start_to_launcher(parsed, environment.size);
   return environment.size;

@@ -12,7 +12,8 @@
 namespace tessera {
 
 /// How many ranks a launcher started, if one did; then the start is left to it.
-std::optional<int> heed_launcher(ParsedCommand& parsed, const Environment& environment);
+std::optional<int> apply_launcher_environment(ParsedCommand& parsed,
+                                              const Environment& environment);
 
 /// Runs `body` on all ranks that the options ask for. `config` is compared across them, and
 /// `arguments` are all of the program's, for processes that it starts. Returns the exit code.

@@ -44,7 +44,7 @@ void announce(const Options& options, const Rank& rank, const Environment& envir
 
 int train_command(ParsedCommand& parsed, const std::vector<std::string>& arguments) {
   const Environment environment = recognise_environment(process_variable);
-  const ModelSource source(parsed, heed_launcher(parsed, environment));
+  const ModelSource source(parsed, apply_launcher_environment(parsed, environment));
   const Options& options = parsed.options;
   const std::string config = print_config(options);
   if (parsed.print_config) {

@@ -31,7 +31,7 @@ StopReasons::StopReasons(const Rank& rank, const TrainOptions& options,
   if (end && *end > std::chrono::system_clock::now())
     job_end_ = last_moment(*end);
   else
-    log_warning("SLURM_JOB_END_TIME '{}' is {}: it is not heeded", *text,
+    log_warning("SLURM_JOB_END_TIME '{}' is {}: it is ignored", *text,
                 end ? "over already" : "no second since 1970");
 }
 

@@ -12,7 +12,7 @@
 #include "tessera/optim/schedule.h"
 #include "tessera/train/hf_weights.h"
 #include "tessera/train/in_turn.h"
-#include "tessera/train/places.h"
+#include "tessera/train/output_paths.h"
 #include "tessera/train/resume.h"
 #include "tessera/train/tokenizer_copy.h"
 
@@ -98,7 +98,7 @@ SessionOptions inference_options(const Options& options, const BatchShape& shape
 }
 
 Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
-    : lock_(take_places(options.train, rank)),
+    : lock_(acquire_output_paths(options.train, rank)),
       checkpoint_(checkpoint_of(options.train, rank.rank == 0)),
       progress_(resumed_progress(options, checkpoint_)),
       options_(resumed_options(options, progress_)),

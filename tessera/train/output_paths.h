@@ -13,6 +13,6 @@ namespace tessera {
 /// anything is written. Rank 0 then holds the folder of --save, without what saves that were cut
 /// off have left there, before anybody looks for a checkpoint: a run that still writes may commit
 /// one. All ranks call it together.
-std::unique_ptr<FolderLock> take_places(const TrainOptions& options, const Rank& rank);
+std::unique_ptr<FolderLock> acquire_output_paths(const TrainOptions& options, const Rank& rank);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-#include "tessera/train/places.h"
+#include "tessera/train/output_paths.h"
 
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/checkpoint.h"
@@ -37,9 +37,9 @@ void check_own_folder(const TrainOptions& options) {
       options.save);
 }
 
-// Places that cannot be written are found now, before anything is, and not at the first save. Each
+// Paths that cannot be written are found now, before anything is, and not at the first save. Each
 // rank checks what it writes itself: it may be on a machine of its own.
-void check_places(const TrainOptions& options, int rank) {
+void check_output_paths(const TrainOptions& options, int rank) {
   const auto check_place = [](const char* flag, const std::string& value, const auto& check) {
     if (value.empty()) return;
     try {
@@ -68,9 +68,9 @@ std::unique_ptr<FolderLock> lock_folder(const fs::path& folder) {
 
 }  // namespace
 
-std::unique_ptr<FolderLock> take_places(const TrainOptions& options, const Rank& rank) {
+std::unique_ptr<FolderLock> acquire_output_paths(const TrainOptions& options, const Rank& rank) {
   check_profiled_ranks(options, rank);
-  check_places(options, rank.rank);
+  check_output_paths(options, rank.rank);
   rank.world->patient_barrier();  // nobody begins to work where another has no place
   std::unique_ptr<FolderLock> lock;
   if (rank.rank == 0 && !options.save.empty()) lock = lock_folder(options.save);
