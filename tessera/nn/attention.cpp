@@ -160,7 +160,7 @@ void Attention::prepare_heads(Context& context, const Microbatch& batch, Saved& 
 }
 
 // The gradients of prepare_heads, in place in d_qkv.
-void Attention::undo_heads(Context& context, const Microbatch& batch, Saved& saved) {
+void Attention::backward_heads(Context& context, const Microbatch& batch, Saved& saved) {
   const std::int64_t d = spec_.head_size;
   if (rope_)
     context.kernels.rope(context.stream, heads(saved.d_qkv, batch.shape, 0, heads_ + groups_),
@@ -219,7 +219,7 @@ WorkHandle Attention::backward_input(Context& context, const Microbatch& batch, 
       heads(saved.d_qkv, shape, heads_ + groups_, groups_), heads(scratch.d_out, shape, 0, heads_),
       queries(saved, shape), keys(saved, shape), values(saved, shape),
       heads(saved.out, shape, 0, heads_), saved.lse, core_spec(batch), context.workspace);
-  undo_heads(context, batch, saved);
+  backward_heads(context, batch, saved);
   saved.rows.fetch_input(context, rows_, linear.all);
   return qkv_->backward_input(context, dx, saved.d_qkv, linear);
 }

@@ -79,7 +79,7 @@ class Attention {
   View values(const Saved& saved, const BatchShape& shape) const;
   void core_forward(Context&, const Microbatch&, Saved&) const;
   void prepare_heads(Context&, const Microbatch&, Saved&) const;
-  void undo_heads(Context&, const Microbatch&, Saved&);
+  void backward_heads(Context&, const Microbatch&, Saved&);
   ConstView cached(Context&, const Microbatch&, const View& cache, ConstView fresh) const;
 
   AttentionLayerSpec spec_;
