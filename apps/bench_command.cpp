@@ -152,7 +152,7 @@ void bench_train_on(const Rank& rank, const TrainRun& run) {
   bench::TrainBench bench(run.work, run.options, rank);
   if (rank.rank == 0) {
     fmt::print("{}, {} x {} tokens, {}, {}{}\n", run.work.name, run.work.micro_batch * rank.size,
-               run.work.seq, name_of(run.options.dtype), described(rank.device),
+               run.work.seq, to_string(run.options.dtype), described(rank.device),
                rank.size == 1 ? "" : ", " + bench::described(run.options.parallel, rank));
     std::fflush(stdout);  // what follows takes a while
     if (!run.trace.empty()) bench.check_can_trace();

@@ -46,7 +46,7 @@ void import_model(const ParsedCommand& parsed) {
   const std::string config = print_config(imported_options(folder, dtype));
   const fs::path made = import_hf(folder, {parsed.options.train.save, dtype, config});
   fmt::print("'{}' is a checkpoint of '{}' ({}) in {}\n", made.string(), parsed.convert.from_hf,
-             folder.model().family, name_of(dtype));
+             folder.model().family, to_string(dtype));
 }
 
 void export_model(const ParsedCommand& parsed) {

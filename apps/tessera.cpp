@@ -20,7 +20,7 @@ using namespace tessera;
 std::string usage() {
   std::string text = "usage: tessera <command> [flags]\n\ncommands:\n";
   for (const Command command : kCommands)
-    text += fmt::format("  {:<15} {}\n", name_of(command), summary_of(command));
+    text += fmt::format("  {:<15} {}\n", to_string(command), summary_of(command));
   text += fmt::format("  {:<15} {}\n", "verify",
                       "proves that a layout of ranks trains as one rank does");
   text +=
@@ -34,8 +34,8 @@ void check_not_launched(const std::string& command) {
   const bool ranks = command == "train" || command == "generate" || command == "evaluate";
   check_input(ranks || environment.size == 1,
               "{} started {} ranks, but `tessera {}` runs on one: start it without {}",
-              name_of(environment.launcher), environment.size, command,
-              name_of(environment.launcher));
+              to_string(environment.launcher), environment.size, command,
+              to_string(environment.launcher));
 }
 
 // The exit code.

@@ -24,7 +24,7 @@ std::string described(const Options& options, const Rank& rank, const Environmen
   return fmt::format("{} ranks ({}, {}), ", rank.size,
                      threads ? "threads"
                      : own   ? "processes"
-                             : name_of(environment.launcher),
+                             : to_string(environment.launcher),
                      by);
 }
 
@@ -32,7 +32,7 @@ void announce(const Options& options, const Rank& rank, const Environment& envir
   if (rank.rank > 0) return;
   const bool gpu = rank.device.kind == DeviceKind::cuda;
   log_info("tessera {}: {} parameters in {}{}, {}{} thread(s){}, global batch {} x {} tokens",
-           TESSERA_VERSION, parameter_count(options.model), name_of(options.model.dtype),
+           TESSERA_VERSION, parameter_count(options.model), to_string(options.model.dtype),
            gpu ? " on " + cuda_device_name(rank.device.index) : "",
            described(options, rank, environment), rank.threads, rank.size > 1 ? " per rank" : "",
            options.train.global_batch_size, options.data.seq_length);

@@ -75,7 +75,7 @@ Device device_from(const std::string& name) {
 
 DType dtype_from(const std::string& name) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
-    if (name == name_of(dtype)) return dtype;
+    if (name == to_string(dtype)) return dtype;
   fail_input("--params-dtype must be f64, f32, bf16 or f16, got '{}'", name);
 }
 

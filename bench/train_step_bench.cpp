@@ -28,7 +28,7 @@ double peak_rss_mib() {
 Json memory_by_use(const MemoryCounters& counters) {
   Json result;
   for (int i = 0; i < kMemoryUses; ++i)
-    result[std::string(name_of(static_cast<MemoryUse>(i)))] =
+    result[std::string(to_string(static_cast<MemoryUse>(i)))] =
         static_cast<double>(counters.bytes[static_cast<std::size_t>(i)]) / kMiB;
   return result;
 }

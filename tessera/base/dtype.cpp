@@ -26,7 +26,7 @@ constexpr std::array<Info, 8> kInfo{{{DType::f64, "f64", 8},
 
 std::size_t size_of(DType type) { return kInfo[static_cast<std::size_t>(type)].size; }
 
-std::string_view name_of(DType type) { return kInfo[static_cast<std::size_t>(type)].name; }
+std::string_view to_string(DType type) { return kInfo[static_cast<std::size_t>(type)].name; }
 
 DType dtype_from_name(std::string_view name) {
   for (const Info& info : kInfo)
@@ -35,7 +35,7 @@ DType dtype_from_name(std::string_view name) {
 }
 
 void fail_dtype(DType type, const char* op) {
-  fail("{}: expected a float tensor (f64, f32, bf16, f16), got {}", op, name_of(type));
+  fail("{}: expected a float tensor (f64, f32, bf16, f16), got {}", op, to_string(type));
 }
 
 }  // namespace tessera

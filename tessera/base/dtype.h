@@ -16,8 +16,8 @@ namespace tessera {
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, i16, u8 };
 
 std::size_t size_of(DType type);
-std::string_view name_of(DType type);
-/// Accepts the names that name_of gives; throws InputError otherwise.
+std::string_view to_string(DType type);
+/// Accepts the names that to_string gives; throws InputError otherwise.
 DType dtype_from_name(std::string_view name);
 
 constexpr bool is_float(DType type) { return type <= DType::f16; }

@@ -155,8 +155,8 @@ void Checkpoint::read_box(std::string_view name, const Shape& offset, const Shap
         destination.to_string(), record.shape);
   check_input(record.dtype == destination.dtype() ||
                   (is_float(record.dtype) && is_float(destination.dtype())),
-              "{}: {} cannot be read as {}", where(name), name_of(record.dtype),
-              name_of(destination.dtype()));
+              "{}: {} cannot be read as {}", where(name), to_string(record.dtype),
+              to_string(destination.dtype()));
   const std::string whose = fmt::format("tensor {}", Quoted{name});
   for (const TensorSlice& slice : record.slices) {
     Shape begin = offset;  // of what both have, in the tensor

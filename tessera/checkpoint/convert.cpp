@@ -64,7 +64,7 @@ RowFunction copy_function(std::size_t element_bytes) {
 RowFunction row_function(DType to, DType from) {
   if (to == from) return copy_function(size_of(to));
   check(is_float(to) && is_float(from), "cannot convert {} to {}: only floats change their type",
-        name_of(from), name_of(to));
+        to_string(from), to_string(to));
   return dispatch_float(to, "convert_into", [from](auto to_tag) {
     return dispatch_float(from, "convert_into", [](auto from_tag) -> RowFunction {
       return convert_row<typename decltype(to_tag)::type, typename decltype(from_tag)::type>;
@@ -111,7 +111,8 @@ void convert_into(const View& destination, const ConstView& source) {
 }
 
 DType common_type(DType a, DType b) {
-  check(is_float(a) && is_float(b), "{} and {} have no common float type", name_of(a), name_of(b));
+  check(is_float(a) && is_float(b), "{} and {} have no common float type", to_string(a),
+        to_string(b));
   if (a == b) return a;
   return a == DType::f64 || b == DType::f64 ? DType::f64 : DType::f32;
 }

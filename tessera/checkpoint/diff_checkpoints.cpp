@@ -118,11 +118,11 @@ void compare_tensor(Checkpoint& left, Checkpoint& right, const std::string& name
                      b.shape.to_string());
   const bool types = a.dtype == b.dtype;
   if (!types && !(is_float(a.dtype) && is_float(b.dtype)))
-    return lines.add("{}: {} against {}", Quoted{name}, name_of(a.dtype), name_of(b.dtype));
+    return lines.add("{}: {} against {}", Quoted{name}, to_string(a.dtype), to_string(b.dtype));
   const Difference found = compare_values(left, right, name);
   if (types && found.elements == 0) return;
   const std::string what =
-      types ? "" : fmt::format(" {} against {},", name_of(a.dtype), name_of(b.dtype));
+      types ? "" : fmt::format(" {} against {},", to_string(a.dtype), to_string(b.dtype));
   if (found.elements == 0) return lines.add("{}:{} the same values", Quoted{name}, what);
   lines.add("{}:{} {} of {} values differ, most by {:g} at {}", Quoted{name}, what, found.elements,
             a.shape.numel(), found.largest, index_text(a.shape, found.where));

@@ -53,7 +53,7 @@ std::string kinds_text(const Checkpoint& checkpoint) {
     Kind& sum = kinds[kind == "weights" ? "" : kind];
     ++sum.tensors;
     sum.bytes += bytes_of(tensor);
-    sum.dtypes.insert(name_of(tensor.dtype));
+    sum.dtypes.insert(to_string(tensor.dtype));
   }
   std::string text;
   for (const auto& [name, kind] : kinds) {
@@ -79,8 +79,8 @@ std::string files_text(const Manifest& manifest) {
 std::string tensors_text(const Manifest& manifest) {
   std::string text = "tensors\n";
   for (const auto& [name, tensor] : manifest.tensors) {
-    text +=
-        fmt::format("  {} {} {}\n", Quoted{name}, name_of(tensor.dtype), tensor.shape.to_string());
+    text += fmt::format("  {} {} {}\n", Quoted{name}, to_string(tensor.dtype),
+                        tensor.shape.to_string());
     for (const TensorSlice& slice : tensor.slices)
       text += fmt::format("    {} at {}: '{}', byte {}\n", slice.extent.to_string(),
                           slice.offset.to_string(), manifest.files[slice.file].name, slice.at);

@@ -199,8 +199,8 @@ void add_part(Manifest& manifest, std::string_view part) {
     const auto [place, fresh] = manifest.tensors.try_emplace(name, tensor);
     if (fresh) continue;
     check(place->second.dtype == tensor.dtype && place->second.shape == tensor.shape,
-          "ranks saved '{}' as {} {} and as {} {}", name, name_of(tensor.dtype), tensor.shape,
-          name_of(place->second.dtype), place->second.shape);
+          "ranks saved '{}' as {} {} and as {} {}", name, to_string(tensor.dtype), tensor.shape,
+          to_string(place->second.dtype), place->second.shape);
     place->second.slices.insert(place->second.slices.end(), tensor.slices.begin(),
                                 tensor.slices.end());
   }

@@ -245,7 +245,7 @@ ConstView SafetensorsFile::view(std::string_view name) const {
   check_input(address % size_of(view.dtype()) == 0,
               "{}: {} elements are not at a multiple of {} bytes; save the file again with a "
               "current safetensors library, which aligns them",
-              where(name), name_of(view.dtype()), size_of(view.dtype()));
+              where(name), to_string(view.dtype()), size_of(view.dtype()));
   return view;
 }
 
@@ -267,7 +267,7 @@ void SafetensorsFile::read_box(std::string_view name, const Shape& offset, const
   const bool convertible = is_float(source.dtype()) && is_float(destination.dtype());
   check_input(convertible || source.dtype() == destination.dtype(),
               "{}: dtype {} cannot be read as {}", where(name), entry(name).dtype,
-              name_of(destination.dtype()));
+              to_string(destination.dtype()));
   convert_into(destination, source);
 }
 

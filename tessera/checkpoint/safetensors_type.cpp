@@ -29,7 +29,7 @@ const SafetensorsType* find_safetensors_type(std::string_view name) {
 std::string_view safetensors_name(DType type) {
   for (const SafetensorsType& known : kTypes)
     if (known.dtype == type) return known.name;
-  fail("safetensors has no type for {}", name_of(type));
+  fail("safetensors has no type for {}", to_string(type));
 }
 
 }  // namespace tessera

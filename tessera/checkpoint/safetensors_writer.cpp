@@ -82,7 +82,7 @@ void SafetensorsWriter::append(const ConstView& view) {
   const SafetensorsDeclaration& expected = order_[next_++];
   check(view.dtype() == expected.dtype && view.shape() == expected.shape,
         "'{}': tensor '{}' was declared as {} {}, got {}", what_, expected.name,
-        name_of(expected.dtype), expected.shape.to_string(), view.to_string());
+        to_string(expected.dtype), expected.shape.to_string(), view.to_string());
   if (view.numel() > 0) write_elements(view);
 }
 

@@ -15,7 +15,7 @@ DType checked_type(const Checkpoint& checkpoint, const ModelOptions& model) {
       const TensorRecord& record = checkpoint.tensor(part.name);
       check_input(record.shape == part.shape && is_float(record.dtype),
                   "{}: config.yaml asks for weights of shape {}, got {} {}",
-                  checkpoint.where(part.name), part.shape, name_of(record.dtype), record.shape);
+                  checkpoint.where(part.name), part.shape, to_string(record.dtype), record.shape);
       type = type ? common_type(*type, record.dtype) : record.dtype;
     }
   return *type;

@@ -30,7 +30,8 @@ std::size_t CallOffer::bytes() const {
 }
 
 std::string CallOffer::memory() const {
-  return dimensions < 0 ? "nothing" : fmt::format("{} {}", name_of(dtype), shape().to_string());
+  return dimensions < 0 ? "nothing"
+                        : fmt::format("{} {}", tessera::to_string(dtype), shape().to_string());
 }
 
 std::string CallOffer::to_string() const {
@@ -54,12 +55,12 @@ std::optional<std::string> find_mismatch(std::span<const CallOffer> offers,
     places[offers[r].to_string()].push_back(static_cast<int>(r));
   std::vector<std::string> calls;
   for (const auto& [call, who] : places)
-    calls.push_back(fmt::format("{} {} {}", name_of_places(who, job_ranks),
+    calls.push_back(fmt::format("{} {} {}", format_ranks(who, job_ranks),
                                 who.size() == 1 ? "calls" : "call", call));
   return fmt::format("ranks disagree in a collective: {}", fmt::join(calls, ", "));
 }
 
-std::string name_of_places(std::vector<int> places, std::span<const int> job_ranks) {
+std::string format_ranks(std::vector<int> places, std::span<const int> job_ranks) {
   std::sort(places.begin(), places.end());
   std::vector<int> in_job;
   for (const int place : places) in_job.push_back(job_ranks[static_cast<std::size_t>(place)]);

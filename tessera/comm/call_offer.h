@@ -44,6 +44,6 @@ std::optional<std::string> find_mismatch(std::span<const CallOffer> offers,
                                          std::span<const int> job_ranks);
 
 /// "ranks 0, 2", and who that is in the whole job where the numbers differ.
-std::string name_of_places(std::vector<int> places, std::span<const int> job_ranks);
+std::string format_ranks(std::vector<int> places, std::span<const int> job_ranks);
 
 }  // namespace tessera

@@ -25,7 +25,7 @@ std::string owners_of(const Flag& flag) {
   std::string owners;
   for (const Command command : kCommands)
     if (flag.commands.has(command))
-      owners += fmt::format("{}tessera {}", owners.empty() ? "" : ", ", name_of(command));
+      owners += fmt::format("{}tessera {}", owners.empty() ? "" : ", ", to_string(command));
   return owners;
 }
 
@@ -43,12 +43,12 @@ std::string refusal(std::string_view name, Command command) {
   // Another command's flag may be the name that other programs have for one of this command.
   const Flag* flag = find_flag(name);
   if (flag != nullptr && !hint_for_other_name(name))
-    return fmt::format("a flag of {}, not of tessera {}", owners_of(*flag), name_of(command));
+    return fmt::format("a flag of {}, not of tessera {}", owners_of(*flag), to_string(command));
   if (const auto hint = unsupported_megatron_flag(name))
     return fmt::format("known Megatron flag, not supported yet by Tessera{}{}",
                        hint->empty() ? "" : ": ", *hint);
   return fmt::format("unknown flag{}; tessera {} --help lists all", near_flag(name, command),
-                     name_of(command));
+                     to_string(command));
 }
 
 const Flag* flag_of(std::string_view name, Command command) {

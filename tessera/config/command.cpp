@@ -32,15 +32,15 @@ const Info& info(Command command) { return kInfo[static_cast<std::size_t>(comman
 
 }  // namespace
 
-std::string_view name_of(Command command) { return info(command).name; }
+std::string_view to_string(Command command) { return info(command).name; }
 
 std::string_view summary_of(Command command) { return info(command).summary; }
 
 Command command_from_name(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Command command : kCommands) {
-    if (name_of(command) == name) return command;
-    names.push_back(name_of(command));
+    if (to_string(command) == name) return command;
+    names.push_back(to_string(command));
   }
   fail_input(
       "unknown command {}{}: expected train, preprocess, merge-data, split-data, tokenize, "

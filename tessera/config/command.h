@@ -25,7 +25,7 @@ inline constexpr std::array kCommands = {
     Command::tokenize, Command::train_tokenizer, Command::generate,   Command::evaluate,
     Command::inspect,  Command::convert};
 
-std::string_view name_of(Command command);
+std::string_view to_string(Command command);
 /// One line for --help.
 std::string_view summary_of(Command command);
 /// InputError, with the nearest name, for any other text.

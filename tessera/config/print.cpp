@@ -45,7 +45,7 @@ bool is_decided(const Flag& flag, const ParsedCommand& parsed) {
 }  // namespace
 
 std::string print_config(const ParsedCommand& parsed) {
-  std::string text = fmt::format("# tessera {}\n", name_of(parsed.command));
+  std::string text = fmt::format("# tessera {}\n", to_string(parsed.command));
   for (const auto& [group, title] : config::group_titles()) {
     std::string lines;
     for (const Flag& flag : config::flag_table()) {

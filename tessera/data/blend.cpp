@@ -110,7 +110,7 @@ DataBlends parse_split_blends(const std::string& text, const std::string& name) 
   for (const auto& [key, list] : json.items()) {
     bool known = false;
     for (const Split split : {Split::train, Split::valid, Split::test}) {
-      if (key != name_of(split)) continue;
+      if (key != to_string(split)) continue;
       known = true;
       if (list.is_null()) continue;
       const std::string what = fmt::format("'{}', \"{}\"", name, key);
@@ -135,7 +135,7 @@ DataBlends blends_of(const DataOptions& options) {
   const auto set = [&](Split split, const std::vector<std::string>& words) {
     if (!words.empty())
       blends.per_split[static_cast<std::size_t>(split)] =
-          parse_blend(words, fmt::format("--{}-data-path", name_of(split)));
+          parse_blend(words, fmt::format("--{}-data-path", to_string(split)));
   };
   set(Split::train, options.train_data_path);
   set(Split::valid, options.valid_data_path);

@@ -137,7 +137,7 @@ std::shared_ptr<const Dataset> DatasetBuilder::one(const Source& source, Split s
   check_input(range.size() > 0,
               "{}: --split '{}' leaves none of the {} sequences for {}: change --split (98,2,0 has "
               "no test data), or leave it out of the blend",
-              source->name(), options_.split, source->size(), name_of(split));
+              source->name(), options_.split, source->size(), to_string(split));
   if (options_.sft) return one_of_chats(source, range, samples);
   const GptIndexSpec spec{range, samples, options_.seq_length, options_.seed};
   GptIndices indices =
@@ -189,7 +189,7 @@ std::shared_ptr<const Dataset> DatasetBuilder::by_size(const Blend& blend, Split
     check_input(sizes.back() > 0,
                 "'{}' has too few tokens for one {} sample of {}: leave it out, or merge it with "
                 "another",
-                blend.prefixes[i], name_of(split), options_.seq_length + 1);
+                blend.prefixes[i], to_string(split), options_.seq_length + 1);
   }
   const fs::path folder = options_.data_cache_path;
   const std::int64_t all = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
@@ -214,7 +214,8 @@ std::vector<NamedDataset> DatasetBuilder::build_plain(Split split,
                                                       std::optional<std::int64_t> samples) const {
   if (options_.mock_data) return {{"", one(sources_.at(""), split, samples.value_or(0))}};
   const Blend* blend = blend_of(split);
-  check_input(blend, "there is no {} data: give --{}-data-path", name_of(split), name_of(split));
+  check_input(blend, "there is no {} data: give --{}-data-path", to_string(split),
+              to_string(split));
   const bool weighs = !blend->weights.empty();
   if (options_.multiple_validation_sets && split == Split::valid && !blends_.shared) {
     check_input(!weighs,
@@ -233,7 +234,7 @@ std::vector<NamedDataset> DatasetBuilder::build_plain(Split split,
   check_input(samples || !weighs,
               "--full-validation takes each {} sample once, which weights contradict: give the "
               "prefixes without weights",
-              name_of(split));
+              to_string(split));
   return {{"", weighs ? weighted(*blend, split, *samples) : by_size(*blend, split, samples)}};
 }
 

@@ -103,11 +103,11 @@ void IndexTable::check_sequences(std::uint64_t bin_bytes, const std::string& fil
     check_input(start(i) >= 0 && bytes <= bin_bytes && first <= bin_bytes - bytes,
                 "'{}': the pointer of sequence {} at byte {} is {}; with {} tokens of {} it does "
                 "not fit the .bin file of {} bytes",
-                file, i, byte_of(i), start(i), length(i), name_of(type_), bin_bytes);
+                file, i, byte_of(i), start(i), length(i), to_string(type_), bin_bytes);
     check_input((first & (token_bytes - 1)) == 0,  // a power of 2
                 "'{}': the pointer of sequence {} at byte {} is {}, not a multiple of the {} bytes "
                 "of {}",
-                file, i, byte_of(i), first, token_bytes, name_of(type_));
+                file, i, byte_of(i), first, token_bytes, to_string(type_));
     if (first != end && warning_.empty())
       warning_ = fmt::format(
           "'{}': its sequences do not follow each other: sequence {} begins at byte {} of the .bin "

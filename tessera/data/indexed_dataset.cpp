@@ -72,7 +72,7 @@ void IndexedDataset::tokens(std::int64_t i, std::int64_t offset,
                 "'{}': sequence {}, position {} (byte {}): the {} value there is not a 32-bit "
                 "integer, so not a token",
                 bin_name_, i, offset + static_cast<std::int64_t>(good),
-                byte + static_cast<std::int64_t>(good * sizeof(T)), name_of(table_.type()));
+                byte + static_cast<std::int64_t>(good * sizeof(T)), to_string(table_.type()));
   });
 }
 

@@ -138,7 +138,7 @@ DataCounts merge_data(const std::vector<std::string>& inputs, const std::string&
     check_input(pair.table().type() == type,
                 "'{}' holds tokens of type {}, but '{}' of type {}: pairs of one tokenizer can be "
                 "merged",
-                prefix, name_of(pair.table().type()), first, name_of(type));
+                prefix, to_string(pair.table().type()), first, to_string(type));
   }
   IndexedDatasetWriter writer(output, type);
   for (const std::string& input : inputs) {

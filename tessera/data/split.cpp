@@ -35,7 +35,7 @@ std::array<double, kSplits> parse_weights(std::string_view text) {
 
 }  // namespace
 
-std::string_view name_of(Split split) {
+std::string_view to_string(Split split) {
   switch (split) {
     case Split::train: return "train";
     case Split::valid: return "valid";

@@ -9,7 +9,7 @@ namespace tessera {
 
 enum class Split { train, valid, test };
 constexpr int kSplits = 3;
-std::string_view name_of(Split split);
+std::string_view to_string(Split split);
 
 /// Sequences [begin, end).
 struct SequenceRange {

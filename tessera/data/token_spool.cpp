@@ -56,7 +56,8 @@ void TokenSpool::count_sequence(std::size_t tokens) {
 void TokenSpool::add_sequence(std::span<const std::int32_t> tokens) {
   if (type_ == TokenType::i32) return add_stored(std::as_bytes(tokens));
   if (type_ == TokenType::u16) return add_narrow(tokens, u16_);
-  check(type_ == TokenType::u8, "tokens are written as u8, u16 or i32, not as {}", name_of(type_));
+  check(type_ == TokenType::u8, "tokens are written as u8, u16 or i32, not as {}",
+        to_string(type_));
   add_narrow(tokens, u8_);
 }
 
@@ -66,7 +67,7 @@ void TokenSpool::add_narrow(std::span<const std::int32_t> tokens, std::vector<T>
   for (const std::int32_t token : tokens) {
     if (token < 0 || token > std::numeric_limits<T>::max())
       fail_input("'{}.bin': sequence {}: token {} does not fit {}", base_, position_.sequences,
-                 token, name_of(type_));
+                 token, to_string(type_));
     narrow.push_back(static_cast<T>(token));
   }
   add_stored(std::as_bytes(std::span<const T>(narrow)));

@@ -6,7 +6,7 @@ std::size_t size_of(TokenType type) {
   return dispatch_token_type(type, []<class T>(TypeTag<T>) -> std::size_t { return sizeof(T); });
 }
 
-std::string_view name_of(TokenType type) {
+std::string_view to_string(TokenType type) {
   switch (type) {
     case TokenType::u8: return "u8";
     case TokenType::i8: return "i8";

@@ -17,12 +17,12 @@ void require_range(const char* op, const View& value, const View& master, const 
   require(op, "grad", grad, grad.dtype(), value.shape());
   const DType acc = accumulator_of(value.dtype());
   check(grad.dtype() == value.dtype() || grad.dtype() == acc,
-        "{}: gradients of {} values are {} or {}, got {}", op, name_of(value.dtype()),
-        name_of(value.dtype()), name_of(acc), name_of(grad.dtype()));
+        "{}: gradients of {} values are {} or {}, got {}", op, to_string(value.dtype()),
+        to_string(value.dtype()), to_string(acc), to_string(grad.dtype()));
   const bool split = master && value.dtype() == DType::bf16 && master.dtype() == DType::i16;
   if (master) require(op, "master", master, split ? DType::i16 : acc, value.shape());
   check(master || value.dtype() == acc, "{}: {} values need master weights", op,
-        name_of(value.dtype()));
+        to_string(value.dtype()));
 }
 
 // Of what is computed in f32, a moment may be kept in bf16.

@@ -14,7 +14,7 @@ inline void require_shape(const char* op, const char* name, const ConstView& x,
 }
 
 inline void require_dtype(const char* op, const char* name, const ConstView& x, DType dtype) {
-  check(x.dtype() == dtype, "{}: {} must be {}, got {}", op, name, name_of(dtype), x);
+  check(x.dtype() == dtype, "{}: {} must be {}, got {}", op, name, to_string(dtype), x);
 }
 
 inline void require_float(const char* op, const char* name, const ConstView& x) {

@@ -99,7 +99,7 @@ CoreShare share_of_place(const std::vector<std::string>& places, int rank) {
   return share;
 }
 
-std::string name_of_machine() {
+std::string machine_name() {
   std::string name;
   std::ifstream boot("/proc/sys/kernel/random/boot_id");  // host names need not be unique
   if (std::getline(boot, name) && !name.empty()) return name;

@@ -52,6 +52,6 @@ void keep_openmp_from_tying_threads();
 CoreShare share_of_place(const std::vector<std::string>& places, int rank);
 
 /// The same text on all processes of this machine, another on any other machine.
-std::string name_of_machine();
+std::string machine_name();
 
 }  // namespace tessera

@@ -223,7 +223,7 @@ Environment read_srun(const Reader& read) {
 
 }  // namespace
 
-std::string name_of(Launcher launcher) {
+std::string to_string(Launcher launcher) {
   switch (launcher) {
     case Launcher::none: return "nobody";
     case Launcher::mpirun: return "mpirun";

@@ -9,7 +9,7 @@
 namespace tessera {
 
 enum class Launcher { none, mpirun, srun, torchrun };
-std::string name_of(Launcher launcher);
+std::string to_string(Launcher launcher);
 
 /// The value of an environment variable, if it is set. Tests give their own.
 using Variables = std::function<std::optional<std::string>(const char* name)>;

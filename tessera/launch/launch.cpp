@@ -45,7 +45,7 @@ LaunchWay choose_way(const LaunchOptions& options, const Environment& environmen
     if (options.nproc == 1) return LaunchWay::alone;
     return options.processes ? LaunchWay::mpirun : LaunchWay::threads;
   }
-  const std::string launcher = name_of(environment.launcher);
+  const std::string launcher = to_string(environment.launcher);
   check_input(options.nproc == 1 || options.nproc == environment.size,
               "--nproc {}, but {} started {} ranks: drop --nproc, or start the program without {}",
               options.nproc, launcher, environment.size, launcher);

@@ -49,7 +49,7 @@ std::string id_of(const dl_phdr_info& file) {
   return "";
 }
 
-std::string name_of(const std::string& path) {
+std::string file_name(const std::string& path) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(path, error);
   return (error ? std::filesystem::path(path) : file).filename().string();
@@ -57,7 +57,7 @@ std::string name_of(const std::string& path) {
 
 int note_file(dl_phdr_info* file, std::size_t, void* files) {
   auto& all = *static_cast<std::vector<LoadedFile>*>(files);
-  all.push_back({name_of(all.empty() ? "/proc/self/exe" : file->dlpi_name), id_of(*file)});
+  all.push_back({file_name(all.empty() ? "/proc/self/exe" : file->dlpi_name), id_of(*file)});
   return 0;
 }
 

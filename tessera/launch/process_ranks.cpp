@@ -74,7 +74,7 @@ std::shared_ptr<Communicator> world_by_rendezvous(const Environment& environment
 void settle_on_cores(Rank& rank, int threads_wanted) {
   const Cores cores;
   const std::vector<std::string> places =
-      gather_texts(*rank.world, name_of_machine() + " " + cores.to_string(), rank.device);
+      gather_texts(*rank.world, machine_name() + " " + cores.to_string(), rank.device);
   const CoreShare share = share_of_place(places, rank.rank);
   rank.threads = threads_wanted > 0 ? threads_wanted : default_threads(share.count);
   const std::string problem = cores.pin(share, Cores::Scope::process);
@@ -92,7 +92,7 @@ Rank rank_of(MpiWorld& mpi, const LaunchOptions& options, const Environment& env
   check_input(mpi.size() == environment.size,
               "{} started {} ranks, but MPI reports {}. With srun, start them with --mpi=pmix (and "
               "an Open MPI that has PMIx), or use mpirun",
-              name_of(environment.launcher), environment.size, mpi.size());
+              to_string(environment.launcher), environment.size, mpi.size());
   // Launchers need not say how many ranks they started on this machine, but MPI knows.
   Environment here = environment;
   here.local_size = std::max(environment.local_size, mpi.local_size());
@@ -109,7 +109,7 @@ int gpu_of_rank(const Environment& environment, int gpus, const Variables& varia
   check_input(chosen || environment.local_size <= gpus,
               "{} started {} ranks on this machine, which has {} GPU(s) to use: NCCL needs one for "
               "each. Start fewer, or start them as threads of one process, which can share a GPU",
-              name_of(environment.launcher), environment.local_size, gpus);
+              to_string(environment.launcher), environment.local_size, gpus);
   return environment.local_rank % gpus;
 }
 

@@ -52,12 +52,12 @@ void SignalWatch::watch() {
     }
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - first;
     if (is_echo(signal, received_, since.count()) || signal == SIGUSR2) continue;
-    fmt::print(stderr, "tessera: a second signal ({}): stopped at once\n", name_of(signal));
+    fmt::print(stderr, "tessera: a second signal ({}): stopped at once\n", signal_name(signal));
     ::_exit(exit_code_at_once(signal));
   }
 }
 
-std::string SignalWatch::name_of(int signal) {
+std::string SignalWatch::signal_name(int signal) {
   const char* name = ::sigabbrev_np(signal);
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }

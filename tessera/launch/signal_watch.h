@@ -36,7 +36,7 @@ class SignalWatch {
   static int exit_code_saved(int signal) { return 64 + signal; }
   static int exit_code_at_once(int signal) { return 128 + signal; }
   /// "SIGTERM".
-  static std::string name_of(int signal);
+  static std::string signal_name(int signal);
 
  private:
   void watch();

@@ -25,7 +25,7 @@ Gradient Parameter::grad() {
 
 void Parameter::bind(const View& value, const View& grad) {
   check(value.shape() == shape_ && value.dtype() == dtype_, "parameter '{}' is {} {}, bound to {}",
-        name(), name_of(dtype_), shape_.to_string(), value.to_string());
+        name(), to_string(dtype_), shape_.to_string(), value.to_string());
   value_ = value;
   grad_ = grad;
 }

@@ -12,7 +12,7 @@ namespace {
 
 using std::size_t;
 
-const char* name_of(ActionKind kind) {
+const char* to_string(ActionKind kind) {
   switch (kind) {
     case ActionKind::forward: return "forward";
     case ActionKind::evaluate: return "evaluation";
@@ -24,8 +24,8 @@ const char* name_of(ActionKind kind) {
 }
 
 std::string text_of(const Action& action) {
-  return fmt::format("the {} of microbatch {} on chunk {}", name_of(action.kind), action.microbatch,
-                     action.chunk);
+  return fmt::format("the {} of microbatch {} on chunk {}", to_string(action.kind),
+                     action.microbatch, action.chunk);
 }
 
 // What a chunk has done so far: its next microbatch of each kind.

@@ -13,7 +13,7 @@ constexpr auto kMostBytes = static_cast<std::size_t>(std::numeric_limits<std::in
 std::size_t bytes_of(DType dtype, const Shape& shape) {
   const auto elements = static_cast<std::size_t>(shape.numel());
   check(elements <= kMostBytes / size_of(dtype), "a tensor {} {} is larger than any memory",
-        name_of(dtype), shape);
+        to_string(dtype), shape);
   return elements * size_of(dtype);
 }
 
@@ -21,7 +21,7 @@ double mebibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1 <<
 
 }  // namespace
 
-std::string_view name_of(MemoryUse use) {
+std::string_view to_string(MemoryUse use) {
   constexpr std::array<std::string_view, kMemoryUses> names{"parameters",  "gradients", "optimizer",
                                                             "activations", "workspace", "data"};
   return names[static_cast<std::size_t>(use)];
@@ -62,12 +62,12 @@ void* Memory::allocate_or_explain(std::size_t bytes, MemoryUse use) {
   } catch (const Error& error) {
     std::string held;
     for (int i = 0; i < kMemoryUses; ++i)
-      held += fmt::format("{}{} {:.1f}", i == 0 ? "" : ", ", name_of(static_cast<MemoryUse>(i)),
+      held += fmt::format("{}{} {:.1f}", i == 0 ? "" : ", ", to_string(static_cast<MemoryUse>(i)),
                           mebibytes(counters_->bytes[static_cast<std::size_t>(i)]));
     const bool of_model =
         use == MemoryUse::parameters || use == MemoryUse::gradients || use == MemoryUse::optimizer;
     fail("{} ({:.1f} MiB for {}). Held already, in MiB: {}. {}", error.what(),
-         mebibytes(static_cast<std::int64_t>(bytes)), name_of(use), held,
+         mebibytes(static_cast<std::int64_t>(bytes)), to_string(use), held,
          of_model ? "The model is too large for this device: take a smaller one, share it among "
                     "ranks, or keep the optimizer's state on the host (--optimizer-cpu-offload)"
                   : "Try a smaller --micro-batch-size or --seq-length, or --recompute-granularity "

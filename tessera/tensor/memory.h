@@ -16,7 +16,7 @@ namespace tessera {
 /// What memory is used for; `tessera inspect` reports by these.
 enum class MemoryUse { parameters, gradients, optimizer, activations, workspace, data };
 constexpr int kMemoryUses = 6;
-std::string_view name_of(MemoryUse use);
+std::string_view to_string(MemoryUse use);
 
 struct MemoryCounters {
   std::int64_t allocations = 0;                   ///< how many since the start

@@ -5,7 +5,7 @@
 namespace tessera {
 
 void fail_view_type(DType expected, DType got) {
-  fail("a view of {} was read as {}", name_of(got), name_of(expected));
+  fail("a view of {} was read as {}", to_string(got), to_string(expected));
 }
 
 Shape contiguous_strides(const Shape& shape) {
@@ -81,7 +81,7 @@ ConstView ConstView::rows() const {
 
 std::string ConstView::to_string() const {
   if (!data_) return "nothing";
-  return fmt::format("{} {}{}", name_of(dtype_), shape_.to_string(),
+  return fmt::format("{} {}{}", tessera::to_string(dtype_), shape_.to_string(),
                      is_contiguous() ? "" : " (strided)");
 }
 

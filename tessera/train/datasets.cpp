@@ -16,7 +16,7 @@ void check_size(const Dataset& dataset, std::int64_t needed, Split split) {
   check_input(dataset.size() >= needed,
               "the {} data sets hold {} samples when each is gone through once, but {} are needed: "
               "give weights, and they are gone through as often as it takes, or {}",
-              name_of(split), dataset.size(), needed,
+              to_string(split), dataset.size(), needed,
               trains ? "--dataloader-type cyclic, or fewer iterations"
                      : "lower --eval-iters, or use --full-validation");
 }
@@ -27,9 +27,9 @@ void check_not_empty(const NamedDataset& each, const DataOptions& data, Split sp
   check_input(!data.sft || each.dataset->size() > 0,
               "no conversation of the {} data{} has anything to learn within {} tokens: raise "
               "--seq-length{}",
-              name_of(split), name, data.seq_length + 1, skip);
+              to_string(split), name, data.seq_length + 1, skip);
   check_input(each.dataset->size() > 0,
-              "the {} data{} has too few tokens for one sample of {}: use more{}", name_of(split),
+              "the {} data{} has too few tokens for one sample of {}: use more{}", to_string(split),
               name, data.seq_length + 1, skip);
 }
 

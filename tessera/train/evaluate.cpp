@@ -122,7 +122,7 @@ EvaluationResult evaluate_dataset(Session& session, const Rank& rank, const Opti
   check(std::isfinite(result.loss),
         "the loss over {} tokens is {}: the weights are damaged, or {} "
         "is too narrow for them",
-        result.tokens, result.loss, name_of(options.model.dtype));
+        result.tokens, result.loss, to_string(options.model.dtype));
   return result;
 }
 

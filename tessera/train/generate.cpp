@@ -199,7 +199,7 @@ void Generator::feed(Runners& runners, std::span<const std::int32_t> tokens, std
   share_logits();  // sampling is on the host, in float
   check(std::ranges::none_of(host_logits_, [](float x) { return std::isnan(x); }),
         "the model gives NaN: its weights are damaged, or {} is too narrow for it",
-        name_of(session_.options().model.dtype));
+        to_string(session_.options().model.dtype));
 }
 
 std::vector<std::int32_t> Generator::run(std::span<const std::int32_t> prompt,

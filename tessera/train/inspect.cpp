@@ -127,7 +127,7 @@ std::string bytes_of_use(const MemoryCounters& counters, int use) {
 std::string rank_text(const MemoryCounters& counters) {
   std::string text;
   for (int i = 0; i < kMemoryUses; ++i)
-    text += fmt::format("  {:<14} {:>12}\n", name_of(static_cast<MemoryUse>(i)),
+    text += fmt::format("  {:<14} {:>12}\n", to_string(static_cast<MemoryUse>(i)),
                         bytes_of_use(counters, i));
   return text + fmt::format("  {:<14} {:>12}\n", "total", human_bytes(counters.total()));
 }
@@ -137,7 +137,7 @@ std::string rank_text(const MemoryCounters& counters) {
 std::string pipeline_text(const SessionOptions& options, int threads) {
   std::string text = "  rank";
   for (int i = 0; i < kMemoryUses; ++i)
-    text += fmt::format(" {:>12}", name_of(static_cast<MemoryUse>(i)));
+    text += fmt::format(" {:>12}", to_string(static_cast<MemoryUse>(i)));
   text += fmt::format(" {:>12}\n", "total");
   const std::vector<Schedule> training = training_schedules(options);
   for (int rank = 0; rank < options.parallel.pipeline; ++rank) {
@@ -154,7 +154,7 @@ std::string memory_text(const SessionOptions& options, int threads) {
   std::string text = fmt::format(
       "\nmemory of {} ({}, {}, {}microbatch{} of {} x {} tokens)\n",
       ranks > 1 ? "each pipeline rank" : "one rank",
-      options.device.kind == DeviceKind::cuda ? "cuda" : "cpu", name_of(options.model.dtype),
+      options.device.kind == DeviceKind::cuda ? "cuda" : "cpu", to_string(options.model.dtype),
       options.microbatches > 1 ? fmt::format("{} ", options.microbatches) : "",
       options.microbatches > 1 ? "es" : "", options.shape.batch, options.shape.seq);
   text += ranks > 1 ? pipeline_text(options, threads) : rank_text(plan_memory(options, threads));

@@ -45,7 +45,7 @@ double StopReasons::now() const {
 std::string StopReasons::text(double reason) {
   if (reason == kTimeIsUp) return "time is up";
   // What comes from the program that started the ranks may have been another one there.
-  return signal(reason) == SIGUSR2 ? "a signal" : SignalWatch::name_of(signal(reason));
+  return signal(reason) == SIGUSR2 ? "a signal" : SignalWatch::signal_name(signal(reason));
 }
 
 int StopReasons::signal(double reason) {

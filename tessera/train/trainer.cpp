@@ -33,7 +33,7 @@ void tell_of_data(const Datasets& datasets, const Options& options) {
     if (evaluation_samples(options, split) != std::int64_t{0} && datasets.get(split).empty())
       log_info(
           "no {0} data: --split {1} leaves none, or there is no --{0}-data-path; it is skipped",
-          name_of(split), options.data.split);
+          to_string(split), options.data.split);
 }
 
 Datasets datasets_of(const Options& options, const Progress& progress, const Rank& rank) {
@@ -234,8 +234,8 @@ void Trainer::load_checkpoint(Checkpoint& checkpoint) {
   const DType saved = weight_type(checkpoint);
   const std::string types = saved == options_.model.dtype
                                 ? ""
-                                : fmt::format(" (saved in {}, going on in {})", name_of(saved),
-                                              name_of(options_.model.dtype));
+                                : fmt::format(" (saved in {}, going on in {})", to_string(saved),
+                                              to_string(options_.model.dtype));
   display_.message(o.finetune
                        ? fmt::format("took the weights of '{}'{}: starting at iteration 0",
                                      checkpoint.path().string(), types)

@@ -54,9 +54,9 @@ void Trainer::tell_loss(Split split, const std::string& set, double loss) {
                                std::exp(loss)));
   if (!metrics_) return;
   if (set.empty())
-    metrics_->write_evaluation(progress_.iteration, std::string(name_of(split)), loss);
+    metrics_->write_evaluation(progress_.iteration, std::string(to_string(split)), loss);
   else
-    metrics_->write_set_evaluation(progress_.iteration, std::string(name_of(split)), set, loss);
+    metrics_->write_set_evaluation(progress_.iteration, std::string(to_string(split)), set, loss);
 }
 
 }  // namespace tessera

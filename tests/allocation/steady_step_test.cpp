@@ -98,8 +98,8 @@ TEST(Allocation, ASteadyStepMakesNoLargeOne) {
       large = {true, 0, 0};
       for (int i = 0; i < 3; ++i) step();
       large.counting = false;
-      EXPECT_EQ(large.count, 0) << family << " " << name_of(dtype) << ": largest " << large.largest
-                                << " bytes";
+      EXPECT_EQ(large.count, 0) << family << " " << to_string(dtype) << ": largest "
+                                << large.largest << " bytes";
     }
 }
 

@@ -78,7 +78,7 @@ void expect_rounding_around_all(const Format& format, unsigned infinity) {
 TEST(DType, NamesAndSizes) {
   for (const DType type :
        {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
-    EXPECT_EQ(dtype_from_name(name_of(type)), type);
+    EXPECT_EQ(dtype_from_name(to_string(type)), type);
   EXPECT_EQ(size_of(DType::f64), 8u);
   EXPECT_EQ(size_of(DType::f32), 4u);
   EXPECT_EQ(size_of(DType::bf16), 2u);

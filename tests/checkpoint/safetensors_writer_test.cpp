@@ -21,7 +21,7 @@ TEST(SafetensorsWriter, RoundTripsEveryType) {
   for (const DType type :
        {DType::u8, DType::f16, DType::bf16, DType::i32, DType::f32, DType::i64, DType::f64})
     tensors.push_back(
-        {std::string("t.") + std::string(name_of(type)), ConstView(bits.data(), type, {3, 4})});
+        {std::string("t.") + std::string(to_string(type)), ConstView(bits.data(), type, {3, 4})});
   tensors.push_back({"scalar \"\xc3\xa4\"", ConstView(bits.data(), DType::f32, {})});
   tensors.push_back({"empty", ConstView(bits.data(), DType::f64, {0, 5})});
   write_safetensors(folder / "x.safetensors", tensors, {{"step", "7"}});

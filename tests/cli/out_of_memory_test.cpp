@@ -21,7 +21,7 @@ TEST_P(OutOfGpuMemory, EndsTheProgramWithAListOfWhatIsHeld) {
                                                         "--device",
                                                         "cuda",
                                                         "--params-dtype",
-                                                        std::string(name_of(GetParam())),
+                                                        std::string(to_string(GetParam())),
                                                         "--mock-data",
                                                         "--num-layers",
                                                         "12",

@@ -15,21 +15,21 @@ class SelfConformance : public testing::TestWithParam<Device> {};
 
 TEST_P(SelfConformance, EveryType) {
   for (const DType dtype : kTypes) {
-    SCOPED_TRACE(name_of(dtype));
+    SCOPED_TRACE(to_string(dtype));
     const auto self = make_self_communicator();
     test::Conformance(*self, GetParam(), dtype).expect_everything();
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SelfConformance, testing::ValuesIn(test::devices()),
-                         [](const auto& each) { return test::name_of(each.param); });
+                         [](const auto& each) { return test::device_name(each.param); });
 
 class LocalConformance : public testing::TestWithParam<int> {};
 
 TEST_P(LocalConformance, EveryType) {
   run_ranks(GetParam(), 1, [](Rank& rank) {
     for (const DType dtype : kTypes) {
-      SCOPED_TRACE(name_of(dtype));
+      SCOPED_TRACE(to_string(dtype));
       test::Conformance(*rank.world, {}, dtype).expect_everything();
     }
   });

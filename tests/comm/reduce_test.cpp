@@ -81,7 +81,7 @@ TEST_P(Reduce, IntoAnotherPlaceAndIntoThatOfOneRank) {
 INSTANTIATE_TEST_SUITE_P(Types, Reduce,
                          testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16,
                                          DType::i64, DType::i32, DType::i16, DType::u8),
-                         [](const auto& each) { return std::string(name_of(each.param)); });
+                         [](const auto& each) { return std::string(to_string(each.param)); });
 
 }  // namespace
 }  // namespace tessera

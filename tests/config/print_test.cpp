@@ -22,14 +22,14 @@ TEST(Help, ShowsEveryFlagOfTheCommandAndNoOther) {
       const std::string name = "\n  --" + std::string(flag.name);
       const bool shown =
           help.find(name + " ") != std::string::npos || help.find(name + "\n") != std::string::npos;
-      EXPECT_EQ(shown, flag.commands.has(command)) << name_of(command) << " " << flag.name;
+      EXPECT_EQ(shown, flag.commands.has(command)) << to_string(command) << " " << flag.name;
     }
   }
 }
 
 TEST(Help, OverviewNamesEveryCommand) {
   for (const Command command : kCommands)
-    EXPECT_NE(overview_text().find("\n  " + std::string(name_of(command)) + " "),
+    EXPECT_NE(overview_text().find("\n  " + std::string(to_string(command)) + " "),
               std::string::npos);
 }
 

@@ -267,7 +267,7 @@ TEST_P(CudaBandwidthTest, CopiesOfEveryLayout) {
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16})
     for (const std::int64_t c : {1, 7, 8, 64, 100, 1032})
       for (const std::int64_t begin : {0, 8, 3}) {
-        SCOPED_TRACE(fmt::format("to {}, width {}, begin {}", name_of(type), c, begin));
+        SCOPED_TRACE(fmt::format("to {}, width {}, begin {}", to_string(type), c, begin));
         expect_equal_values([&](Lab& lab) -> Results {
           const Padded rows_of_four = rows(lab, {3, 5, 2, c}, 1, {begin, 16});
           const Tensor to = lab.full(type, {3, 9, 2, c + 16}, 9);

@@ -129,7 +129,7 @@ class GemmSpeedTest : public OnGpu {
 TEST_P(GemmSpeedTest, ProductsOfModels) {
   fmt::print("first choice, fastest choice; in brackets, the first call of the latter\n");
   for (const Model& model : kModels) {
-    fmt::print("{}, {}\n", model.name, name_of(dtype()));
+    fmt::print("{}, {}\n", model.name, to_string(dtype()));
     const Epilogue bias = model.gpt ? Epilogue::bias : Epilogue::none;
     const Epilogue gelu = model.gpt ? Epilogue::bias_gelu : Epilogue::none;
     const Epilogue slope = model.gpt ? Epilogue::dgelu : Epilogue::none;

@@ -110,7 +110,8 @@ TEST_P(CudaGemmTest, Epilogues) {
         for (const std::int64_t gap : {0, 8, 5})
           for (const bool with_bias : {true, epilogue == Epilogue::bias}) {
             SCOPED_TRACE(fmt::format("epilogue {}, {}, n {}, gap {}, bias {}",
-                                     static_cast<int>(epilogue), name_of(out), n, gap, with_bias));
+                                     static_cast<int>(epilogue), to_string(out), n, gap,
+                                     with_bias));
             expect_same(
                 [&](Lab& lab, Kernels& kernels) -> GemmResults {
                   const std::int64_t m = 200, k = 96;

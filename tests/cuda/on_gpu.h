@@ -28,7 +28,7 @@ inline auto every_float() {
   return ::testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16);
 }
 inline std::string name_of_dtype(const ::testing::TestParamInfo<DType>& each) {
-  return std::string(name_of(each.param));
+  return std::string(to_string(each.param));
 }
 
 }  // namespace tessera::test

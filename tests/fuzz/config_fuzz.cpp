@@ -54,7 +54,7 @@ void fuzz_arguments(std::uint8_t choice, std::string_view text) {
     if (!argument.starts_with("--config")) args.push_back(std::move(argument));
   }
   try {
-    ParsedCommand parsed = parse_command(name_of(kCommands[choice % kCommands.size()]), args);
+    ParsedCommand parsed = parse_command(to_string(kCommands[choice % kCommands.size()]), args);
     resolve(parsed.options);
     validate_quietly(parsed);
     expect(!print_config(parsed).empty());

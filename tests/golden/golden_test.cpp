@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Golden,
                                           testing::ValuesIn(test::devices())),
                          [](const auto& test) {
                            return std::get<0>(test.param) + "_f" + std::get<1>(test.param).suffix +
-                                  "_" + test::name_of(std::get<2>(test.param));
+                                  "_" + test::device_name(std::get<2>(test.param));
                          });
 
 }  // namespace

@@ -162,7 +162,7 @@ TEST(CpuKernels, NeedAThread) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, ChecksTest, ::testing::ValuesIn(devices()),
-                         [](const auto& each) { return name_of(each.param); });
+                         [](const auto& each) { return device_name(each.param); });
 
 }  // namespace
 }  // namespace tessera::test

@@ -151,7 +151,7 @@ TEST_P(WholeNumbers, FillAndCopy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, WholeNumbers, ::testing::ValuesIn(devices()),
-                         [](const auto& each) { return name_of(each.param); });
+                         [](const auto& each) { return device_name(each.param); });
 
 }  // namespace
 }  // namespace tessera::test

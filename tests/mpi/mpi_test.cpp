@@ -20,7 +20,7 @@ TEST(Mpi, Conforms) {
   EXPECT_EQ(world()->local_rank(), world()->rank()) << "tests run on one host";
   EXPECT_EQ(world()->local_size(), world()->size());
   for (const DType dtype : kTypes) {
-    SCOPED_TRACE(name_of(dtype));
+    SCOPED_TRACE(to_string(dtype));
     Conformance(*all, {}, dtype).expect_everything();
   }
 }
@@ -78,7 +78,7 @@ TEST(Mpi, ReducesToTheBitsOfThreads) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::avg})
       for (const std::int64_t count : {1, 1003, 9001}) {  // with the call, and in shares
-        SCOPED_TRACE(fmt::format("{} op {} count {}", name_of(dtype), int(op), count));
+        SCOPED_TRACE(fmt::format("{} op {} count {}", to_string(dtype), int(op), count));
         EXPECT_EQ(reduce(*all, dtype, count, op),
                   reduce_locally(all->rank(), all->size(), dtype, count, op));
       }

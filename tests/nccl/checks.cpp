@@ -55,7 +55,7 @@ void expect_equal_bits(Communicator& world, Device device) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const std::int64_t count : {1000, 1 << 20}) {
-      SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(count));
+      SCOPED_TRACE(std::string(to_string(dtype)) + " " + std::to_string(count));
       const Tensor x = lab.empty(dtype, {count});
       std::vector<std::uint8_t> first;
       for (int again = 0; again < 4; ++again) {
@@ -207,7 +207,7 @@ void register_nccl_tests(Communicator& world, Device device) {
   };
   add("Mismatches", expect_mismatches);  // first, since only first calls are compared
   for (const DType dtype : kTypes)
-    add("Conforms_" + std::string(name_of(dtype)), [dtype](Communicator& group, Device where) {
+    add("Conforms_" + std::string(to_string(dtype)), [dtype](Communicator& group, Device where) {
       Conformance(group, where, dtype, kLeeway).expect_everything();
     });
   add("EqualBits", expect_equal_bits);

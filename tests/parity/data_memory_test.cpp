@@ -53,7 +53,7 @@ Measured measure(const SessionOptions& options) {
     const MemoryCounters& counters = session.memory().counters();
     const MemoryCounters planned = plan_memory(options, 1);
     for (const MemoryUse use : {MemoryUse::parameters, MemoryUse::gradients, MemoryUse::optimizer})
-      EXPECT_EQ(held(counters, use), held(planned, use)) << name_of(use);
+      EXPECT_EQ(held(counters, use), held(planned, use)) << to_string(use);
     if (rank.rank > 0) return;
     const BucketLayout& layout = session.parameters().layout();
     const ParameterBuffers::Elements elements =

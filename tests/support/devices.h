@@ -18,7 +18,7 @@ inline std::vector<Device> devices() {
 }
 
 /// For test names, which hold letters and digits alone.
-inline std::string name_of(Device device) {
+inline std::string device_name(Device device) {
   return device.kind == DeviceKind::cpu ? "cpu" : "cuda" + std::to_string(device.index);
 }
 

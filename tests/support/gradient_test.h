@@ -29,6 +29,7 @@ class GradientTest : public ::testing::TestWithParam<Device> {
 }  // namespace tessera::test
 
 /// Runs a suite made of GradientTest on every device.
-#define TESSERA_GRADIENT_SUITE(suite)                                                         \
-  INSTANTIATE_TEST_SUITE_P(Gradients, suite, ::testing::ValuesIn(::tessera::test::devices()), \
-                           [](const auto& each) { return ::tessera::test::name_of(each.param); })
+#define TESSERA_GRADIENT_SUITE(suite)                                    \
+  INSTANTIATE_TEST_SUITE_P(                                              \
+      Gradients, suite, ::testing::ValuesIn(::tessera::test::devices()), \
+      [](const auto& each) { return ::tessera::test::device_name(each.param); })

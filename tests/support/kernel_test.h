@@ -81,8 +81,8 @@ inline auto every_device_and_float() {
                             ::testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16));
 }
 inline std::string name_of_case(const ::testing::TestParamInfo<std::tuple<Device, DType>>& each) {
-  return name_of(std::get<0>(each.param)) + "_" +
-         std::string(tessera::name_of(std::get<1>(each.param)));
+  return device_name(std::get<0>(each.param)) + "_" +
+         std::string(tessera::to_string(std::get<1>(each.param)));
 }
 
 }  // namespace tessera::test

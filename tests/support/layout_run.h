@@ -148,7 +148,7 @@ class LayoutResults {
  public:
   /// `name` tells the options apart.
   const LayoutResult& of(const std::string& name, const SessionOptions& options, int steps) {
-    LayoutResult& result = results_[name + std::string(name_of(options.model.dtype))];
+    LayoutResult& result = results_[name + std::string(to_string(options.model.dtype))];
     if (result.losses.empty()) result = run_layout(options, steps);
     return result;
   }

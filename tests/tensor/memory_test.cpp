@@ -68,8 +68,8 @@ TEST(Memory, RefusesSizesThatCannotBe) {
 }
 
 TEST(Memory, EveryUseHasAName) {
-  EXPECT_EQ(name_of(MemoryUse::parameters), "parameters");
-  EXPECT_EQ(name_of(MemoryUse::data), "data");
+  EXPECT_EQ(to_string(MemoryUse::parameters), "parameters");
+  EXPECT_EQ(to_string(MemoryUse::data), "data");
 }
 
 struct Layout {

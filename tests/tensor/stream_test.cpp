@@ -79,7 +79,7 @@ TEST_P(StreamTest, AGraphSeesWhatItsAddressesHoldAtLaunch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, StreamTest, ::testing::ValuesIn(test::devices()),
-                         [](const auto& each) { return test::name_of(each.param); });
+                         [](const auto& each) { return test::device_name(each.param); });
 
 TEST(Device, HasAName) {
   EXPECT_EQ(to_string(Device{}), "cpu");

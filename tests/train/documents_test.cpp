@@ -181,7 +181,7 @@ TEST_P(Documents, ASampleWithoutAnyIsOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Documents, testing::ValuesIn(test::devices()),
-                         [](const auto& each) { return test::name_of(each.param); });
+                         [](const auto& each) { return test::device_name(each.param); });
 
 }  // namespace
 }  // namespace tessera

@@ -20,7 +20,7 @@ TEST_P(GpuPlan, IsWhatASessionHolds) {
     for (int i = 0; i < kMemoryUses; ++i)
       EXPECT_EQ(planned.bytes[static_cast<std::size_t>(i)],
                 session.memory().counters().bytes[static_cast<std::size_t>(i)])
-          << name_of(static_cast<MemoryUse>(i));
+          << to_string(static_cast<MemoryUse>(i));
   }
 }
 

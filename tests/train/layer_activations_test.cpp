@@ -70,7 +70,7 @@ std::vector<LayerCase> cases() {
 
 TEST(LayerActivations, AreWhatLayersTake) {
   for (const LayerCase& c : cases()) {
-    SCOPED_TRACE(fmt::format("{} {} tensor {} {} recompute {} {}", c.family, name_of(c.dtype),
+    SCOPED_TRACE(fmt::format("{} {} tensor {} {} recompute {} {}", c.family, to_string(c.dtype),
                              c.tensor, c.sequence_parallel,
                              static_cast<int>(c.recompute.granularity),
                              c.recompute.distribute_saved_activations));
@@ -97,7 +97,7 @@ TEST(LayerActivations, AreWhatInspectPlans) {
                                   MemoryUse::activations, MemoryUse::data})
         EXPECT_EQ(planned.bytes[static_cast<std::size_t>(use)],
                   session.memory().counters().bytes[static_cast<std::size_t>(use)])
-            << c.family << " " << name_of(use);
+            << c.family << " " << to_string(use);
     });
   }
 }

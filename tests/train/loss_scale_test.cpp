@@ -179,7 +179,7 @@ TEST_P(LossScale, SkippedStepsOfARunMoveNeitherScheduleNorOptimizer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, LossScale, testing::ValuesIn(test::devices()),
-                         [](const auto& test) { return test::name_of(test.param); });
+                         [](const auto& test) { return test::device_name(test.param); });
 
 }  // namespace
 }  // namespace tessera

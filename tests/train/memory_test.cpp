@@ -23,7 +23,7 @@ TEST(Memory, PlanEqualsWhatASessionHolds) {
         for (int i = 0; i < kMemoryUses; ++i)
           EXPECT_EQ(planned.bytes[static_cast<std::size_t>(i)],
                     session.memory().counters().bytes[static_cast<std::size_t>(i)])
-              << family << " " << name_of(static_cast<MemoryUse>(i));
+              << family << " " << to_string(static_cast<MemoryUse>(i));
       }
 }
 

@@ -40,7 +40,7 @@ TEST_P(Repeat, BitsAreEqual) {
 
 std::string name_of_repeat(const testing::TestParamInfo<Repeat::ParamType>& each) {
   const auto& [device, family, dtype, dropout] = each.param;
-  return test::name_of(device) + "_" + family + "_" + std::string(name_of(dtype)) +
+  return test::device_name(device) + "_" + family + "_" + std::string(to_string(dtype)) +
          (dropout > 0 ? "_dropout" : "_no_dropout");
 }
 

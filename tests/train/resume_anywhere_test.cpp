@@ -97,7 +97,7 @@ TEST_P(ResumeAnywhere, AnyStepGivesEqualBits) {
 
 std::string name_of_resumed(const testing::TestParamInfo<ResumeAnywhere::ParamType>& each) {
   const auto& [kind, device] = each.param;
-  return std::string(kind.name) + "_" + test::name_of(device);
+  return std::string(kind.name) + "_" + test::device_name(device);
 }
 
 INSTANTIATE_TEST_SUITE_P(

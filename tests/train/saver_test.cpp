@@ -95,7 +95,7 @@ TEST_P(SaverTest, AFailureLeavesWhatWasThere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SaverTest, testing::ValuesIn(test::devices()),
-                         [](const auto& each) { return test::name_of(each.param); });
+                         [](const auto& each) { return test::device_name(each.param); });
 
 // Data-parallel ranks share the writing: no byte is written twice, and none of them writes all.
 TEST(Saver, RanksShareTheWriting) {

@@ -74,7 +74,7 @@ TEST_P(Stopped, ByInfiniteGradientsOfAFiniteLoss) {
 // All steps are put on the device before anybody looks at the first.
 TEST_P(Stopped, StepsBehindTheFaultTouchNothing) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-    SCOPED_TRACE(name_of(dtype));
+    SCOPED_TRACE(to_string(dtype));
     Session session(test::wide_session("llama", GetParam(), dtype),
                     {0, 1, 2, make_self_communicator()});
     const double rate = 1e-2;
@@ -105,7 +105,7 @@ TEST_P(Stopped, StepsBehindTheFaultTouchNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Stopped, testing::ValuesIn(test::devices()),
-                         [](const auto& test) { return test::name_of(test.param); });
+                         [](const auto& test) { return test::device_name(test.param); });
 
 }  // namespace
 }  // namespace tessera

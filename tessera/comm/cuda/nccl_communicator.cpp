@@ -25,13 +25,13 @@ ncclDataType_t type_to_reduce(const char* call, DType dtype) {
     case DType::i16: break;
   }
   fail("{}: NCCL cannot reduce {}, which it does not support: reduce it as i32", call,
-       name_of(dtype));
+       to_string(dtype));
 }
 
 // The mean is made by scaling every term: not what is meant by the mean of whole numbers.
 ncclRedOp_t operator_of(const char* call, ReduceOp op, DType dtype) {
   check(op != ReduceOp::avg || is_float(dtype), "{}: no mean of {}, which is not a float type",
-        call, name_of(dtype));
+        call, to_string(dtype));
   return op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclAvg;
 }
 

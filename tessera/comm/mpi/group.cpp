@@ -145,11 +145,11 @@ void MpiGroup::fail_missing(const MpiRequests& requests, const std::string& what
   std::vector<int> late, ended;
   for (const int job_rank : requests.missing())
     (engine_->has_left(job_rank) ? ended : late).push_back(place_of(job_rank));
-  if (!ended.empty()) fail("{} {}: the program ended there", name_of_places(ended, ranks_), what);
+  if (!ended.empty()) fail("{} {}: the program ended there", format_ranks(ended, ranks_), what);
   fail(
       "{} {} within {} s. It lives, but computes, waits for something else, or makes other calls "
       "than rank {}; if it only needs longer, raise the time limit of calls",
-      name_of_places(late, ranks_), what, engine_->call_timeout().count(), rank_);
+      format_ranks(late, ranks_), what, engine_->call_timeout().count(), rank_);
 }
 
 }  // namespace tessera
