@@ -92,7 +92,7 @@ void measure(const Flags& flags) {
   double bytes = 0;
   for (const StagedSlice& slice : staging.slices())
     bytes += static_cast<double>(slice.kept.piece.extent.numel()) *
-             static_cast<double>(size_of(slice.block.memory.dtype()));
+             static_cast<double>(element_size(slice.block.memory.dtype()));
   fmt::print("\n| what | value |\n|---|---|\n");
   fmt::print("| state | {:.2f} GB |\n", bytes / kGb);
   fmt::print("| staging memory | {:.2f} GB |\n", static_cast<double>(staging.capacity()) / kGb);

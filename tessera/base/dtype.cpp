@@ -24,7 +24,7 @@ constexpr std::array<Info, 8> kInfo{{{DType::f64, "f64", 8},
 
 }  // namespace
 
-std::size_t size_of(DType type) { return kInfo[static_cast<std::size_t>(type)].size; }
+std::size_t element_size(DType type) { return kInfo[static_cast<std::size_t>(type)].size; }
 
 std::string_view to_string(DType type) { return kInfo[static_cast<std::size_t>(type)].name; }
 

@@ -15,7 +15,7 @@ namespace tessera {
 
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, i16, u8 };
 
-std::size_t size_of(DType type);
+std::size_t element_size(DType type);
 std::string_view to_string(DType type);
 /// Accepts the names that to_string gives; throws InputError otherwise.
 DType dtype_from_name(std::string_view name);
@@ -23,7 +23,9 @@ DType dtype_from_name(std::string_view name);
 constexpr bool is_float(DType type) { return type <= DType::f16; }
 
 /// What sums of this type are carried in: f64 for f64, f32 for every other float.
-constexpr DType accumulator_of(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
+constexpr DType accumulator_type(DType type) {
+  return type == DType::f64 ? DType::f64 : DType::f32;
+}
 
 namespace detail {
 TESSERA_HOST_DEVICE inline std::uint32_t float_bits(float x) {

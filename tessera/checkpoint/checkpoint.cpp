@@ -175,7 +175,7 @@ void Checkpoint::read_box(std::string_view name, const Shape& offset, const Shap
 // Rows that lie behind each other in the file come in one piece, through a buffer of bounded size.
 void Checkpoint::read_part(const TensorRecord& tensor, const TensorSlice& slice, const Shape& begin,
                            const View& destination, const std::string& whose) {
-  const auto size = static_cast<std::int64_t>(size_of(tensor.dtype));
+  const auto size = static_cast<std::int64_t>(element_size(tensor.dtype));
   if (destination.rank() > 2) {  // plane by plane
     for (std::int64_t i = 0; i < destination.dim(0); ++i) {
       Shape at = begin;

@@ -62,7 +62,7 @@ RowFunction copy_function(std::size_t element_bytes) {
 }
 
 RowFunction row_function(DType to, DType from) {
-  if (to == from) return copy_function(size_of(to));
+  if (to == from) return copy_function(element_size(to));
   check(is_float(to) && is_float(from), "cannot convert {} to {}: only floats change their type",
         to_string(from), to_string(to));
   return dispatch_float(to, "convert_into", [from](auto to_tag) {
@@ -80,9 +80,9 @@ void walk(RowFunction convert, const View& to, const ConstView& from, int dimens
     return;
   }
   const std::int64_t to_step =
-      to.stride(dimension) * static_cast<std::int64_t>(size_of(to.dtype()));
+      to.stride(dimension) * static_cast<std::int64_t>(element_size(to.dtype()));
   const std::int64_t from_step =
-      from.stride(dimension) * static_cast<std::int64_t>(size_of(from.dtype()));
+      from.stride(dimension) * static_cast<std::int64_t>(element_size(from.dtype()));
   for (std::int64_t i = 0; i < to.dim(dimension); ++i) {
     walk(convert, to, from, dimension + 1, row);
     row.to += to_step;
@@ -97,8 +97,8 @@ void convert_into(const View& destination, const ConstView& source) {
         destination.to_string());
   const RowFunction convert = row_function(destination.dtype(), source.dtype());
   if (source.numel() == 0) return;
-  const auto to_size = static_cast<std::int64_t>(size_of(destination.dtype()));
-  const auto from_size = static_cast<std::int64_t>(size_of(source.dtype()));
+  const auto to_size = static_cast<std::int64_t>(element_size(destination.dtype()));
+  const auto from_size = static_cast<std::int64_t>(element_size(source.dtype()));
   Row row{static_cast<std::byte*>(destination.raw()), to_size,
           static_cast<const std::byte*>(source.raw()), from_size, source.numel()};
   if (destination.is_contiguous() && source.is_contiguous()) {

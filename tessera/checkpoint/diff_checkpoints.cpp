@@ -50,7 +50,7 @@ struct Piece {
   void read(Checkpoint& checkpoint, std::string_view name, const Shape& offset,
             const Shape& extent) {
     const DType dtype = checkpoint.tensor(name).dtype;
-    bytes.resize(static_cast<std::size_t>(extent.numel()) * size_of(dtype));
+    bytes.resize(static_cast<std::size_t>(extent.numel()) * element_size(dtype));
     view = View(bytes.data(), dtype, extent);
     checkpoint.read_box(name, offset, extent, view);
   }

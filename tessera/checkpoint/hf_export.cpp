@@ -78,7 +78,7 @@ Shards divided(std::vector<HfTensor> tensors, DType dtype, std::uint64_t most) {
   std::uint64_t used = 0;
   for (HfTensor& tensor : tensors) {
     const auto elements = static_cast<std::uint64_t>(tensor.shape.numel());
-    const std::uint64_t bytes = elements * size_of(dtype);
+    const std::uint64_t bytes = elements * element_size(dtype);
     if (shards.tensors.empty() || (used > 0 && used + bytes > most)) {
       shards.tensors.emplace_back();
       used = 0;
@@ -106,7 +106,7 @@ void write_weights(const fs::path& folder, const Shards& shards, WeightReader& w
   if (count > 1)
     write_text(
         folder / kHfIndexFile,
-        weight_map_text(map, shards.parameters * size_of(weights.dtype()), shards.parameters));
+        weight_map_text(map, shards.parameters * element_size(weights.dtype()), shards.parameters));
 }
 
 }  // namespace

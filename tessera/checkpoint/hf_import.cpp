@@ -35,7 +35,7 @@ void write_weights(const HfFolder& folder, DType dtype, const fs::path& staging_
   SafetensorsWriter writer(staging_dir / kWeights, std::move(declared));
   std::vector<std::byte> buffer;
   for (const SafetensorsDeclaration& tensor : writer.order()) {
-    buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * size_of(dtype));
+    buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(dtype));
     const View whole(buffer.data(), dtype, tensor.shape);
     folder.read(tensor.name, whole);
     const Shape origin = origin_of(tensor.shape);

@@ -13,7 +13,7 @@ namespace {
 // Puts the parts of a tensor side by side along `out` in `buffer` and gives the whole.
 ConstView assemble(const HfTensor& tensor, DType dtype, const ParameterReader& read,
                    std::vector<std::byte>& buffer) {
-  buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * size_of(dtype));
+  buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(dtype));
   const View whole(buffer.data(), dtype, tensor.shape);
   const View ours = tensor.transposed ? transposed_view(whole) : whole;
   std::int64_t begin = 0;

@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 std::uint64_t bytes_of(const TensorRecord& tensor) {
-  return static_cast<std::uint64_t>(tensor.shape.numel()) * size_of(tensor.dtype);
+  return static_cast<std::uint64_t>(tensor.shape.numel()) * element_size(tensor.dtype);
 }
 
 std::string line(std::string_view title, const std::string& text) {

@@ -135,7 +135,7 @@ TensorSlice slice_of(const Json& value, const TensorRecord& tensor,
     inside = slice.offset[i] + slice.extent[i] <= tensor.shape[i];
   check_input(inside, "{}: a slice of {} at {} leaves the shape {}", what, slice.extent,
               slice.offset, tensor.shape);
-  const auto bytes = static_cast<std::uint64_t>(slice.extent.numel()) * size_of(tensor.dtype);
+  const auto bytes = static_cast<std::uint64_t>(slice.extent.numel()) * element_size(tensor.dtype);
   const std::uint64_t size = files[slice.file].bytes;
   check_input(slice.at <= size && bytes <= size - slice.at,
               "{}: a slice of {} bytes at byte {} leaves '{}', which has {}", what, bytes, slice.at,

@@ -242,10 +242,10 @@ ConstView SafetensorsFile::raw_view(std::string_view name) const {
 ConstView SafetensorsFile::view(std::string_view name) const {
   const ConstView view = raw_view(name);
   const auto address = reinterpret_cast<std::uintptr_t>(view.raw());
-  check_input(address % size_of(view.dtype()) == 0,
+  check_input(address % element_size(view.dtype()) == 0,
               "{}: {} elements are not at a multiple of {} bytes; save the file again with a "
               "current safetensors library, which aligns them",
-              where(name), to_string(view.dtype()), size_of(view.dtype()));
+              where(name), to_string(view.dtype()), element_size(view.dtype()));
   return view;
 }
 

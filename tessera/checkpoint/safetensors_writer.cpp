@@ -18,8 +18,8 @@ constexpr std::int64_t kGatherBytes = std::int64_t{1} << 20;
 void sort(std::vector<SafetensorsDeclaration>& tensors, SafetensorsWriter::Order order) {
   const bool by_name = order == SafetensorsWriter::Order::by_name;
   std::stable_sort(tensors.begin(), tensors.end(), [&](const auto& a, const auto& b) {
-    const std::size_t a_size = size_of(a.dtype);
-    const std::size_t b_size = size_of(b.dtype);
+    const std::size_t a_size = element_size(a.dtype);
+    const std::size_t b_size = element_size(b.dtype);
     return a_size != b_size ? a_size > b_size : by_name && a.name < b.name;
   });
 }
@@ -41,7 +41,7 @@ std::string make_header(const std::vector<SafetensorsDeclaration>& order,
   std::size_t begin = 0;
   for (const SafetensorsDeclaration& tensor : order) {
     const std::size_t end =
-        begin + static_cast<std::size_t>(tensor.shape.numel()) * size_of(tensor.dtype);
+        begin + static_cast<std::size_t>(tensor.shape.numel()) * element_size(tensor.dtype);
     text += fmt::format(",{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}",
                         Json(tensor.name).dump(), safetensors_name(tensor.dtype),
                         tensor.shape.to_string(), begin, end);

@@ -31,7 +31,7 @@ void check_model(const ModelOptions& model, int ranks) {
 // A tensor in memory: the parts below each other, and zeros where there are none.
 ConstView assemble(const TrtTensor& tensor, WeightReader& weights, std::vector<std::byte>& buffer) {
   const std::size_t bytes =
-      static_cast<std::size_t>(tensor.shape.numel()) * size_of(weights.dtype());
+      static_cast<std::size_t>(tensor.shape.numel()) * element_size(weights.dtype());
   buffer.assign(bytes, std::byte{0});
   const View whole(buffer.data(), weights.dtype(), tensor.shape);
   std::int64_t row = 0;

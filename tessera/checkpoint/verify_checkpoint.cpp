@@ -18,7 +18,8 @@ std::vector<std::string> tensors_in(const Manifest& manifest, std::size_t file, 
   std::vector<std::string> names;
   for (const auto& [name, tensor] : manifest.tensors)
     for (const TensorSlice& slice : tensor.slices) {
-      const auto bytes = static_cast<std::uint64_t>(slice.extent.numel()) * size_of(tensor.dtype);
+      const auto bytes =
+          static_cast<std::uint64_t>(slice.extent.numel()) * element_size(tensor.dtype);
       if (slice.file != file || slice.at >= end || slice.at + bytes <= begin) continue;
       names.push_back(name);
       break;

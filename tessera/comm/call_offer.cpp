@@ -26,7 +26,7 @@ Shape CallOffer::shape() const {
 }
 
 std::size_t CallOffer::bytes() const {
-  return static_cast<std::size_t>(shape().numel()) * size_of(dtype);
+  return static_cast<std::size_t>(shape().numel()) * element_size(dtype);
 }
 
 std::string CallOffer::memory() const {

@@ -92,7 +92,7 @@ void IndexTable::read_counts(std::span<const std::byte> bytes, std::int64_t most
 }
 
 void IndexTable::check_sequences(std::uint64_t bin_bytes, const std::string& file) {
-  const std::uint64_t token_bytes = size_of(type_);
+  const std::uint64_t token_bytes = element_size(type_);
   const auto byte_of = [&](std::int64_t i) { return kHeaderBytes + 4 * sequences_ + 8 * i; };
   std::uint64_t end = 0;  // of the sequence before
   for (std::int64_t i = 0; i < sequences_; ++i) {

@@ -90,7 +90,7 @@ class OutputLock {
 class Pair {
  public:
   explicit Pair(const std::string& prefix)
-      : data_(prefix), bin_(prefix + ".bin"), token_bytes_(size_of(data_.table().type())) {}
+      : data_(prefix), bin_(prefix + ".bin"), token_bytes_(element_size(data_.table().type())) {}
 
   const IndexTable& table() const { return data_.table(); }
   void log_table_warning() const {

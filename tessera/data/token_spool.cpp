@@ -37,7 +37,7 @@ TokenSpool::TokenSpool(const std::string& base, TokenType type, const SpoolPosit
     : base_(base),
       type_(type),
       position_(at),
-      bin_(base + ".bin", at.tokens * static_cast<std::int64_t>(size_of(type))),
+      bin_(base + ".bin", at.tokens * static_cast<std::int64_t>(element_size(type))),
       lengths_(base + ".lengths", at.sequences * static_cast<std::int64_t>(sizeof(std::int32_t))),
       documents_(base + ".documents",
                  at.documents * static_cast<std::int64_t>(sizeof(std::int64_t))) {}
@@ -74,7 +74,7 @@ void TokenSpool::add_narrow(std::span<const std::int32_t> tokens, std::vector<T>
 }
 
 void TokenSpool::add_stored(std::span<const std::byte> tokens) {
-  count_sequence(tokens.size() / size_of(type_));
+  count_sequence(tokens.size() / element_size(type_));
   bin_.write(tokens.data(), tokens.size());
 }
 
@@ -105,7 +105,7 @@ void TokenSpool::write_index() {
   read_table<std::int32_t>(
       lengths_.path(), position_.sequences,
       [&](std::span<const std::int32_t> piece) { idx.write(piece.data(), piece.size_bytes()); });
-  const auto token_bytes = static_cast<std::int64_t>(size_of(type_));
+  const auto token_bytes = static_cast<std::int64_t>(element_size(type_));
   std::int64_t pointer = 0;
   read_table<std::int32_t>(lengths_.path(), position_.sequences,
                            [&](std::span<const std::int32_t> piece) {

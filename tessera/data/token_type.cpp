@@ -2,7 +2,7 @@
 
 namespace tessera {
 
-std::size_t size_of(TokenType type) {
+std::size_t element_size(TokenType type) {
   return dispatch_token_type(type, []<class T>(TypeTag<T>) -> std::size_t { return sizeof(T); });
 }
 

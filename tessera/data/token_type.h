@@ -22,7 +22,7 @@ enum class TokenType : std::uint8_t {
 };
 
 constexpr bool is_token_type(std::uint8_t code) { return code >= 1 && code <= 8; }
-std::size_t size_of(TokenType type);
+std::size_t element_size(TokenType type);
 std::string_view to_string(TokenType type);
 
 /// What the preprocessing tool writes: u16 below 65500 tokens, else i32.

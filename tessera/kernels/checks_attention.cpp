@@ -14,7 +14,7 @@ void require_attention(const char* op, const ConstView& q, const ConstView& k, c
   require_float(op, "q", q);
   require_dtype(op, "k", k, q.dtype());
   require_rows_of(op, "v", v, q.dtype(), k.shape());
-  require(op, "lse", lse, accumulator_of(q.dtype()), {q.dim(1), q.dim(2), q.dim(0)});
+  require(op, "lse", lse, accumulator_type(q.dtype()), {q.dim(1), q.dim(2), q.dim(0)});
   check(spec.window >= 0, "{}: window must not be negative, got {}", op, spec.window);
   if (spec.documents) {
     require_rows(op, "documents", spec.documents, 2);
@@ -56,7 +56,7 @@ void Kernels::rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstVi
   require_rows(op, "x", x, 4);
   require_float(op, "x", x);
   require_rows(op, "cos", cos, 2);
-  require(op, "cos", cos, accumulator_of(x.dtype()), cos.shape());
+  require(op, "cos", cos, accumulator_type(x.dtype()), cos.shape());
   require(op, "sin", sin, cos.dtype(), cos.shape());
   check(2 * cos.dim(1) <= x.dim(3), "rope: {} channels cannot be rotated in heads of {}",
         2 * cos.dim(1), x.dim(3));

@@ -18,9 +18,9 @@ void Kernels::gemm(Stream& stream, View d, const Operand& a, const Operand& b, c
   require_dtype(op, "b", b.data, a.data.dtype());
   require_shape(op, "d", d, {m, n});
   require_rows(op, "d", d, 2);
-  check(d.dtype() == a.data.dtype() || d.dtype() == accumulator_of(a.data.dtype()),
+  check(d.dtype() == a.data.dtype() || d.dtype() == accumulator_type(a.data.dtype()),
         "gemm: d must be {} or {}, got {}", to_string(a.data.dtype()),
-        to_string(accumulator_of(a.data.dtype())), d);
+        to_string(accumulator_type(a.data.dtype())), d);
   check(!a.scale && !b.scale, "gemm: scaled operands are not supported by this backend");
   check(!spec.accumulate || spec.epilogue == Epilogue::none,
         "gemm: accumulate excludes an epilogue");

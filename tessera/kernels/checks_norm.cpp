@@ -10,7 +10,7 @@ void require_norm(const char* op, const ConstView& x, const ConstView& stats, co
   require_rows(op, "x", x, x.rank());
   require_float(op, "x", x);
   const std::int64_t rows = x.rank() == 2 ? x.dim(0) : x.dim(0) * x.dim(1);
-  require(op, "stats", stats, accumulator_of(x.dtype()), {rows, 2});
+  require(op, "stats", stats, accumulator_type(x.dtype()), {rows, 2});
   require(op, "w", w, x.dtype(), {x.dim(-1)});
   check(spec.epsilon >= 0, "{}: epsilon must not be negative, got {}", op, spec.epsilon);
 }

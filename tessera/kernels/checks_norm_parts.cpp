@@ -12,7 +12,7 @@ void require_part(const char* op, const ConstView& x) {
 
 // Two numbers for each row of x.
 void require_pairs(const char* op, const char* name, const ConstView& pairs, const ConstView& x) {
-  require(op, name, pairs, accumulator_of(x.dtype()), {x.dim(0), 2});
+  require(op, name, pairs, accumulator_type(x.dtype()), {x.dim(0), 2});
 }
 
 void require_weight(const char* op, const char* name, const ConstView& w, const ConstView& x) {
@@ -36,7 +36,7 @@ void Kernels::norm_part_forward(Stream& stream, View y, View stats, ConstView x,
   require_pairs(op, "stats", stats, x);
   check(parts && parts.rank() == 3 && parts.dim(0) > 0,
         "{}: parts must be [ranks, rows, 2], got {}", op, parts);
-  require(op, "parts", parts, accumulator_of(x.dtype()), {parts.dim(0), x.dim(0), 2});
+  require(op, "parts", parts, accumulator_type(x.dtype()), {parts.dim(0), x.dim(0), 2});
   require_weight(op, "w", w, x);
   if (b) require_weight(op, "b", b, x);
   check(spec.epsilon >= 0, "{}: epsilon must not be negative, got {}", op, spec.epsilon);

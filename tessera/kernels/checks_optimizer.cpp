@@ -15,7 +15,7 @@ void require_range(const char* op, const View& value, const View& master, const 
   require_float(op, "value", value);
   require_float(op, "grad", grad);
   require(op, "grad", grad, grad.dtype(), value.shape());
-  const DType acc = accumulator_of(value.dtype());
+  const DType acc = accumulator_type(value.dtype());
   check(grad.dtype() == value.dtype() || grad.dtype() == acc,
         "{}: gradients of {} values are {} or {}, got {}", op, to_string(value.dtype()),
         to_string(value.dtype()), to_string(acc), to_string(grad.dtype()));
@@ -27,7 +27,7 @@ void require_range(const char* op, const View& value, const View& master, const 
 
 // Of what is computed in f32, a moment may be kept in bf16.
 void require_moment(const char* op, const char* name, const View& moment, const View& value) {
-  const DType acc = accumulator_of(value.dtype());
+  const DType acc = accumulator_type(value.dtype());
   const bool narrow = acc == DType::f32 && moment.dtype() == DType::bf16;
   require(op, name, moment, narrow ? DType::bf16 : acc, value.shape());
 }
@@ -94,7 +94,7 @@ void Kernels::sgd_step(Stream& stream, View value, View master, View momentum, C
                        ConstView state, const SgdSpec& spec) {
   constexpr const char* op = "sgd_step";
   require_range(op, value, master, grad);
-  require(op, "momentum", momentum, accumulator_of(value.dtype()), value.shape());
+  require(op, "momentum", momentum, accumulator_type(value.dtype()), value.shape());
   require_state(op, state);
   do_sgd_step(stream, value, master, momentum, grad, state, spec);
 }

@@ -33,7 +33,7 @@ void Kernels::softmax_stats(Stream& stream, View stats, ConstView logits, ConstV
   constexpr const char* op = "softmax_stats";
   require_rows(op, "logits", logits, 2);
   require_float(op, "logits", logits);
-  require_rows_of(op, "stats", stats, accumulator_of(logits.dtype()), {3, logits.dim(0)});
+  require_rows_of(op, "stats", stats, accumulator_type(logits.dtype()), {3, logits.dim(0)});
   require(op, "labels", labels, DType::i32, {logits.dim(0)});
   do_softmax_stats(stream, stats, logits, labels, target);
 }
@@ -53,7 +53,7 @@ void Kernels::cross_entropy(Stream& stream, View loss, View dlogits, ConstView l
   constexpr const char* op = "cross_entropy";
   require_rows(op, "logits", logits, 2);
   const std::int64_t rows = logits.dim(0);
-  const DType acc = accumulator_of(logits.dtype());
+  const DType acc = accumulator_type(logits.dtype());
   require_float(op, "logits", logits);
   require_rows_of(op, "stats", stats, acc, {3, rows});
   require(op, "loss", loss, acc, {rows});

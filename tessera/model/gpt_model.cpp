@@ -121,7 +121,7 @@ ParameterList GptModel::parameters() {
 
 std::int64_t GptModel::rope_bytes(std::int64_t positions) const {
   if (!rope_) return 0;
-  const auto element = static_cast<std::int64_t>(size_of(accumulator_of(options_.dtype)));
+  const auto element = static_cast<std::int64_t>(element_size(accumulator_type(options_.dtype)));
   return 2 * positions * rope_->cos().dim(1) * element;
 }
 

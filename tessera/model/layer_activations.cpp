@@ -39,8 +39,8 @@ class Terms {
   Terms(const ModelOptions& model, const Local& local)
       : model_(model),
         local_(local),
-        element_(static_cast<int64_t>(size_of(model.dtype))),
-        number_(static_cast<int64_t>(size_of(accumulator_of(model.dtype)))) {}
+        element_(static_cast<int64_t>(element_size(model.dtype))),
+        number_(static_cast<int64_t>(element_size(accumulator_type(model.dtype)))) {}
 
   void stream(const char* name) { add(name, "S B h", local_.kept * local_.hidden * element_); }
   void norm(const char* input, const char* output) {

@@ -150,7 +150,7 @@ StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas,
   }
   if (model_.head) {
     saved.final_x = arenas.activations.take(dtype, rows);
-    saved.final_stats = arenas.activations.take(accumulator_of(dtype), {rows[0], 2});
+    saved.final_stats = arenas.activations.take(accumulator_type(dtype), {rows[0], 2});
     saved.head = model_.head->plan_buffers(memory, shape);
   }
   return saved;

@@ -71,7 +71,7 @@ Attention::Saved Attention::plan_buffers(ActivationLayout& activations, ArenaLay
                                          const BatchShape& shape) const {
   const std::int64_t n = shape.rows();
   const std::int64_t d = spec_.head_size;
-  const DType acc = accumulator_of(dtype_);
+  const DType acc = accumulator_type(dtype_);
   Saved saved;
   saved.qkv = activations.until_input.take(dtype_, {n, (heads_ + 2 * groups_) * d});
   if (q_norm_) {

@@ -33,7 +33,7 @@ Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scr
                                  const BatchShape& shape) const {
   const Shape rows = rows_.kept(shape, spec_.attention.hidden);
   const Shape stats{rows_.kept(shape), 2};
-  const DType acc = accumulator_of(dtype_);
+  const DType acc = accumulator_type(dtype_);
   Saved saved;
   saved.x = activations.until_input.take(dtype_, rows);
   saved.y1 = activations.until_weight.take(dtype_, rows);

@@ -8,7 +8,7 @@ HeadLayout::Scratch Head2d::plan_scratch(ArenaLayout& scratch, const BatchShape&
   Scratch views;
   views.x = scratch.take(dtype_, {side_, shape.rows(), weight[1]});
   views.weight = scratch.take(dtype_, panels);
-  if (gradients) views.d_weight = scratch.take(accumulator_of(dtype_), panels);
+  if (gradients) views.d_weight = scratch.take(accumulator_type(dtype_), panels);
   return views;
 }
 

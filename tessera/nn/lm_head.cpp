@@ -53,13 +53,13 @@ std::int64_t LmHead::chunk_rows(const BatchShape& shape) const {
 
 LmHead::Saved LmHead::plan_buffers(ActivationLayout& activations, const BatchShape& shape) const {
   return {activations.until_input.take(dtype_, rows_.kept(shape, spec_.hidden)),
-          activations.until_input.take(accumulator_of(dtype_), {shape.rows()})};
+          activations.until_input.take(accumulator_type(dtype_), {shape.rows()})};
 }
 
 LmHead::Scratch LmHead::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
                                      bool gradients) const {
   const std::int64_t rows = chunk_rows(shape);
-  const DType acc = accumulator_of(dtype_);
+  const DType acc = accumulator_type(dtype_);
   return {layout_->plan_scratch(scratch, shape, weight().shape(), gradients),
           scratch.take(dtype_, {rows, vocab_.length()}), scratch.take(acc, {3, rows}),
           scratch.take(acc, {rows})};

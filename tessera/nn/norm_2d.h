@@ -22,7 +22,7 @@ class Norm2d final : public Norm {
                 bool accumulate) override;
 
  private:
-  DType accumulator() const { return accumulator_of(weight_.dtype()); }
+  DType accumulator() const { return accumulator_type(weight_.dtype()); }
 
   std::int64_t channels_;
   int side_;

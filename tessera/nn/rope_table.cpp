@@ -29,7 +29,7 @@ double sine(double x) { return std::sin(x); }
 RopeTable::RopeTable(Memory& memory, Stream& stream, DType model_dtype,
                      const std::vector<double>& frequencies, double scale, std::int64_t positions) {
   const auto make = [&](double (*function)(double)) {
-    return accumulator_of(model_dtype) == DType::f64
+    return accumulator_type(model_dtype) == DType::f64
                ? make_table<double>(memory, stream, frequencies, scale, positions, function)
                : make_table<float>(memory, stream, frequencies, scale, positions, function);
   };

@@ -20,7 +20,7 @@ SummaScratch plan_summa(ArenaLayout& scratch, DType dtype, const SummaSizes& siz
   for (View& each : views.weights) each = take(dtype, sizes.weights);
   if (!gradients) return views;
   views.d_rows = take(dtype, sizes.d_rows);
-  views.d_weights = take(accumulator_of(dtype), sizes.d_weights);
+  views.d_weights = take(accumulator_type(dtype), sizes.d_weights);
   return views;
 }
 
@@ -54,7 +54,7 @@ ConstView summa_panel(const ConstView& all, int k) {
 }
 
 View shaped(const View& memory, DType dtype, const Shape& shape) {
-  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * element_size(dtype);
   check(memory && memory.bytes() >= bytes,
         "products of 2-D tensor parallelism need {} bytes here, planned were {}", bytes,
         memory.to_string());

@@ -17,7 +17,7 @@ struct StateKind {
 // The blocks of state that an optimizer keeps. Of the f32 behind a bf16 weight only what rounding
 // took from it is kept (master_weight.h).
 std::vector<StateKind> state_kinds(const OptimizerOptions& options, DType dtype) {
-  const DType acc = accumulator_of(dtype);
+  const DType acc = accumulator_type(dtype);
   const auto moment = [&](MomentType type) { return type == MomentType::bf16 ? DType::bf16 : acc; };
   std::vector<StateKind> kinds;
   if (options.kind == OptimizerKind::adam)
@@ -63,14 +63,14 @@ void copy_and_wait(Context& context, void* to, const void* from, std::size_t byt
 }  // namespace
 
 DType Optimizer::gradient_dtype(const OptimizerOptions& options, DType dtype) {
-  return options.gradients == GradientType::parameters ? dtype : accumulator_of(dtype);
+  return options.gradients == GradientType::parameters ? dtype : accumulator_type(dtype);
 }
 
 std::int64_t Optimizer::bytes_for(const OptimizerOptions& options, std::int64_t elements,
                                   DType dtype) {
   std::int64_t each = 0;
   for (const StateKind& kind : state_kinds(options, dtype))
-    each += static_cast<std::int64_t>(size_of(kind.dtype));
+    each += static_cast<std::int64_t>(element_size(kind.dtype));
   const std::int64_t kept = options.cpu_offload ? 2 * window_elements(options, elements) : elements;
   return kept * each + static_cast<std::int64_t>(sizeof(StepState)) +
          kRecords * static_cast<std::int64_t>(sizeof(StepRecord)) +
@@ -81,7 +81,7 @@ std::int64_t Optimizer::host_bytes_for(const OptimizerOptions& options, std::int
                                        DType dtype) {
   std::int64_t each = 0;
   for (const StateKind& kind : state_kinds(options, dtype))
-    each += static_cast<std::int64_t>(size_of(kind.dtype));
+    each += static_cast<std::int64_t>(element_size(kind.dtype));
   return options.cpu_offload ? elements * each : 0;
 }
 

@@ -13,7 +13,7 @@ View ShardPiece::in(const View& storage) const {
   check(extent.numel() == 0 || last < storage.numel(), "a box of {} at {} leaves its storage {}",
         extent.to_string(), storage_offset, storage.to_string());
   auto* bytes = static_cast<std::byte*>(storage.raw());
-  return {bytes + storage_offset * static_cast<std::int64_t>(size_of(storage.dtype())),
+  return {bytes + storage_offset * static_cast<std::int64_t>(element_size(storage.dtype())),
           storage.dtype(), extent, strides};
 }
 

@@ -15,7 +15,7 @@ using std::size_t;
 }  // namespace
 
 std::int64_t BoundaryBuffers::bytes_of(DType dtype, const Shape& shape) {
-  const auto bytes = shape.numel() * static_cast<std::int64_t>(size_of(dtype));
+  const auto bytes = shape.numel() * static_cast<std::int64_t>(element_size(dtype));
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 

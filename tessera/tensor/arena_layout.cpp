@@ -7,7 +7,7 @@ namespace tessera {
 View ArenaLayout::take(DType dtype, const Shape& shape) {
   constexpr std::size_t kAlignment = 64;
   const std::size_t begin = used_;
-  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * element_size(dtype);
   used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (measuring()) return {};
   check(used_ <= block_.bytes(), "a block of {} bytes was planned too small: {} needed",

@@ -12,9 +12,9 @@ constexpr auto kMostBytes = static_cast<std::size_t>(std::numeric_limits<std::in
 
 std::size_t bytes_of(DType dtype, const Shape& shape) {
   const auto elements = static_cast<std::size_t>(shape.numel());
-  check(elements <= kMostBytes / size_of(dtype), "a tensor {} {} is larger than any memory",
+  check(elements <= kMostBytes / element_size(dtype), "a tensor {} {} is larger than any memory",
         to_string(dtype), shape);
-  return elements * size_of(dtype);
+  return elements * element_size(dtype);
 }
 
 double mebibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }

@@ -44,7 +44,7 @@ ConstView ConstView::slice(int dimension, std::int64_t begin, std::int64_t lengt
   ConstView part = *this;
   part.shape_[dimension] = length;
   part.data_ = static_cast<const std::byte*>(data_) +
-               begin * stride(dimension) * static_cast<std::int64_t>(size_of(dtype_));
+               begin * stride(dimension) * static_cast<std::int64_t>(element_size(dtype_));
   return part;
 }
 

@@ -30,7 +30,7 @@ class ConstView {
   std::int64_t stride(int i) const { return strides_[i]; }
   std::int64_t numel() const { return shape_.numel(); }
   /// Bytes of the elements named, without gaps between them.
-  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * element_size(dtype_); }
   /// True when elements lie in row-major order without gaps.
   bool is_contiguous() const;
 

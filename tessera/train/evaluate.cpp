@@ -47,7 +47,7 @@ HostBatch padded_batch(const std::vector<std::vector<std::int32_t>>& sequences, 
 // rank.
 std::vector<double> token_losses(Session& session) {
   Context& context = session.context();
-  const DType dtype = accumulator_of(session.options().model.dtype);
+  const DType dtype = accumulator_type(session.options().model.dtype);
   const Tensor all =
       session.memory().allocate(MemoryUse::data, dtype, {session.options().shape.rows()});
   const View losses = all.view();

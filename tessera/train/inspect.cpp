@@ -100,7 +100,7 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
   const BucketLayout layout = ParameterBuffers::layout_for(model.fsdp_units(), buffers);
   const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
   const auto bytes = [](std::int64_t count, DType type) {
-    return count * static_cast<std::int64_t>(size_of(type));
+    return count * static_cast<std::int64_t>(element_size(type));
   };
   add(counters, MemoryUse::parameters, bytes(elements.all_values(), options.model.dtype));
   for (const GptModel& chunk : model.chunks())

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kNear = 64 << 10;  // bytes between slices that are copied along
 
 std::int64_t bytes_of(const StagedSlice& slice, const Range& range) {
-  return range.length() * static_cast<std::int64_t>(size_of(slice.block.memory.dtype()));
+  return range.length() * static_cast<std::int64_t>(element_size(slice.block.memory.dtype()));
 }
 
 // Elements of the block from a slice's first to its last.
@@ -46,7 +46,7 @@ void Staging::collect(bool with_optimizer) {
   if (!with_optimizer) return;
   std::vector<Optimizer::State> states = session_.optimizer().states();
   std::stable_sort(states.begin(), states.end(), [](const auto& a, const auto& b) {
-    return size_of(a.block.memory.dtype()) > size_of(b.block.memory.dtype());
+    return element_size(a.block.memory.dtype()) > element_size(b.block.memory.dtype());
   });
   for (const Optimizer::State& state : states)
     add(SaveFile::optimizer, state.name + ".", state.block);

@@ -72,7 +72,7 @@ std::vector<Box> boxes_in(const std::string& text) {
 }
 
 void put(const View& whole, const Box& box, const View& part) {
-  const std::size_t size = size_of(whole.dtype());
+  const std::size_t size = element_size(whole.dtype());
   const auto columns = static_cast<std::size_t>(whole.dim(-1));
   const std::size_t width = static_cast<std::size_t>(box.columns) * size;
   auto* to =

@@ -79,21 +79,21 @@ TEST(DType, NamesAndSizes) {
   for (const DType type :
        {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
     EXPECT_EQ(dtype_from_name(to_string(type)), type);
-  EXPECT_EQ(size_of(DType::f64), 8u);
-  EXPECT_EQ(size_of(DType::f32), 4u);
-  EXPECT_EQ(size_of(DType::bf16), 2u);
-  EXPECT_EQ(size_of(DType::f16), 2u);
-  EXPECT_EQ(size_of(DType::i64), 8u);
-  EXPECT_EQ(size_of(DType::i32), 4u);
-  EXPECT_EQ(size_of(DType::u8), 1u);
+  EXPECT_EQ(element_size(DType::f64), 8u);
+  EXPECT_EQ(element_size(DType::f32), 4u);
+  EXPECT_EQ(element_size(DType::bf16), 2u);
+  EXPECT_EQ(element_size(DType::f16), 2u);
+  EXPECT_EQ(element_size(DType::i64), 8u);
+  EXPECT_EQ(element_size(DType::i32), 4u);
+  EXPECT_EQ(element_size(DType::u8), 1u);
   test::expect_input_error([] { dtype_from_name("fp32"); }, {"fp32", "f32", "bf16"});
 }
 
 TEST(DType, FloatsAndTheirAccumulators) {
   EXPECT_TRUE(is_float(DType::f16));
   EXPECT_FALSE(is_float(DType::i64));
-  EXPECT_EQ(accumulator_of(DType::f64), DType::f64);
-  EXPECT_EQ(accumulator_of(DType::bf16), DType::f32);
+  EXPECT_EQ(accumulator_type(DType::f64), DType::f64);
+  EXPECT_EQ(accumulator_type(DType::bf16), DType::f32);
 }
 
 TEST(DType, DispatchGivesTheTypeOrNamesTheOp) {

@@ -96,7 +96,7 @@ class MadeFile {
     }
     SafetensorsWriter writer(path, declared, {}, SafetensorsWriter::Order::given);
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-      return size_of(a.first->dtype) > size_of(b.first->dtype);
+      return element_size(a.first->dtype) > element_size(b.first->dtype);
     });
     for (auto& [tensor, slice] : order) {
       slice.at = writer.position();
@@ -126,7 +126,7 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
 inline void add_parameter(const HfPart& part, const Made& made, MadeFile& weights,
                           MadeFile& optimizer) {
   const std::vector<float> values = made_values(part.name, part.shape);
-  std::vector<std::byte> bytes(values.size() * size_of(made.dtype));
+  std::vector<std::byte> bytes(values.size() * element_size(made.dtype));
   convert_into(View(bytes.data(), made.dtype, part.shape),
                ConstView(values.data(), DType::f32, part.shape));
   if (made.master == Made::Master::whole)

@@ -41,7 +41,7 @@ class HeadsRun {
         dq(among_heads(on, dtype, c.q_shape(), rubbish(c.q_shape()))),
         dk(among_heads(on, dtype, c.k_shape(), rubbish(c.k_shape()))),
         dv(among_heads(on, dtype, c.k_shape(), rubbish(c.k_shape()))),
-        lse(on.full(accumulator_of(dtype), {c.B, c.H, c.S}, -55)) {}
+        lse(on.full(accumulator_type(dtype), {c.B, c.H, c.S}, -55)) {}
 
   /// By the backend's own choice of kernels.
   void call() {

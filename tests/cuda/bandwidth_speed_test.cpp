@@ -63,7 +63,7 @@ class BandwidthSpeedTest : public OnGpu {
   void activations(std::int64_t n, std::int64_t f);
   void copies(std::int64_t n, std::int64_t c);
 
-  std::int64_t element() const { return static_cast<std::int64_t>(size_of(dtype())); }
+  std::int64_t element() const { return static_cast<std::int64_t>(element_size(dtype())); }
 
   std::unique_ptr<Lab> gpu;
 
@@ -132,7 +132,7 @@ void BandwidthSpeedTest::copies(std::int64_t n, std::int64_t c) {
   fmt::print(" {} x {}, copies\n", n, c);
   const Tensor x = random(dtype(), n, c), y = random(dtype(), n, c), wide = random(acc(), n, c);
   const std::int64_t bytes = n * c * element();
-  const auto accumulators = static_cast<std::int64_t>(size_of(acc()));
+  const auto accumulators = static_cast<std::int64_t>(element_size(acc()));
   const auto part = [&](const Tensor& of, int i) { return at(of, i).slice(1, 0, c / 2); };
   report("copy", 2 * bytes, [&](int i) { kernels().copy(stream(), at(y, i), at(x, i)); });
   report("copy of half rows", bytes,

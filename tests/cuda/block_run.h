@@ -130,7 +130,7 @@ class BlockRun {
   void bind_parameters() {
     block_.collect(parameters_);
     for (Parameter* parameter : parameters_) {
-      const DType acc = accumulator_of(parameter->dtype());
+      const DType acc = accumulator_type(parameter->dtype());
       owned_.push_back(lab.empty(parameter->dtype(), parameter->shape()));
       owned_.push_back(lab.empty(acc, parameter->shape()));
       parameter->bind(owned_[owned_.size() - 2], owned_.back());

@@ -21,7 +21,7 @@ class OnGpu : public ::testing::TestWithParam<DType> {
     GTEST_SKIP() << why_no_cuda();
   }
   DType dtype() const { return GetParam(); }
-  DType acc() const { return accumulator_of(dtype()); }
+  DType acc() const { return accumulator_type(dtype()); }
 };
 
 inline auto every_float() {

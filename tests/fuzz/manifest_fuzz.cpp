@@ -17,7 +17,8 @@ using tessera::Manifest;
 void check_slices(const Manifest& manifest) {
   for (const auto& [name, tensor] : manifest.tensors)
     for (const tessera::TensorSlice& slice : tensor.slices) {
-      const auto bytes = static_cast<std::uint64_t>(slice.extent.numel()) * size_of(tensor.dtype);
+      const auto bytes =
+          static_cast<std::uint64_t>(slice.extent.numel()) * element_size(tensor.dtype);
       if (slice.at + bytes > manifest.files.at(slice.file).bytes) std::abort();
       for (int i = 0; i < tensor.shape.rank(); ++i)
         if (slice.offset[i] + slice.extent[i] > tensor.shape[i]) std::abort();

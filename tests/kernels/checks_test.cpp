@@ -35,7 +35,7 @@ class ChecksTest : public ::testing::TestWithParam<Device> {
   std::vector<Tensor> memory_for(const OpCall& call) {
     std::vector<Tensor> memory;
     for (const Argument& each : call.arguments) {
-      const auto size = static_cast<std::int64_t>(size_of(each.dtype));
+      const auto size = static_cast<std::int64_t>(element_size(each.dtype));
       memory.push_back(lab.full(DType::u8, {4 * each.shape.numel() * size + 512}, 0));
     }
     return memory;

@@ -50,7 +50,7 @@ TEST_P(NormPartsTest, EqualTheNormOfWholeRows) {
 
 // Squares about zero, or about one mean for all, would lose the digits that the mean takes.
 TEST_P(NormPartsTest, KeepTheirAccuracyFarFromZero) {
-  if (size_of(dtype()) == 2) return;  // such inputs are all alike in 16 bits
+  if (element_size(dtype()) == 2) return;  // such inputs are all alike in 16 bits
   const double offset = dtype() == DType::f64 ? 1e6 : 300;
   const Input x = rows({9, 96}, offset);
   const Input w = random({96});

@@ -48,7 +48,7 @@ struct AttentionRun {
         k(on.padded(dtype, c.k_shape(), x.k, c.padded)),
         v(on.padded(dtype, c.k_shape(), x.v, c.padded)),
         o(on.padded(dtype, c.q_shape(), Values(x.q.size(), -55), c.padded)),
-        lse(on.full(accumulator_of(dtype), {c.B, c.H, c.S}, -55)),
+        lse(on.full(accumulator_type(dtype), {c.B, c.H, c.S}, -55)),
         dq(on.padded(dtype, c.q_shape(), Values(x.q.size(), -55), c.padded)),
         dk(on.padded(dtype, c.k_shape(), Values(x.k.size(), -55), c.padded)),
         dv(on.padded(dtype, c.k_shape(), Values(x.v.size(), -55), c.padded)) {}

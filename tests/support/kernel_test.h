@@ -34,7 +34,7 @@ struct Input {
 class KernelTest : public ::testing::TestWithParam<std::tuple<Device, DType>> {
  protected:
   DType dtype() const { return std::get<1>(GetParam()); }
-  DType acc() const { return accumulator_of(dtype()); }
+  DType acc() const { return accumulator_type(dtype()); }
   double tolerance(double factor = 1) const { return factor * tolerance_of(dtype()); }
 
   /// Normal values, another set at each call.

@@ -17,7 +17,7 @@ class NormParts {
   };
 
   NormParts(Lab& lab, DType dtype, const NormSpec& spec, std::int64_t ranks)
-      : lab_(lab), dtype_(dtype), acc_(accumulator_of(dtype)), spec_(spec), ranks_(ranks) {}
+      : lab_(lab), dtype_(dtype), acc_(accumulator_type(dtype)), spec_(spec), ranks_(ranks) {}
 
   /// Of whole rows x [N, C]; b may be empty.
   Forward forward(const Values& x, const Values& w, const Values& b) {

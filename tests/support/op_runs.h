@@ -28,7 +28,7 @@ class OpRun {
     return lab.tensor(DType::i32, {n}, random_indices(n, 3, end));
   }
   Tensor zeros(DType type, const Shape& shape) { return lab.full(type, shape, 0); }
-  DType acc() const { return accumulator_of(dtype); }
+  DType acc() const { return accumulator_type(dtype); }
 
   /// Adds a result's bytes.
   void keep(const View& x) {

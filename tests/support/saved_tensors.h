@@ -13,7 +13,7 @@ inline std::map<std::string, std::string> saved_tensors(Checkpoint& checkpoint) 
   std::map<std::string, std::string> all;
   for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
     std::string& bytes = all[name];
-    bytes.resize(static_cast<std::size_t>(tensor.shape.numel()) * size_of(tensor.dtype));
+    bytes.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(tensor.dtype));
     checkpoint.read(name, View(bytes.data(), tensor.dtype, tensor.shape));
   }
   return all;

@@ -52,10 +52,10 @@ TEST_P(SaverTest, StagingStaysWithinItsLimit) {
   const Staging all(session_, true, {}, true);
   std::int64_t largest = 0;
   for (const StagedSlice& slice : all.slices())
-    largest = std::max(
-        largest,
-        static_cast<std::int64_t>(slice.kept.in(slice.block).numel() *
-                                  static_cast<std::int64_t>(size_of(slice.block.memory.dtype()))));
+    largest =
+        std::max(largest, static_cast<std::int64_t>(
+                              slice.kept.in(slice.block).numel() *
+                              static_cast<std::int64_t>(element_size(slice.block.memory.dtype()))));
   saver({temp_ / "whole"}).request(contents_of(1));
   for (const std::int64_t limit : {largest + 64, all.capacity() / 2, all.capacity()}) {
     const Staging staging(session_, true, {limit}, true);

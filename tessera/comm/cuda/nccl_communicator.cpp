@@ -124,7 +124,7 @@ class NcclCommunicator final : public Communicator {
   WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
                              Stream& stream) override {
     check_all_to_all_rows(out, out_rows, in, in_rows, size());
-    const std::size_t row = static_cast<std::size_t>(row_elements(in)) * size_of(in.dtype());
+    const std::size_t row = static_cast<std::size_t>(row_elements(in)) * element_size(in.dtype());
     std::vector<NcclMessage> messages;
     std::size_t from = 0, to = 0;
     for (int r = 0; r < size(); ++r) {

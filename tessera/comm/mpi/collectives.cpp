@@ -123,7 +123,7 @@ void mpi_all_reduce(MpiGroup& group, const View& x, ReduceOp op) {
   const CallOffer offer(name_of_call("all_reduce", op), x);
   if (is_small(x)) return reduce_into(x, meet_with(group, offer, x), 0, op);
   group.meet(offer);
-  const auto elements = kPieceBytes / static_cast<std::int64_t>(size_of(x.dtype()));
+  const auto elements = kPieceBytes / static_cast<std::int64_t>(element_size(x.dtype()));
   for_each_piece(flat(x), elements, [&](const View& piece, std::int64_t) {
     reduce_shares(
         group, share_of(piece, group.rank(), group.size()),
@@ -139,7 +139,7 @@ void mpi_reduce_scatter(MpiGroup& group, const View& out, const ConstView& in, R
   group.meet(offer);
   const View rows = writable(in).reshape({group.size(), out.numel()});
   const auto elements = std::max<std::int64_t>(
-      1, kPieceBytes / group.size() / static_cast<std::int64_t>(size_of(in.dtype())));
+      1, kPieceBytes / group.size() / static_cast<std::int64_t>(element_size(in.dtype())));
   for_each_piece(flat(out), elements, [&](const View& piece, std::int64_t at) {
     reduce_shares(
         group, piece, [&](int r) { return rows.slice(0, r, 1).slice(1, at, piece.numel()); }, op,

@@ -50,7 +50,7 @@ void CpuKernels::do_copy(Stream&, View to, ConstView from) {
   const int64_t rows = flat ? (numel + kRow - 1) / kRow : numel / last;
   const int64_t to_step = flat || to.rank() == 0 ? 1 : to.stride(-1);
   const int64_t from_step = flat || from.rank() == 0 ? 1 : from.stride(-1);
-  const auto size = static_cast<int64_t>(size_of(to.dtype()));
+  const auto size = static_cast<int64_t>(element_size(to.dtype()));
   parallel_pieces(threads_, rows, rows_per_piece(last), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t at_to = flat ? i * kRow : row_offset(to, i);

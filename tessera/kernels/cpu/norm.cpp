@@ -71,7 +71,7 @@ void CpuKernels::do_add_norm_forward(Stream&, View y, View r, View stats, ConstV
 
 std::size_t CpuKernels::norm_workspace_bytes(int64_t rows, int64_t channels, DType dtype) const {
   return static_cast<std::size_t>(partials_for(rows) * 2 * channels) *
-         size_of(accumulator_of(dtype));
+         element_size(accumulator_type(dtype));
 }
 
 void CpuKernels::do_norm_backward(Stream&, View dx, View dw, View db, ConstView dy, ConstView x,

@@ -38,7 +38,7 @@ void attention_backward_tiles(Stream& stream, const View& dq, const View& dk, co
 std::size_t CudaKernels::attention_workspace_bytes(const Shape& q, const Shape& k,
                                                    DType dtype) const {
   const std::size_t delta =
-      static_cast<std::size_t>(q[0] * q[1] * q[2]) * size_of(accumulator_of(dtype));
+      static_cast<std::size_t>(q[0] * q[1] * q[2]) * element_size(accumulator_type(dtype));
   return std::max(delta, cudnn_->workspace_bytes(q, k, dtype));
 }
 

@@ -133,7 +133,7 @@ void copy_same_type(Stream& stream, const View& to, const ConstView& from) {
     stream.api().copy_bytes(stream.native(), to.raw(), from.raw(), from.bytes());
     return;
   }
-  switch (size_of(from.dtype())) {
+  switch (element_size(from.dtype())) {
     case 1: return copy_as<std::uint8_t, std::uint8_t>(stream, to, from);
     case 2: return copy_as<std::uint16_t, std::uint16_t>(stream, to, from);
     case 4: return copy_as<std::uint32_t, std::uint32_t>(stream, to, from);

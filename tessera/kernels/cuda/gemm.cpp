@@ -19,7 +19,7 @@ bool has_gelu(const GemmSpec& spec) {
 // of 16 bits hide both behind their own rounding; wider ones would not. Rows of aux must be a
 // multiple of 8 elements apart.
 bool library_gelu_fits(const View& d, const View& aux) {
-  return size_of(d.dtype()) == 2 && row_stride(aux) % 8 == 0 &&
+  return element_size(d.dtype()) == 2 && row_stride(aux) % 8 == 0 &&
          reinterpret_cast<std::uintptr_t>(aux.raw()) % kGemmAlignment == 0;
 }
 
@@ -45,7 +45,7 @@ bool run_whole(GemmPlans& gemms, Stream& stream, GemmCall call, const GemmSpec& 
 }
 
 void fill_zero(Stream& stream, const View& d) {
-  const std::size_t size = size_of(d.dtype());
+  const std::size_t size = element_size(d.dtype());
   check_op(cudaMemset2DAsync(d.raw(), static_cast<std::size_t>(row_stride(d)) * size, 0,
                              static_cast<std::size_t>(d.dim(1)) * size,
                              static_cast<std::size_t>(d.dim(0)), native(stream, "gemm")),

@@ -130,7 +130,7 @@ std::string to_string(const GemmProblem& problem) {
 Matmul::Matmul(const GemmCall& call, bool tf32) {
   const DType type = call.a.dtype();
   check_blas(cublasLtMatmulDescInit(&operation_, compute_type(type, tf32),
-                                    data_type(accumulator_of(type))),
+                                    data_type(accumulator_type(type))),
              "cublasLtMatmulDescInit");
   set(CUBLASLT_MATMUL_DESC_TRANSA, call.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, call.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -189,7 +189,7 @@ bool Matmul::accepts(const GemmLibrary& library, const GemmAlgorithm& algorithm)
 cublasStatus_t Matmul::launch(const GemmLibrary& library, cudaStream_t stream, const GemmCall& call,
                               const GemmAlgorithm& algorithm) {
   point_to(call);
-  const DType sums = accumulator_of(call.a.dtype());
+  const DType sums = accumulator_type(call.a.dtype());
   const Scalars scalars(call.alpha, call.add ? 1.0 : 0.0);
   const auto record = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
   return cublasLtMatmul(library.handle, &operation_, scalars.at(0, sums), call.b.raw(), &a_,

@@ -37,7 +37,7 @@ bool is_capturing(cudaStream_t stream) {
 std::optional<GemmCall> repeatable(const GemmCall& call, const Workspace& scratch) {
   if (!call.add) return call;
   const int64_t elements = (call.d.dim(0) - 1) * call.d.stride(0) + call.d.dim(1);
-  const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(call.d.dtype());
+  const std::size_t bytes = static_cast<std::size_t>(elements) * element_size(call.d.dtype());
   if (!scratch || scratch.bytes() < bytes ||
       reinterpret_cast<std::uintptr_t>(scratch.raw()) % kGemmAlignment != 0)
     return {};

@@ -74,7 +74,7 @@ void input_gradient(Stream& stream, const Gradient<T>& in) {
 
 std::size_t CudaKernels::norm_workspace_bytes(int64_t rows, int64_t channels, DType dtype) const {
   return static_cast<std::size_t>(Pieces(rows, channels).count * 2 * channels) *
-         size_of(accumulator_of(dtype));
+         element_size(accumulator_type(dtype));
 }
 
 void CudaKernels::do_norm_backward(Stream& stream, View dx, View dw, View db, ConstView dy,

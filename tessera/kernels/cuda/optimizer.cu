@@ -140,7 +140,7 @@ void with_weights(const View& value, const View& master, const ConstView& grad, 
 // Calls f(type of the gradients): that of the values, or of their sums.
 template <class T, class F>
 void with_gradient_type(const ConstView& grad, F&& f) {
-  if (grad.dtype() == accumulator_of(dtype_of<T>()))
+  if (grad.dtype() == accumulator_type(dtype_of<T>()))
     f(TypeTag<Accumulator<T>>{});
   else
     f(TypeTag<T>{});
