@@ -54,7 +54,7 @@ double peak_tflops(const bench::Flags& flags, Device device, DType dtype) {
   if (!flags.text("peak-tflops").empty()) return flags.real("peak-tflops", 1e6, "TFLOP/s");
   const bool half = dtype == DType::bf16 || dtype == DType::f16;
   if (device.kind == DeviceKind::cpu || !half) return 0;
-  return bench::peak_tflops_of(cuda_device_name(device.index));
+  return bench::find_peak_tflops(cuda_device_name(device.index));
 }
 
 std::string described(Device device) {

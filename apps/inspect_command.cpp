@@ -48,7 +48,7 @@ void draw_mesh(ParsedCommand& parsed) {
   read_sources(options);
   const MeshCheck mesh = check_mesh(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(options));
-  fmt::print("{}\n{}", mesh_picture(options.parallel, mesh.ranks, title_of(options.pipeline)),
+  fmt::print("{}\n{}", mesh_picture(options.parallel, mesh.ranks, schedule_title(options.pipeline)),
              verdict(mesh, options.model.hidden_size > 0));
 }
 

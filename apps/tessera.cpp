@@ -20,7 +20,7 @@ using namespace tessera;
 std::string usage() {
   std::string text = "usage: tessera <command> [flags]\n\ncommands:\n";
   for (const Command command : kCommands)
-    text += fmt::format("  {:<15} {}\n", to_string(command), summary_of(command));
+    text += fmt::format("  {:<15} {}\n", to_string(command), command_summary(command));
   text += fmt::format("  {:<15} {}\n", "verify",
                       "proves that a layout of ranks trains as one rank does");
   text +=

@@ -37,7 +37,7 @@ void announce(const Options& options, const Rank& rank, const Environment& envir
            described(options, rank, environment), rank.threads, rank.size > 1 ? " per rank" : "",
            options.train.global_batch_size, options.data.seq_length);
   if (rank.size > 1)
-    log_info("{}", mesh_banner(options.parallel, rank.size, title_of(options.pipeline)));
+    log_info("{}", mesh_banner(options.parallel, rank.size, schedule_title(options.pipeline)));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ int verify_command(const std::vector<std::string>& args) {
   const ReferenceModel reference = make_reference_model(parsed.options);
   fmt::print("a scaled-down reference model of this training in f64, {}\n",
              mesh_banner(reference.session.parallel, reference.session.parallel.nproc,
-                         title_of(reference.session.pipeline)));
+                         schedule_title(reference.session.pipeline)));
   for (const std::string& change : reference.changes) fmt::print("  {}\n", change);
   const VerifyResult result = verify_layout(reference.session);
   for (const std::string& line : result.log) fmt::print("{}\n", line);

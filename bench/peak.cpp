@@ -17,7 +17,7 @@ constexpr Peak kPeaks[] = {
 
 }  // namespace
 
-double peak_tflops_of(std::string_view gpu) {
+double find_peak_tflops(std::string_view gpu) {
   for (const Peak& peak : kPeaks)
     if (peak.gpu == gpu) return peak.tflops;
   return 0;

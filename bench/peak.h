@@ -7,6 +7,6 @@ namespace tessera::bench {
 
 /// Of a GPU with this name ("NVIDIA H200", as the driver says it): TFLOP/s of dense bf16 or f16
 /// products; 0 when it is not known here.
-double peak_tflops_of(std::string_view gpu);
+double find_peak_tflops(std::string_view gpu);
 
 }  // namespace tessera::bench

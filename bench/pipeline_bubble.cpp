@@ -58,7 +58,7 @@ double seconds_of(const PipelineShape& shape, const std::vector<Schedule>& sched
     const Shape message{1024};
     const Tensor boundary = memory.allocate(
         MemoryUse::activations, DType::u8,
-        {std::max(1, program.buffers()), BoundaryBuffers::bytes_of(DType::f32, message)});
+        {std::max(1, program.buffers()), BoundaryBuffers::message_bytes(DType::f32, message)});
     Executor executor(stages, channels, stream, {boundary.view(), DType::f32, message});
     rank.world->barrier();
     const auto start = Clock::now();
@@ -82,7 +82,7 @@ void run(int milliseconds) {
   for (const Kind& kind : kinds)
     for (const int ranks : {2, 4, 8}) {
       const PipelineShape shape{ranks, 2 * ranks, kind.chunks, kind.placement};
-      const std::vector<Schedule> schedules = schedules_of(shape, kind.schedule);
+      const std::vector<Schedule> schedules = make_schedules(shape, kind.schedule);
       const ScheduleReport report = check_schedules(shape, schedules);
       // Actions of a chunk are as much shorter as there are more of them.
       const auto action = std::chrono::microseconds(1000 * milliseconds / kind.chunks);

@@ -38,7 +38,7 @@ bool Shape::operator==(const Shape& other) const {
   return std::ranges::equal(dims(), other.dims());
 }
 
-Shape origin_of(const Shape& shape) {
+Shape zeros_like(const Shape& shape) {
   Shape origin = shape;
   for (int i = 0; i < origin.rank(); ++i) origin[i] = 0;
   return origin;

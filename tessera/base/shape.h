@@ -38,6 +38,6 @@ class Shape {
 };
 
 /// Where a box begins that is the whole: zeros, of the same rank.
-Shape origin_of(const Shape& shape);
+Shape zeros_like(const Shape& shape);
 
 }  // namespace tessera

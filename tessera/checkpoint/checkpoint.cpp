@@ -144,7 +144,7 @@ VerifiedFile& Checkpoint::file(std::size_t number, const std::string& whose) {
 
 void Checkpoint::read(std::string_view name, const View& destination) {
   const Shape& shape = tensor(name).shape;
-  read_box(name, origin_of(shape), shape, destination);
+  read_box(name, zeros_like(shape), shape, destination);
 }
 
 void Checkpoint::read_box(std::string_view name, const Shape& offset, const Shape& extent,

@@ -89,7 +89,7 @@ Difference compare_values(Checkpoint& left, Checkpoint& right, std::string_view 
   const std::int64_t step = std::max<std::int64_t>(1, kChunk / width);
   Piece a, b;
   for (std::int64_t row = 0; row < rows; row += step) {
-    Shape offset = origin_of(shape), extent = shape;
+    Shape offset = zeros_like(shape), extent = shape;
     if (shape.rank() > 0) {
       offset[0] = row;
       extent[0] = std::min(step, rows - row);

@@ -19,16 +19,18 @@ Digest from(const XXH128_hash_t& hash) { return {hash.high64, hash.low64}; }
 
 std::string Digest::to_string() const { return fmt::format("{:016x}{:016x}", high, low); }
 
-Digest digest_of(std::span<const std::byte> bytes) {
+Digest compute_digest(std::span<const std::byte> bytes) {
   return from(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
-Digest digest_of(std::string_view text) { return from(XXH3_128bits(text.data(), text.size())); }
+Digest compute_digest(std::string_view text) {
+  return from(XXH3_128bits(text.data(), text.size()));
+}
 
-Digest digest_of(const std::vector<Digest>& blocks) {
+Digest compute_digest(const std::vector<Digest>& blocks) {
   std::string text;
   for (const Digest& block : blocks) text += block.to_string();
-  return digest_of(text);
+  return compute_digest(text);
 }
 
 bool parse_digest(std::string_view text, Digest& digest) {
@@ -55,7 +57,7 @@ void BlockDigests::add(const void* data, std::size_t bytes) {
     const std::size_t filled = bytes_ % kDigestBlock;
     const std::size_t now = std::min(bytes, kDigestBlock - filled);
     if (now == kDigestBlock)
-      blocks_.push_back(digest_of(std::span(next, now)));  // faster than in parts
+      blocks_.push_back(compute_digest(std::span(next, now)));  // faster than in parts
     else
       XXH3_128bits_update(static_cast<XXH3_state_t*>(state_), next, now);
     bytes_ += now;

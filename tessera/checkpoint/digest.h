@@ -20,8 +20,8 @@ struct Digest {
   bool operator==(const Digest&) const = default;
 };
 
-Digest digest_of(std::span<const std::byte> bytes);
-Digest digest_of(std::string_view text);
+Digest compute_digest(std::span<const std::byte> bytes);
+Digest compute_digest(std::string_view text);
 
 /// Reads what to_string wrote; false when it is something else.
 bool parse_digest(std::string_view text, Digest& digest);
@@ -34,7 +34,7 @@ constexpr std::size_t digest_blocks(std::uint64_t bytes) {
 }
 
 /// A file's digest, from those of its blocks.
-Digest digest_of(const std::vector<Digest>& blocks);
+Digest compute_digest(const std::vector<Digest>& blocks);
 
 /// Digests of blocks of a file that comes in pieces.
 class BlockDigests {

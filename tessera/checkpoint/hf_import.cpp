@@ -38,7 +38,7 @@ void write_weights(const HfFolder& folder, DType dtype, const fs::path& staging_
     buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(dtype));
     const View whole(buffer.data(), dtype, tensor.shape);
     folder.read(tensor.name, whole);
-    const Shape origin = origin_of(tensor.shape);
+    const Shape origin = zeros_like(tensor.shape);
     manifest.tensors[tensor.name] = {
         dtype, tensor.shape, {{manifest.files.size(), writer.position(), origin, tensor.shape}}};
     writer.append(whole);

@@ -72,7 +72,7 @@ std::string files_text(const Manifest& manifest) {
   std::string text = line("files", fmt::format("{}, {} bytes", manifest.files.size(), bytes));
   for (const FileRecord& file : manifest.files)
     text += fmt::format("  {:<30} {:>14} bytes  {}\n", file.name, file.bytes,
-                        digest_of(file.blocks).to_string());
+                        compute_digest(file.blocks).to_string());
   return text;
 }
 

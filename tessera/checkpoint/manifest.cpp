@@ -30,7 +30,7 @@ Json to_json(const FileRecord& file) {
   for (const Digest& block : file.blocks) blocks += block.to_string();
   return {{"name", file.name},
           {"bytes", file.bytes},
-          {"digest", digest_of(file.blocks).to_string()},
+          {"digest", compute_digest(file.blocks).to_string()},
           {"blocks", blocks}};
 }
 
@@ -73,7 +73,7 @@ std::int64_t needed(const JsonFields& fields, const char* key, std::int64_t high
   return value;
 }
 
-Shape shape_of(const JsonFields& fields, const char* key) {
+Shape read_shape(const JsonFields& fields, const char* key) {
   const Json& dims = array_of(fields, key);
   check_input(dims.size() <= Shape::kMaxRank, "{}: '{}' has {} dimensions, more than {}",
               fields.what(), key, dims.size(), Shape::kMaxRank);
@@ -115,7 +115,7 @@ FileRecord file_of(const Json& value, const std::string& what) {
   check_input(file.blocks.size() == digest_blocks(file.bytes),
               "{}: {} bytes have {} blocks, but there are {} checksums", what, file.bytes,
               digest_blocks(file.bytes), file.blocks.size());
-  check_input(fields.text("digest", "") == digest_of(file.blocks).to_string(),
+  check_input(fields.text("digest", "") == compute_digest(file.blocks).to_string(),
               "{}: the checksum of '{}' does not follow from those of its blocks", what, file.name);
   return file;
 }
@@ -127,8 +127,8 @@ TensorSlice slice_of(const Json& value, const TensorRecord& tensor,
   slice.file = static_cast<std::size_t>(needed(fields, "file", kMaxBytes));
   check_input(slice.file < files.size(), "{}: file {} of {}", what, slice.file, files.size());
   slice.at = static_cast<std::uint64_t>(needed(fields, "at", kMaxBytes));
-  slice.offset = shape_of(fields, "offset");
-  slice.extent = shape_of(fields, "extent");
+  slice.offset = read_shape(fields, "offset");
+  slice.extent = read_shape(fields, "extent");
   bool inside =
       slice.offset.rank() == tensor.shape.rank() && slice.extent.rank() == tensor.shape.rank();
   for (int i = 0; inside && i < tensor.shape.rank(); ++i)
@@ -151,7 +151,7 @@ TensorRecord tensor_of(const Json& value, const std::vector<FileRecord>& files,
   const SafetensorsType* known = find_safetensors_type(type);
   check_input(known != nullptr && known->dtype, "{}: dtype {} is unknown", what, Quoted{type});
   tensor.dtype = *known->dtype;
-  tensor.shape = shape_of(fields, "shape");
+  tensor.shape = read_shape(fields, "shape");
   std::int64_t left = std::int64_t{1} << 56;  // so that no product overflows
   for (const std::int64_t dim : tensor.shape.dims()) left /= std::max<std::int64_t>(dim, 1);
   check_input(left > 0, "{}: the shape {} has more than 2^56 elements", what, tensor.shape);
@@ -216,13 +216,13 @@ std::string manifest_text(const Manifest& manifest) {
   json["state"] = parse_json(manifest.state, "the state");
   json["layout"] = parse_json(manifest.layout, "the layout");
   const std::string body = json.dump().substr(1) + "\n";  // without the brace that begins it
-  return digest_line(digest_of(body)) + body;
+  return digest_line(compute_digest(body)) + body;
 }
 
 bool is_whole_manifest(std::string_view text) {
   const std::size_t first_line = digest_line({}).size();
   return text.size() > first_line &&
-         text.substr(0, first_line) == digest_line(digest_of(text.substr(first_line)));
+         text.substr(0, first_line) == digest_line(compute_digest(text.substr(first_line)));
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& what) {

@@ -253,7 +253,7 @@ void SafetensorsFile::read(std::string_view name, const View& destination) const
   const Shape whole = shape(name);
   check_input(destination.shape() == whole, "{}: expected shape {}, got {}", where(name),
               destination.shape().to_string(), whole.to_string());
-  read_box(name, origin_of(whole), whole, destination);
+  read_box(name, zeros_like(whole), whole, destination);
 }
 
 void SafetensorsFile::read_box(std::string_view name, const Shape& offset, const Shape& extent,

@@ -21,7 +21,7 @@ class RankTensors {
   std::vector<TrtTensor> take() { return std::move(tensors_); }
 
   void add_whole(const std::string& name, const std::string& ours, const Shape& shape) {
-    tensors_.push_back({name, shape, {{ours, origin_of(shape), shape}}});
+    tensors_.push_back({name, shape, {{ours, zeros_like(shape), shape}}});
   }
 
   void add_norm(const std::string& name, const std::string& ours) {

@@ -63,7 +63,7 @@ void VerifiedFile::load(std::size_t block, const std::string& whose) {
                 n < 0 ? std::strerror(errno) : "the file became shorter");
     done += static_cast<std::size_t>(n);
   }
-  check_input(digest_of(buffer_) == record_.blocks[block],
+  check_input(compute_digest(buffer_) == record_.blocks[block],
               "'{}' is damaged between bytes {} and {} ({}): they are not what was saved. {}",
               path_.string(), begin, begin + buffer_.size(), whose, kAdvice);
   loaded_ = block;

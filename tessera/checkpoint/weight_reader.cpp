@@ -31,7 +31,7 @@ WeightReader::WeightReader(Checkpoint& checkpoint, const ModelOptions& model,
 }
 
 void WeightReader::read(const std::string& name, const View& destination) {
-  read_box(name, origin_of(destination.shape()), destination);
+  read_box(name, zeros_like(destination.shape()), destination);
 }
 
 void WeightReader::read_box(const std::string& name, const Shape& offset, const View& destination) {

@@ -34,7 +34,7 @@ const Info& info(Command command) { return kInfo[static_cast<std::size_t>(comman
 
 std::string_view to_string(Command command) { return info(command).name; }
 
-std::string_view summary_of(Command command) { return info(command).summary; }
+std::string_view command_summary(Command command) { return info(command).summary; }
 
 Command command_from_name(std::string_view name) {
   std::vector<std::string_view> names;

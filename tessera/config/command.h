@@ -27,7 +27,7 @@ inline constexpr std::array kCommands = {
 
 std::string_view to_string(Command command);
 /// One line for --help.
-std::string_view summary_of(Command command);
+std::string_view command_summary(Command command);
 /// InputError, with the nearest name, for any other text.
 Command command_from_name(std::string_view name);
 

@@ -86,14 +86,14 @@ std::string overview_text() {
   std::string text =
       "tessera: trains transformer language models\n\nUsage: tessera COMMAND ...\n\n";
   for (const Command command : kCommands)
-    text += fmt::format("  {:<17}{}\n", to_string(command), summary_of(command));
+    text += fmt::format("  {:<17}{}\n", to_string(command), command_summary(command));
   return text + "\ntessera COMMAND --help shows the flags of a command.\n";
 }
 
 std::string help_text(Command command) {
   std::string text = fmt::format(
       "tessera {0}: {1}\n\nUsage: tessera {0} [--flag VALUE | --flag=VALUE | --switch]...\n",
-      to_string(command), summary_of(command));
+      to_string(command), command_summary(command));
   text += note_of(command);
   const Settings defaults = default_settings(command);
   for (const auto& [group, title] : config::group_titles()) {

@@ -78,7 +78,7 @@ void step_rules(const Options& options, Problems& problems) {
   const int ranks = options.parallel.pipeline;
   const std::int64_t microbatches = microbatches_of(options);
   if (!interleaves(p) || microbatches == 0) return;
-  const int group = shape_of(p, ranks, 1).group_size();
+  const int group = make_pipeline_shape(p, ranks, 1).group_size();
   problems.require(group <= microbatches,
                    "interleaved stages take {} microbatches in a row, but a step has {} for each "
                    "data-parallel rank: raise --global-batch-size, lower --micro-batch-size, or "

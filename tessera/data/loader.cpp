@@ -114,7 +114,7 @@ void Loader::work() {
     asked_.wait(lock, [&] { return stopping_ || room(); });
     if (stopping_) return;
     const std::int64_t number = taken_++;
-    Slot& slot = slot_of(number);
+    Slot& slot = slot_at(number);
     lock.unlock();
     fill(slot, number);
     lock.lock();
@@ -150,7 +150,7 @@ const HostBatch& Loader::next() {
   check(exists(handed_), "out of samples: {} consumed, {} more needed, the dataset has {}",
         consumed_samples(), block(), order_->end());
   const auto begun = Clock::now();
-  Slot& slot = slot_of(handed_);
+  Slot& slot = slot_at(handed_);
   if (shape_.workers == 0) {
     fill(slot, handed_);
     ++handed_;

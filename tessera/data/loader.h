@@ -78,7 +78,7 @@ class Loader {
 
   std::int64_t block() const { return shape_.micro_batch_size * shape_.dp_size; }
   bool exists(std::int64_t number) const;
-  Slot& slot_of(std::int64_t number) {
+  Slot& slot_at(std::int64_t number) {
     return slots_[static_cast<std::size_t>(number) % slots_.size()];
   }
   void fill(Slot& slot, std::int64_t number) const;

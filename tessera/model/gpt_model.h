@@ -25,7 +25,7 @@ struct FsdpUnitNumbers {
   std::size_t block(std::size_t i) const { return first_block + i; }
 };
 
-inline ModelOutline outline_of(const ModelOptions& options) {
+inline ModelOutline model_outline(const ModelOptions& options) {
   return {options.num_layers, options.tie_embeddings};
 }
 

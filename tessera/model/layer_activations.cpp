@@ -102,7 +102,7 @@ std::vector<ActivationTerm> layer_activations(const ModelOptions& model,
   return std::move(terms).all();
 }
 
-int64_t bytes_of(const std::vector<ActivationTerm>& terms) {
+int64_t total_bytes(const std::vector<ActivationTerm>& terms) {
   int64_t sum = 0;
   for (const ActivationTerm& term : terms) sum += term.bytes;
   return sum;

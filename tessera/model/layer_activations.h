@@ -25,6 +25,6 @@ std::vector<ActivationTerm> layer_activations(const ModelOptions& model,
                                               const ParallelOptions& parallel,
                                               const BatchShape& shape);
 
-std::int64_t bytes_of(const std::vector<ActivationTerm>& terms);
+std::int64_t total_bytes(const std::vector<ActivationTerm>& terms);
 
 }  // namespace tessera

@@ -168,7 +168,7 @@ void StageRunner::set_microbatches(std::span<const Microbatch> microbatches) {
   microbatches_ = microbatches;
 }
 
-const Microbatch& StageRunner::batch_of(int microbatch) const {
+const Microbatch& StageRunner::microbatch_at(int microbatch) const {
   check(microbatch >= 0 && microbatch < static_cast<int>(microbatches_.size()),
         "microbatch {} of {}", microbatch, microbatches_.size());
   return microbatches_[static_cast<std::size_t>(microbatch)];
@@ -186,7 +186,7 @@ std::vector<StageRunner::StreamPoint> StageRunner::stream(int buffer) const {
   std::string before = first == 0 ? "embedding" : fmt::format("layers.{}.mlp", first - 1);
   for (const Segment& segment : segments_)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
-      const std::string name = fmt::format("layers.{}", number_of(i));
+      const std::string name = fmt::format("layers.{}", layer_number(i));
       // Of layers that are computed again, only the first one's input is kept.
       const bool input = !segment.recompute || (i == segment.begin && !saved.shares[i]);
       if (input) points.push_back({before, saved.layers[i].x, parts});
@@ -224,7 +224,7 @@ void StageRunner::run_layers(const Microbatch& batch, ActivationBuffer& saved, C
   start_layers(batch, saved.layers.front().x, in);
   start_norm(saved);
   for (std::size_t i = 0; i < saved.layers.size(); ++i) {
-    const TraceRange range(context_.trace, "block forward", number_of(i));
+    const TraceRange range(context_.trace, "block forward", layer_number(i));
     keep_share(saved, i);
     model_.blocks[i].forward(context_, batch, saved.layers[i], scratch_.block);
     if (i + 1 < saved.layers.size()) finish_layer(batch, saved, i, after(i + 1));
@@ -244,7 +244,7 @@ void StageRunner::finish_layer(const Microbatch& batch, ActivationBuffer& saved,
 
 void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
   const TraceRange whole(context_.trace, "forward", microbatch);
-  const Microbatch& batch = batch_of(microbatch);
+  const Microbatch& batch = microbatch_at(microbatch);
   ActivationBuffer& saved = buffer_at(buffer);
   leave_layers(batch, saved, out, in);
   if (observer_) observer_(microbatch, buffer);
@@ -338,7 +338,7 @@ void StageRunner::recompute_segment(const Microbatch& batch, ActivationBuffer& s
   before_use(fsdp_units_.block(segment.begin), NextFsdpUnit::unknown);
   model_.blocks[segment.begin].norm1().forward(context_, first.y1, first.stats1, first.x);
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
-    const TraceRange range(context_.trace, "block forward", number_of(i));
+    const TraceRange range(context_.trace, "block forward", layer_number(i));
     model_.blocks[i].forward(context_, batch, saved.layers[i], scratch_.block);
     if (i + 1 < segment.end)
       finish_layer(batch, saved, i,
@@ -359,7 +359,7 @@ void StageRunner::backward_weight(int microbatch, int buffer) {
   const TraceRange whole(context_.trace, "backward weights", microbatch);
   ActivationBuffer& kept = buffer_at(buffer);
   for (std::size_t i = model_.blocks.size(); i-- > 0;) {
-    const TraceRange range(context_.trace, "block backward weights", number_of(i));
+    const TraceRange range(context_.trace, "block backward weights", layer_number(i));
     before_gradients(fsdp_units_.block(i));
     restore_norm_gradients(kept, i);
     model_.blocks[i].backward_weight(context_, kept.layers[i], scratch_.block);
@@ -370,7 +370,7 @@ void StageRunner::backward_weight(int microbatch, int buffer) {
 void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_in, ConstView d_out,
                                bool weights_too) {
   const TraceRange whole(context_.trace, weights_too ? "backward" : "backward inputs", microbatch);
-  const Microbatch& batch = batch_of(microbatch);
+  const Microbatch& batch = microbatch_at(microbatch);
   const View d_residual = scratch_.d_residual;
   if (model_.head) {
     const TraceRange range(context_.trace, "final norm backward");
@@ -386,7 +386,7 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     if (segment->recompute) recompute_segment(batch, saved, *segment);
     for (std::size_t i = segment->end; i-- > segment->begin;) {
-      const TraceRange range(context_.trace, "block backward", number_of(i));
+      const TraceRange range(context_.trace, "block backward", layer_number(i));
       // The embedding's gradient does not need its values, and layers that are computed again are
       // needed from the first one on.
       const bool again = segment + 1 != segments_.rend() && (segment + 1)->recompute &&

@@ -131,7 +131,7 @@ class StageRunner final : public Stage {
   void plan_recomputed(Arenas& arenas, const ArenaLayout& gradients);
   ActivationBuffer plan_activations(Arenas& arenas, const ArenaLayout& gradients);
 
-  const Microbatch& batch_of(int microbatch) const;
+  const Microbatch& microbatch_at(int microbatch) const;
   ActivationBuffer& buffer_at(int number) { return buffers_[static_cast<std::size_t>(number)]; }
   void run_layers(const Microbatch& batch, ActivationBuffer& saved, ConstView in);
   void start_layers(const Microbatch& batch, View x, ConstView in);
@@ -152,7 +152,7 @@ class StageRunner final : public Stage {
                     bool weights_too);
   void copy(const View& to, const ConstView& from);
   /// The global number of a layer of this stage, for the trace.
-  std::int64_t number_of(std::size_t layer) const {
+  std::int64_t layer_number(std::size_t layer) const {
     return model_.part().layers.begin + static_cast<std::int64_t>(layer);
   }
 

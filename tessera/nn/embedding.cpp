@@ -11,9 +11,10 @@ std::optional<Parameter> position_table(const EmbeddingSpec& spec, const LayerCo
   const Shape shape{spec.positions, spec.hidden};
   const InitSpec init{InitKind::normal, spec.init_std};
   if (layer.tensor_2d > 0)
-    return column_parameter(layer.dtype, name, shape,
-                            share_of(spec.hidden, layer.channel_shares(), layer.channel_share()),
-                            init, layer.tensor_row());
+    return column_parameter(
+        layer.dtype, name, shape,
+        balanced_range(spec.hidden, layer.channel_shares(), layer.channel_share()), init,
+        layer.tensor_row());
   return replicated_parameter(
       layer.dtype, name, shape, init, layer.tensor_rank,
       layer.sequence_parallel ? GradientSum::tensor_group : GradientSum::none);

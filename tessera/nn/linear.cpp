@@ -53,7 +53,7 @@ Range even_share(const std::string& what, std::int64_t size, int shares,
         shares);
   check(layer.shares() % shares == 0, "{} has {} shares, which {} ranks cannot hold evenly", what,
         shares, layer.shares());
-  return share_of(size, shares, layer.share() / (layer.shares() / shares));
+  return balanced_range(size, shares, layer.share() / (layer.shares() / shares));
 }
 
 }  // namespace tessera

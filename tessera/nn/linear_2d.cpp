@@ -11,7 +11,7 @@ Range input_share(const LinearSpec& spec, const LayerContext& layer) {
   check(spec.in % layer.tensor_2d == 0,
         "{} has {} inputs, which a grid of {} rows cannot share evenly", spec.parts.front().name,
         spec.in, layer.tensor_2d);
-  return share_of(spec.in, layer.tensor_2d, layer.tensor_row());
+  return balanced_range(spec.in, layer.tensor_2d, layer.tensor_row());
 }
 
 Range output_share(const LinearPart& part, const LayerContext& layer) {

@@ -24,8 +24,8 @@ LmHead::LmHead(const LmHeadSpec& spec, const LayerContext& layer, Parameter* sha
       rows_(layer),
       layout_(make_head_layout(layer)),
       most_logits_(layer.most_logits),
-      largest_share_(share_of(spec.vocab, layer.shares(), 0).length()),
-      vocab_(share_of(spec.vocab, layer.shares(), layer.share())),
+      largest_share_(balanced_range(spec.vocab, layer.shares(), 0).length()),
+      vocab_(balanced_range(spec.vocab, layer.shares(), layer.share())),
       shared_(shared) {
   if (shared) return;
   own_ = vocab_parallel_table(spec.copies_embedding ? kTokenTableName : "output.weight", spec.vocab,

@@ -13,8 +13,8 @@ Parameter vector(const std::string& name, std::int64_t channels, InitKind init,
         "{} has {} channels, which a grid of {} columns cannot share", name, channels,
         layer.tensor_2d);
   return column_parameter(layer.dtype, name, {channels},
-                          share_of(channels, layer.channel_shares(), layer.channel_share()), {init},
-                          layer.tensor_row());
+                          balanced_range(channels, layer.channel_shares(), layer.channel_share()),
+                          {init}, layer.tensor_row());
 }
 
 std::optional<Parameter> bias_of(const std::string& name, std::int64_t channels,

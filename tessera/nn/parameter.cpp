@@ -33,7 +33,7 @@ void Parameter::bind(const View& value, const View& grad) {
 Parameter replicated_parameter(DType dtype, const std::string& name, const Shape& shape,
                                InitSpec init, int group_rank, GradientSum gradient_sum) {
   const bool first = group_rank == 0;
-  const ShardPiece whole{origin_of(shape), shape, 0, contiguous_strides(shape)};
+  const ShardPiece whole{zeros_like(shape), shape, 0, contiguous_strides(shape)};
   return {dtype, shape, {{name, shape, {whole}, first, first, gradient_sum}}, init};
 }
 
@@ -45,7 +45,7 @@ ShardedTensor column_copy(const std::string& name, const Shape& global, const Sh
 
 Parameter column_parameter(DType dtype, const std::string& name, const Shape& global,
                            const Range& channels, InitSpec init, int tensor_row) {
-  Shape origin = origin_of(global);
+  Shape origin = zeros_like(global);
   origin[-1] = channels.begin;
   Shape local = global;
   local[-1] = channels.length();

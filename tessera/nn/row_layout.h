@@ -37,7 +37,7 @@ class RowLayout {
   std::int64_t kept(const BatchShape& shape) const { return shape.rows() / parts_; }
   /// The channels that it keeps of them.
   Range channels(std::int64_t hidden) const {
-    return share_of(hidden, channel_shares_, channel_share_);
+    return balanced_range(hidden, channel_shares_, channel_share_);
   }
   /// Of the part of the residual stream that it keeps.
   Shape kept(const BatchShape& shape, std::int64_t hidden) const {

@@ -46,8 +46,8 @@ class TokenTable1d final : public TokenTable {
 
 Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
                                double init_std, const LayerContext& layer) {
-  const Range rows = share_of(vocab, layer.shares(), layer.share());
-  const Range columns = share_of(hidden, layer.channel_shares(), layer.tensor_row());
+  const Range rows = balanced_range(vocab, layer.shares(), layer.share());
+  const Range columns = balanced_range(hidden, layer.channel_shares(), layer.tensor_row());
   const ShardPiece piece{
       {rows.begin, columns.begin}, {rows.length(), columns.length()}, 0, {columns.length(), 1}};
   return {
@@ -56,7 +56,7 @@ Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std:
 
 TokenTable::TokenTable(std::int64_t vocab, std::int64_t hidden, double init_std,
                        const LayerContext& layer)
-    : first_row_(share_of(vocab, layer.shares(), layer.share()).begin),
+    : first_row_(balanced_range(vocab, layer.shares(), layer.share()).begin),
       table_(vocab_parallel_table(kTokenTableName, vocab, hidden, init_std, layer)) {}
 
 std::unique_ptr<TokenTable> make_token_table(std::int64_t vocab, std::int64_t hidden,

@@ -35,7 +35,7 @@ Range intersection(const Range& a, const Range& b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-std::int64_t BucketLayout::room_of(const Parameter& parameter) {
+std::int64_t BucketLayout::padded_elements(const Parameter& parameter) {
   return rounded_up(parameter.shape().numel(), kAlignment);
 }
 
@@ -64,7 +64,7 @@ void BucketLayout::cut(const std::vector<ParameterList>& units, std::int64_t buc
     std::int64_t added = 0;
     bool tied = false;
     for (const Parameter* parameter : units[unit]) {
-      if (parameter->trained() == trained) added += room_of(*parameter);
+      if (parameter->trained() == trained) added += padded_elements(*parameter);
       tied |= parameter->tied();
     }
     if (added == 0) continue;
@@ -108,7 +108,7 @@ void BucketLayout::place(const ParameterList& parameters, Bucket& bucket) {
       std::int64_t& offset = offsets_[bucket.parameters[i]];
       of_parameter_[bucket.parameters[i]] = buckets_.size();
       offset = used;
-      used += room_of(*parameters[i]);
+      used += padded_elements(*parameters[i]);
       add_gap(bucket.gaps, {offset + parameters[i]->shape().numel(), used});
     }
     if (over == GradientSum::none || used == begin) return;

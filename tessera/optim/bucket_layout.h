@@ -78,7 +78,7 @@ class BucketLayout {
   std::int64_t shard_offset(const Bucket& bucket) const { return bucket.range.begin / shards_; }
 
   /// How much room a parameter takes.
-  static std::int64_t room_of(const Parameter& parameter);
+  static std::int64_t padded_elements(const Parameter& parameter);
 
  private:
   void cut(const std::vector<ParameterList>& units, std::int64_t bucket_elements, bool trained);

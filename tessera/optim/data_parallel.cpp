@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-Communicator& group_of(GradientSum sum, const Mesh& mesh) {
+Communicator& reduction_group(GradientSum sum, const Mesh& mesh) {
   switch (sum) {
     case GradientSum::kv_replication_group: return mesh.kv_replication_group();
     case GradientSum::tensor_column: return mesh.tensor_column();
@@ -118,7 +118,7 @@ void DataParallel::reduce_partial_gradients(const Bucket& bucket) {
   const View grads = buffers_.whole_grads(bucket);
   std::vector<WorkHandle> sums;
   for (const PartialGradient& partial : bucket.partial_gradients)
-    sums.push_back(group_of(partial.over, mesh)
+    sums.push_back(reduction_group(partial.over, mesh)
                        .all_reduce(grads.slice(0, partial.range.begin - bucket.range.begin,
                                                partial.range.length()),
                                    ReduceOp::sum, reductions_));

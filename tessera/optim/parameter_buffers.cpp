@@ -155,7 +155,7 @@ std::vector<View> ParameterBuffers::counted_grads() const {
       const std::int64_t begin = layout_.offset(i) + tensor.pieces.front().storage_offset;
       const bool last = &tensor == &parameters_[i]->tensors().back();
       counted[begin] =
-          last ? layout_.offset(i) + BucketLayout::room_of(*parameters_[i]) : begin + numel;
+          last ? layout_.offset(i) + BucketLayout::padded_elements(*parameters_[i]) : begin + numel;
     }
   std::vector<View> pieces;
   for (const Bucket& bucket : layout_.trained()) {

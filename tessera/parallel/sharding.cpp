@@ -70,7 +70,7 @@ std::vector<ShardPiece> pieces_in(const ShardPiece& piece, const Range& storage)
   return pieces;
 }
 
-Range share_of(std::int64_t size, int parts, int index) {
+Range balanced_range(std::int64_t size, int parts, int index) {
   const std::int64_t each = size / parts;
   const std::int64_t larger = size % parts;
   const std::int64_t begin = index * each + std::min<std::int64_t>(index, larger);

@@ -48,7 +48,7 @@ struct Range {
   std::int64_t end = 0;
   std::int64_t length() const { return end - begin; }
 };
-Range share_of(std::int64_t size, int parts, int index);
+Range balanced_range(std::int64_t size, int parts, int index);
 
 /// What a box has in a range of its storage: at most three boxes, since a range begins and ends
 /// anywhere in a row.

@@ -14,7 +14,7 @@ using std::size_t;
 
 }  // namespace
 
-std::int64_t BoundaryBuffers::bytes_of(DType dtype, const Shape& shape) {
+std::int64_t BoundaryBuffers::message_bytes(DType dtype, const Shape& shape) {
   const auto bytes = shape.numel() * static_cast<std::int64_t>(element_size(dtype));
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -160,7 +160,7 @@ void Executor::run_action(const Action& action, const View& out, const View& in)
   const TraceRange range(stages_.size() > 1 ? trace_ : nullptr, "chunk", action.chunk);
   Stage& stage = *stages_[static_cast<size_t>(action.chunk)];
   const int buffer =
-      is_forward(action.kind) ? take_activation_buffer(action) : activation_buffer_of(action);
+      is_forward(action.kind) ? take_activation_buffer(action) : find_activation_buffer(action);
   switch (action.kind) {
     case ActionKind::forward:
     case ActionKind::evaluate: stage.forward(action.microbatch, buffer, out, in); break;
@@ -182,7 +182,7 @@ int Executor::take_activation_buffer(const Action& action) {
   return static_cast<int>(free - holders_.begin());
 }
 
-int Executor::activation_buffer_of(const Action& action) const {
+int Executor::find_activation_buffer(const Action& action) const {
   const auto found = std::ranges::find(holders_, Holder{action.microbatch, action.chunk});
   check(found != holders_.end(), "the schedule runs backward of microbatch {} before its forward",
         action.microbatch);
@@ -190,7 +190,7 @@ int Executor::activation_buffer_of(const Action& action) const {
 }
 
 void Executor::free_activation_buffer(const Action& action) {
-  holders_[static_cast<size_t>(activation_buffer_of(action))] = {};
+  holders_[static_cast<size_t>(find_activation_buffer(action))] = {};
   --held_.activation_buffers;
 }
 

@@ -18,7 +18,7 @@ struct BoundaryBuffers {
   Shape shape;  ///< of a message
 
   View buffer(int i) const;
-  static std::int64_t bytes_of(DType dtype, const Shape& shape);
+  static std::int64_t message_bytes(DType dtype, const Shape& shape);
 };
 
 class Executor {
@@ -69,7 +69,7 @@ class Executor {
   void finish();
   void hold_message();
   int take_activation_buffer(const Action& action);
-  int activation_buffer_of(const Action& action) const;
+  int find_activation_buffer(const Action& action) const;
   void free_activation_buffer(const Action& action);
 
   std::vector<Stage*> stages_;

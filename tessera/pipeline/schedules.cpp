@@ -59,7 +59,7 @@ Schedule forward_only(const PipelineShape& shape, int) {
   return grouped_order(shape, ActionKind::evaluate);
 }
 
-std::vector<Schedule> schedules_of(const PipelineShape& shape, RankSchedule schedule) {
+std::vector<Schedule> make_schedules(const PipelineShape& shape, RankSchedule schedule) {
   std::vector<Schedule> all;
   for (int rank = 0; rank < shape.ranks; ++rank) all.push_back(schedule(shape, rank));
   return all;
@@ -75,14 +75,14 @@ int activation_buffers_needed(const Schedule& schedule) {
   return most;
 }
 
-PipelineShape shape_of(const PipelineOptions& options, int ranks, int microbatches) {
+PipelineShape make_pipeline_shape(const PipelineOptions& options, int ranks, int microbatches) {
   return {ranks, microbatches, options.chunks,
           options.schedule == ScheduleKind::zb_v ? Placement::vee : Placement::loop,
           options.microbatch_group};
 }
 
 int filling_microbatches(const PipelineOptions& options, int ranks) {
-  return 2 * std::max(ranks, shape_of(options, ranks, 1).group_size());
+  return 2 * std::max(ranks, make_pipeline_shape(options, ranks, 1).group_size());
 }
 
 std::span<const ScheduleName> schedule_names() {
@@ -102,7 +102,7 @@ std::string_view flag_of(ScheduleKind kind) {
   return std::ranges::find(schedule_names(), kind, &ScheduleName::kind)->flag;
 }
 
-std::string_view title_of(const PipelineOptions& options) {
+std::string_view schedule_title(const PipelineOptions& options) {
   const bool loops = options.schedule == ScheduleKind::automatic && options.chunks > 1;
   const ScheduleKind kind = loops ? ScheduleKind::interleaved : options.schedule;
   return std::ranges::find(schedule_names(), kind, &ScheduleName::kind)->title;
@@ -116,11 +116,11 @@ std::vector<Schedule> training_schedules(const PipelineOptions& options,
                                          const PipelineShape& shape) {
   switch (options.schedule) {
     case ScheduleKind::automatic:
-    case ScheduleKind::interleaved: return schedules_of(shape, interleaved);
-    case ScheduleKind::gpipe: return schedules_of(shape, gpipe);
-    case ScheduleKind::one_f_one_b: return schedules_of(shape, one_f_one_b);
-    case ScheduleKind::zb_h1: return schedules_of(shape, zero_bubble_h1);
-    case ScheduleKind::zb_v: return schedules_of(shape, zero_bubble_v);
+    case ScheduleKind::interleaved: return make_schedules(shape, interleaved);
+    case ScheduleKind::gpipe: return make_schedules(shape, gpipe);
+    case ScheduleKind::one_f_one_b: return make_schedules(shape, one_f_one_b);
+    case ScheduleKind::zb_h1: return make_schedules(shape, zero_bubble_h1);
+    case ScheduleKind::zb_v: return make_schedules(shape, zero_bubble_v);
     case ScheduleKind::search:
       return search_schedules(shape, times_of(options.action_times, shape.stages()),
                               options.memory_limit > 0 ? options.memory_limit : shape.ranks);

@@ -38,13 +38,13 @@ Schedule forward_only(const PipelineShape& shape, int rank);
 
 /// All ranks' lists.
 using RankSchedule = Schedule (*)(const PipelineShape& shape, int rank);
-std::vector<Schedule> schedules_of(const PipelineShape& shape, RankSchedule schedule);
+std::vector<Schedule> make_schedules(const PipelineShape& shape, RankSchedule schedule);
 
 /// How many activation buffers a rank needs: the activations that it holds at once.
 int activation_buffers_needed(const Schedule& schedule);
 
 /// The shape that options ask for over `ranks`, and the schedule of a training step.
-PipelineShape shape_of(const PipelineOptions& options, int ranks, int microbatches);
+PipelineShape make_pipeline_shape(const PipelineOptions& options, int ranks, int microbatches);
 std::vector<Schedule> training_schedules(const PipelineOptions& options,
                                          const PipelineShape& shape);
 /// Enough microbatches for every rank to hold as many as it ever does, but for gpipe, where more of
@@ -62,6 +62,6 @@ struct ScheduleName {
 std::span<const ScheduleName> schedule_names();
 std::string_view flag_of(ScheduleKind kind);
 /// Of the schedule that runs, which automatic leaves to the number of chunks.
-std::string_view title_of(const PipelineOptions& options);
+std::string_view schedule_title(const PipelineOptions& options);
 
 }  // namespace tessera

@@ -165,7 +165,7 @@ class Best {
  public:
   Best(const PipelineShape& shape, const StageTimes& times, int memory_limit, std::int64_t budget)
       : shape_(shape), times_(times), limit_(memory_limit), budget_(budget) {
-    std::vector<Schedule> known = schedules_of(shape, zero_bubble_h1);
+    std::vector<Schedule> known = make_schedules(shape, zero_bubble_h1);
     const ScheduleReport report = check_schedules(shape, known, times);
     least_ = report.lower_bound;
     if (std::ranges::max(report.in_flight) > memory_limit) return;

@@ -93,7 +93,7 @@ int stages_of_layout(const std::string& layout) {
 
 std::vector<StagePart> split_stages(const ModelOutline& model, const PipelineOptions& options,
                                     int ranks) {
-  const PipelineShape shape = shape_of(options, ranks, 1);
+  const PipelineShape shape = make_pipeline_shape(options, ranks, 1);
   std::vector<int64_t> layers;
   if (options.layout.empty())
     layers = layers_by_stage(model, options, shape);

@@ -74,7 +74,7 @@ void Trace::close(std::int64_t place) noexcept {
   innermost_ = range.parent;
 }
 
-std::string title_of(const TraceEvent& range) {
+std::string range_title(const TraceEvent& range) {
   return range.number < 0 ? range.name : fmt::format("{} {}", range.name, range.number);
 }
 

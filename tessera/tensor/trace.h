@@ -118,7 +118,7 @@ class TraceRange {
 };
 
 /// "block forward 3"
-std::string title_of(const TraceEvent& range);
+std::string range_title(const TraceEvent& range);
 
 /// A kernel's name as a reader wants it: demangled, without return type, parameters and our own
 /// namespaces, and cut where its template arguments take it beyond 100 characters.

@@ -84,7 +84,7 @@ Generator::Generator(Session& session, const GenerateOptions& options, std::uint
   const Communicator& tensor = session.context().mesh.tensor();
   check(session.options().parallel.tensor_2d == 0 && !session.options().parallel.sequence_parallel,
         "text is generated without 2-D tensor parallelism and without sequence parallelism");
-  const std::int64_t largest = share_of(model.vocab_size, tensor.size(), 0).length();
+  const std::int64_t largest = balanced_range(model.vocab_size, tensor.size(), 0).length();
   logits_ = session.memory().allocate(MemoryUse::data, model.dtype, {1, largest});
   all_logits_ =
       session.memory().allocate(MemoryUse::data, model.dtype, {tensor.size(), 1, largest});
@@ -144,10 +144,10 @@ void Generator::run_stages(Runners& runners, const Microbatch& batch) {
     if (before != place.rank) session_.channels().recv(boundary, before, stream)->wait(stream);
     StageRunner& runner = runners.stages[chunk];
     if (session_.chunks()[chunk].head) {
-      const std::int64_t own =
-          share_of(session_.options().model.vocab_size, session_.context().mesh.tensor().size(),
-                   session_.context().mesh.tensor().rank())
-              .length();
+      const std::int64_t own = balanced_range(session_.options().model.vocab_size,
+                                              session_.context().mesh.tensor().size(),
+                                              session_.context().mesh.tensor().rank())
+                                   .length();
       runner.trailing_logits(batch, View(logits_.view().raw(), logits_.view().dtype(), {1, own}),
                              boundary);
       continue;
@@ -170,7 +170,7 @@ void Generator::share_logits() {
   const View floats = float_logits_.view();
   const int shares = static_cast<int>(all.dim(0));
   for (int r = 0; r < shares; ++r) {
-    const Range range = share_of(session_.options().model.vocab_size, shares, r);
+    const Range range = balanced_range(session_.options().model.vocab_size, shares, r);
     const std::int64_t end = std::min(range.end, floats.dim(1));
     if (end <= range.begin) break;
     context.kernels.copy(

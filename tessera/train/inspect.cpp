@@ -47,7 +47,7 @@ std::string layer_text(const SessionOptions& options) {
     text +=
         fmt::format("  {:<32} {:<16} {:>16}\n", term.name, term.formula, with_commas(term.bytes));
   return text +
-         fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(bytes_of(terms)));
+         fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(total_bytes(terms)));
 }
 
 // How a pipeline rank's parameters, gradients and optimizer state are shared: what formulas leave
@@ -107,7 +107,7 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
     add(counters, MemoryUse::parameters, chunk.rope_bytes(plan.positions));
   add(counters, MemoryUse::activations,
       plan.boundary_buffers *
-          BoundaryBuffers::bytes_of(options.model.dtype, boundary_shape(options)));
+          BoundaryBuffers::message_bytes(options.model.dtype, boundary_shape(options)));
   add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
   if (!options.training) return counters;
   add(counters, MemoryUse::gradients,

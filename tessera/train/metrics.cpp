@@ -62,7 +62,7 @@ std::string kept_lines(const fs::path& path, std::int64_t last) {
 
 }  // namespace
 
-std::string log_line_of(const StepMetrics& m, std::int64_t skipped, bool throughput) {
+std::string format_log_line(const StepMetrics& m, std::int64_t skipped, bool throughput) {
   std::string line = fmt::format(
       " iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} |",
       m.iteration, m.iterations, m.consumed_samples, m.seconds * 1e3);
@@ -76,7 +76,7 @@ std::string log_line_of(const StepMetrics& m, std::int64_t skipped, bool through
              m.longest_data_wait * 1e3);
 }
 
-std::string progress_line_of(const StepMetrics& m, int width) {
+std::string format_progress_line(const StepMetrics& m, int width) {
   const double done = static_cast<double>(m.iteration) /
                       static_cast<double>(std::max<std::int64_t>(1, m.iterations));
   const std::string text = fmt::format(
@@ -191,7 +191,7 @@ void ProgressDisplay::step(const StepMetrics& metrics) {
   if (!shown_) return;
   average_in(metrics);
   if (terminal_) {
-    const std::string line = "\r\x1b[K" + progress_line_of(metrics, terminal_width());
+    const std::string line = "\r\x1b[K" + format_progress_line(metrics, terminal_width());
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
     live_ = true;
   }
@@ -204,7 +204,7 @@ void ProgressDisplay::step(const StepMetrics& metrics) {
   shown.tflops = sums_.tflops / n;
   sums_ = {};
   summed_ = 0;
-  if (!terminal_) log_info("{}", log_line_of(shown, skipped_, throughput_));
+  if (!terminal_) log_info("{}", format_log_line(shown, skipped_, throughput_));
   skipped_ = 0;
 }
 

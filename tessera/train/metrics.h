@@ -30,10 +30,10 @@ struct StepMetrics {
 };
 
 /// " iteration 10/ 100 | consumed samples: ... | lm loss: ...": fields in Megatron's order.
-std::string log_line_of(const StepMetrics& metrics, std::int64_t skipped, bool throughput);
+std::string format_log_line(const StepMetrics& metrics, std::int64_t skipped, bool throughput);
 
 /// "10/100 loss 2.513 lr 3.0e-03 grad 0.42 51.3k tok/s ETA 0:42", within `width` columns.
-std::string progress_line_of(const StepMetrics& metrics, int width);
+std::string format_progress_line(const StepMetrics& metrics, int width);
 
 /// Appends one JSON object per line. Lines of iterations after `resumed` are dropped first: the run
 /// repeats them. A line that cannot be written, such as on a full disk, is missing; that is logged

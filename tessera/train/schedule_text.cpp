@@ -36,7 +36,8 @@ std::vector<int> room_for_messages(const PipelineShape& shape,
 
 Plan plan_of(const SessionOptions& options) {
   Plan plan;
-  plan.shape = shape_of(options.pipeline, options.parallel.pipeline, options.microbatches);
+  plan.shape =
+      make_pipeline_shape(options.pipeline, options.parallel.pipeline, options.microbatches);
   const StageTimes times = options.pipeline.schedule == ScheduleKind::search
                                ? times_of(options.pipeline.action_times, plan.shape.stages())
                                : StageTimes{{}};
@@ -44,7 +45,8 @@ Plan plan_of(const SessionOptions& options) {
   plan.report = check_schedules(plan.shape, schedules, times);
   plan.messages = room_for_messages(plan.shape, schedules);
   plan.picture.chunks = plan.shape.chunks;
-  plan.picture.title = fmt::format("{}, {} ranks", title_of(options.pipeline), plan.shape.ranks);
+  plan.picture.title =
+      fmt::format("{}, {} ranks", schedule_title(options.pipeline), plan.shape.ranks);
   if (plan.shape.chunks > 1)
     plan.picture.title += fmt::format(" with {} stages each", plan.shape.chunks);
   plan.picture.title += fmt::format(", {} microbatches", plan.shape.microbatches);
@@ -98,7 +100,7 @@ ScheduleText planned_schedule(const SessionOptions& options) {
   if (options.model.num_layers > 0)
     result.text += describe_stages(
         plan.shape,
-        split_stages(outline_of(options.model), options.pipeline, options.parallel.pipeline));
+        split_stages(model_outline(options.model), options.pipeline, options.parallel.pipeline));
   result.text += "\n" + timeline_text(plan.report.timeline, plan.picture);
   result.text += fmt::format(
       "\nbubble (idle time per work): {}; no schedule of its kind has less than {}\n{}"

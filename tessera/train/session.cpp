@@ -14,8 +14,8 @@
 namespace tessera {
 namespace {
 
-PipelineShape shape_of(const SessionOptions& options) {
-  return shape_of(options.pipeline, options.parallel.pipeline, options.microbatches);
+PipelineShape make_pipeline_shape(const SessionOptions& options) {
+  return make_pipeline_shape(options.pipeline, options.parallel.pipeline, options.microbatches);
 }
 
 LayerContext layer_context(const SessionOptions& options, int tensor_rank) {
@@ -80,9 +80,9 @@ BatchShape rank_shape(const SessionOptions& options) {
 }
 
 std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_rank) {
-  const PipelineShape shape = shape_of(options);
+  const PipelineShape shape = make_pipeline_shape(options);
   const std::vector<StagePart> all =
-      split_stages(outline_of(options.model), options.pipeline, shape.ranks);
+      split_stages(model_outline(options.model), options.pipeline, shape.ranks);
   std::vector<StagePart> parts;
   for (int chunk = 0; chunk < shape.chunks; ++chunk)
     parts.push_back(all[static_cast<std::size_t>(stage_at(shape, {pipeline_rank, chunk}))]);
@@ -91,12 +91,12 @@ std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_ra
 
 std::vector<Schedule> training_schedules(const SessionOptions& options) {
   if (!options.training) return {};
-  return training_schedules(options.pipeline, shape_of(options));
+  return training_schedules(options.pipeline, make_pipeline_shape(options));
 }
 
 DescribedModel::DescribedModel(const SessionOptions& options)
     : memory_(Device()), stream_(Device()) {
-  add(options, whole_part(outline_of(options.model)));
+  add(options, whole_part(model_outline(options.model)));
 }
 
 DescribedModel::DescribedModel(const SessionOptions& options, int pipeline_rank)
@@ -181,9 +181,9 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
   const BucketLayout layout = ParameterBuffers::layout_for(all_fsdp_units(chunks), buffers);
   plan.workspace_bytes =
       std::max(plan.workspace_bytes, kernels.sum_squares_workspace_bytes(layout.elements()));
-  const PipelineShape shape = shape_of(options);
+  const PipelineShape shape = make_pipeline_shape(options);
   if (options.training) plan.training = compile(shape, training, pipeline_rank);
-  plan.evaluation = compile(shape, schedules_of(shape, forward_only), pipeline_rank);
+  plan.evaluation = compile(shape, make_schedules(shape, forward_only), pipeline_rank);
   plan.boundary_buffers = std::max(plan.evaluation.buffers(), plan.training.buffers());
   RunnerOptions& run = plan.runner;
   run.shape = rank_shape(options);
@@ -221,7 +221,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       trace_(options.device),
       kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
       mesh_(options.parallel, rank.world, kv_replicas(options)),
-      pipeline_shape_(shape_of(options)) {
+      pipeline_shape_(make_pipeline_shape(options)) {
   share_autotuned();  // those of rank 0's file
   const int stage = mesh_.pipeline().rank();
   channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
@@ -300,7 +300,7 @@ void Session::adopt_values() {
 // What passes between neighbouring stages: the residual stream and its gradient, [N, hidden].
 BoundaryBuffers Session::make_boundary_buffers(int buffers) {
   const Shape rows = boundary_shape(options_);
-  const std::int64_t bytes = BoundaryBuffers::bytes_of(options_.model.dtype, rows);
+  const std::int64_t bytes = BoundaryBuffers::message_bytes(options_.model.dtype, rows);
   if (buffers > 0)
     boundary_memory_ = memory_.allocate(MemoryUse::activations, DType::u8, {buffers, bytes});
   if (buffers > 0) kernels_->fill(stream_, boundary_memory_, 0);  // a warm-up reads it

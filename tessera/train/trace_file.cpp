@@ -45,7 +45,7 @@ Json metadata(const char* what, int rank, std::int64_t thread, const Json& args)
 std::string path_of(const std::vector<TraceEvent>& events, std::int64_t range) {
   std::string path;
   for (; range >= 0; range = events[static_cast<std::size_t>(range)].parent) {
-    const std::string title = title_of(events[static_cast<std::size_t>(range)]);
+    const std::string title = range_title(events[static_cast<std::size_t>(range)]);
     path = path.empty() ? title : title + " / " + path;
   }
   return path;
@@ -96,7 +96,7 @@ std::string trace_json(const std::vector<TraceEvent>& events, int rank, std::int
   for (std::size_t i = 0; i < events.size(); ++i)
     add({{"ph", "X"},
          {"cat", category_of(events[i].kind)},
-         {"name", title_of(events[i])},
+         {"name", range_title(events[i])},
          {"pid", rank},
          {"tid", lane_of(events[i]).thread},
          {"ts", rounded(events[i].start)},

@@ -47,7 +47,7 @@ Datasets datasets_of(const Options& options, const Progress& progress, const Ran
 double without_sign_of_nan(double x) { return std::isnan(x) ? std::fabs(x) : x; }
 
 // FNV-1a of what a batch teaches: equal batches have equal ones, others hardly ever.
-std::uint64_t fingerprint_of(const HostBatch& batch) {
+std::uint64_t compute_fingerprint(const HostBatch& batch) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::vector<std::int32_t>* all : {&batch.tokens, &batch.labels})
     for (const std::int32_t each : *all)
@@ -186,7 +186,7 @@ void Trainer::check_same_start() {
     LoaderShape shape = loader_shape();
     shape.dp_rank = shape.workers = 0;
     Loader loader(datasets_.train(), shape, progress_.consumed_samples, order_);
-    const std::uint64_t fingerprint = fingerprint_of(loader.next());
+    const std::uint64_t fingerprint = compute_fingerprint(loader.next());
     text += fmt::format("first samples: {}\n", loader.digest());
     if (shape.reads) tokens = fmt::format("first batch: {}\n", fingerprint);
   }

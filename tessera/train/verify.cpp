@@ -54,7 +54,7 @@ std::vector<NamedValues> values_of(Session& session, const ParameterBlock& block
 }
 
 // The same samples in every layout: tokens are functions of sample and position.
-HostBatch batch_of(const SessionOptions& options, std::int64_t first_sample) {
+HostBatch make_batch(const SessionOptions& options, std::int64_t first_sample) {
   HostBatch batch;
   batch.batch = options.shape.batch;
   batch.seq_length = options.shape.seq;
@@ -166,7 +166,7 @@ Run run_of(const SessionOptions& options, const VerifyOptions& verify, bool layo
     // Data-parallel ranks take microbatches in turn.
     std::int64_t sample = session.context().mesh.data().rank() * options.shape.batch;
     const auto next = [&]() -> const HostBatch& {
-      batch = batch_of(options, sample);
+      batch = make_batch(options, sample);
       sample += options.shape.batch * options.parallel.data;
       return batch;
     };

@@ -57,7 +57,7 @@ TEST(Manifest, IsPutTogetherFromParts) {
 // With a checksum that fits, so that what it says is what is refused.
 std::string signed_text(const Json& json) {
   const std::string body = json.dump().substr(1) + "\n";
-  return "{\"digest\":\"" + digest_of(body).to_string() + "\",\n" + body;
+  return "{\"digest\":\"" + compute_digest(body).to_string() + "\",\n" + body;
 }
 
 TEST(Manifest, NonsenseIsRefused) {
@@ -120,7 +120,7 @@ TEST(BlockDigests, DoNotDependOnThePieces) {
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 >> 3);
   std::vector<Digest> want;
   for (std::size_t at = 0; at < bytes.size(); at += kDigestBlock)
-    want.push_back(digest_of(std::string_view(bytes).substr(at, kDigestBlock)));
+    want.push_back(compute_digest(std::string_view(bytes).substr(at, kDigestBlock)));
   for (const std::size_t piece : {1'000'003u, 4u << 20, 9u << 20, 77'777u}) {
     BlockDigests digests;
     for (std::size_t at = 0; at < bytes.size(); at += piece)
@@ -131,10 +131,10 @@ TEST(BlockDigests, DoNotDependOnThePieces) {
 
 // As xxh128sum prints it, so that people can check files with tools that they have.
 TEST(Digest, IsXxh3) {
-  EXPECT_EQ(digest_of(std::string_view("")).to_string(), "99aa06d3014798d86001c324468d497f");
+  EXPECT_EQ(compute_digest(std::string_view("")).to_string(), "99aa06d3014798d86001c324468d497f");
   Digest back;
   EXPECT_TRUE(parse_digest("99aa06d3014798d86001c324468d497f", back));
-  EXPECT_EQ(back, digest_of(std::string_view("")));
+  EXPECT_EQ(back, compute_digest(std::string_view("")));
   EXPECT_FALSE(parse_digest("99aa06d3014798d86001c324468d497", back));
   EXPECT_FALSE(parse_digest("99aa06d3014798d86001c324468d497F", back));
 }

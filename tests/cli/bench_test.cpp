@@ -12,8 +12,8 @@
 namespace tessera {
 namespace {
 
+using bench::find_peak_tflops;
 using bench::Flags;
-using bench::peak_tflops_of;
 
 const std::vector<bench::FlagInfo> kKnown{{"steps", "30", "how many"}, {"bf16", "false", "type"}};
 
@@ -43,14 +43,14 @@ TEST(BenchFlags, RefuseWhatTheyDoNotKnow) {
 }
 
 TEST(BenchPeak, IsKnownByTheWholeName) {
-  EXPECT_EQ(peak_tflops_of("NVIDIA A100-SXM4-80GB"), 312);
-  EXPECT_EQ(peak_tflops_of("NVIDIA H100 80GB HBM3"), 989);
-  EXPECT_EQ(peak_tflops_of("NVIDIA H100 PCIe"), 756);
-  EXPECT_EQ(peak_tflops_of("NVIDIA H200"), 989);
-  EXPECT_EQ(peak_tflops_of("NVIDIA B200"), 2250);
+  EXPECT_EQ(find_peak_tflops("NVIDIA A100-SXM4-80GB"), 312);
+  EXPECT_EQ(find_peak_tflops("NVIDIA H100 80GB HBM3"), 989);
+  EXPECT_EQ(find_peak_tflops("NVIDIA H100 PCIe"), 756);
+  EXPECT_EQ(find_peak_tflops("NVIDIA H200"), 989);
+  EXPECT_EQ(find_peak_tflops("NVIDIA B200"), 2250);
   for (const char* other : {"NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA H100 NVL",
                             "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA L4", ""})
-    EXPECT_EQ(peak_tflops_of(other), 0) << other;
+    EXPECT_EQ(find_peak_tflops(other), 0) << other;
 }
 
 ParallelOptions parallel_of(const std::vector<std::string>& args) {

@@ -53,7 +53,7 @@ void read_part(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string body(reinterpret_cast<const char*>(data), size);
   read(body);
-  read("{\"digest\":\"" + tessera::digest_of(body).to_string() + "\",\n" + body);
+  read("{\"digest\":\"" + tessera::compute_digest(body).to_string() + "\",\n" + body);
   read_part("{" + body);
   return 0;
 }

@@ -99,7 +99,7 @@ TEST(Sharding, SharesCoverEverythingOnce) {
     for (const int parts : {1, 2, 3, 8}) {
       std::int64_t next = 0;
       for (int i = 0; i < parts; ++i) {
-        const Range share = share_of(size, parts, i);
+        const Range share = balanced_range(size, parts, i);
         EXPECT_EQ(share.begin, next);
         next = share.end;
       }

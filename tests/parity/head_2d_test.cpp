@@ -42,8 +42,8 @@ struct HeadResult {
 // One rank's part of a microbatch: some samples, some channels.
 struct Part {
   Part(int side, int rank)
-      : samples(share_of(kBatch.batch, std::max(1, side), side > 0 ? rank / side : 0)),
-        channels(share_of(kHidden, std::max(1, side), side > 0 ? rank % side : 0)) {}
+      : samples(balanced_range(kBatch.batch, std::max(1, side), side > 0 ? rank / side : 0)),
+        channels(balanced_range(kHidden, std::max(1, side), side > 0 ? rank % side : 0)) {}
 
   /// Calls f(index in the part, index in the whole) for all of [S, B, width].
   template <class F>

@@ -45,8 +45,8 @@ std::vector<Measured> measure(const SessionOptions& options) {
     mine.boundary_buffers =
         Session::plan(options, session.chunks(), rank.rank, session.context().kernels)
             .boundary_buffers;
-    mine.boundary_bytes = mine.boundary_buffers *
-                          BoundaryBuffers::bytes_of(options.model.dtype, boundary_shape(options));
+    mine.boundary_bytes = mine.boundary_buffers * BoundaryBuffers::message_bytes(
+                                                      options.model.dtype, boundary_shape(options));
     for (const StageRunner& runner : session.runners())
       mine.buffer_bytes =
           std::max(mine.buffer_bytes, static_cast<std::int64_t>(runner.sizes().activations));
@@ -79,7 +79,8 @@ TEST(PipelineMemory, IsWhatTheCheckerCounts) {
     for (const int ranks : {1, 2, 4, 8}) {
       if (ranks == 1 && kind.chunks > 1) continue;
       const SessionOptions options = session_of(kind.schedule, ranks, kind.chunks, 2 * ranks);
-      const PipelineShape shape = shape_of(options.pipeline, ranks, options.microbatches);
+      const PipelineShape shape =
+          make_pipeline_shape(options.pipeline, ranks, options.microbatches);
       const ScheduleReport report =
           check_schedules(shape, training_schedules(options.pipeline, shape));
       const std::vector<Measured> measured = measure(options);
@@ -102,7 +103,7 @@ TEST(PipelineMemory, IsWhatTheCheckerCounts) {
 TEST(PipelineMemory, OfAnActivationBufferIsWhatItsLayersKeep) {
   const SessionOptions options = session_of(ScheduleKind::one_f_one_b, 4, 1, 4);
   const std::vector<Measured> measured = measure(options);
-  const std::int64_t layer = bytes_of(
+  const std::int64_t layer = total_bytes(
       layer_activations(options.model, options.recompute, options.parallel, options.shape));
   EXPECT_EQ(measured[1].buffer_bytes, 4 * layer) << "four layers, no embedding and no head";
 }

@@ -130,7 +130,7 @@ void throw_pipeline(Dice& dice, SessionOptions& options) {
   for (bool fits = false; !fits;) {
     pipeline.layout = throw_stages(dice, ranks * pipeline.chunks, layers);
     try {
-      split_stages(outline_of(options.model), pipeline, ranks);
+      split_stages(model_outline(options.model), pipeline, ranks);
       fits = true;
     } catch (const InputError&) {  // some rank has nothing
     }

@@ -134,7 +134,7 @@ TEST(Tensor2d, KeepsWhatTheFormulaSays) {
       return bytes;
     };
     const SessionOptions options = c.session(DType::f32);
-    const std::int64_t layer = bytes_of(
+    const std::int64_t layer = total_bytes(
         layer_activations(options.model, options.recompute, options.parallel, options.shape));
     EXPECT_EQ(kept(3) - kept(2), layer);
   }

@@ -68,7 +68,7 @@ struct Case {
 };
 
 void run(const Case& c) {
-  const std::vector<Schedule> schedules = schedules_of(c.shape, c.schedule);
+  const std::vector<Schedule> schedules = make_schedules(c.shape, c.schedule);
   run_ranks(c.shape.ranks, 1, [&](Rank& rank) {
     Stream stream{Device{}};
     test::RendezvousCommunicator world(rank.world);
@@ -83,7 +83,7 @@ void run(const Case& c) {
     const Shape message{kNumbers};
     const Tensor boundary =
         memory.allocate(MemoryUse::activations, DType::u8,
-                        {program.buffers(), BoundaryBuffers::bytes_of(DType::f32, message)});
+                        {program.buffers(), BoundaryBuffers::message_bytes(DType::f32, message)});
     Executor executor(stages, channels, stream, {boundary.view(), DType::f32, message});
     for (int step = 0; step < 2; ++step) executor.run(program);
     check(executor.peak().activation_buffers == program.activation_buffers,

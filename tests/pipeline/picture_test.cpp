@@ -13,7 +13,7 @@ namespace {
 std::vector<std::string> lines_of(int microbatches, const ActionTimes& times) {
   const PipelineShape shape{2, microbatches};
   const ScheduleReport report =
-      check_schedules(shape, schedules_of(shape, zero_bubble_h1), StageTimes{times});
+      check_schedules(shape, make_schedules(shape, zero_bubble_h1), StageTimes{times});
   std::istringstream text(timeline_text(report.timeline, {}));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(line);

@@ -51,15 +51,15 @@ TEST(Progress, OfAllSchedules) {
       SCOPED_TRACE(fmt::format("{} ranks, {} microbatches", ranks, m));
       const PipelineShape one{ranks, m}, vee{ranks, m, 2, Placement::vee};
       for (const RankSchedule schedule : {gpipe, one_f_one_b, zero_bubble_h1, forward_only})
-        expect_end(one, schedules_of(one, schedule));
+        expect_end(one, make_schedules(one, schedule));
       for (const RankSchedule schedule : {zero_bubble_v, forward_only})
-        expect_end(vee, schedules_of(vee, schedule));
+        expect_end(vee, make_schedules(vee, schedule));
       for (const int chunks : {2, 3})
         for (const int group : groups_of(ranks, m)) {
           const PipelineShape shape{ranks, m, chunks, Placement::loop, group};
           SCOPED_TRACE(fmt::format("{} chunks, groups of {}", chunks, group));
-          expect_end(shape, schedules_of(shape, forward_only));
-          if (is_legal(shape)) expect_end(shape, schedules_of(shape, interleaved));
+          expect_end(shape, make_schedules(shape, forward_only));
+          if (is_legal(shape)) expect_end(shape, make_schedules(shape, interleaved));
         }
       if (testing::Test::HasFailure()) return;
     }
@@ -93,7 +93,7 @@ TEST(Progress, NeedsRoomForLargeGroups) {
   };
   for (const auto& [ranks, group] : {Case{2, 8}, Case{3, 6}, Case{4, 7}, Case{8, 11}}) {
     const PipelineShape shape{ranks, 2 * group, 2, Placement::loop, group};
-    const std::vector<Schedule> lists = schedules_of(shape, interleaved);
+    const std::vector<Schedule> lists = make_schedules(shape, interleaved);
     std::vector<BoundaryChannel> channels = boundary_channels(shape, lists);
     EXPECT_EQ(order_of_steps(lists, channels).size(), lists.size() * lists.front().size());
     for (BoundaryChannel& channel : channels) channel.outgoing = 2;
@@ -121,7 +121,7 @@ TEST(Progress, RoomForMessages) {
         Case{groups, interleaved, 28, 2}, Case{groups, forward_only, 25, 2}}) {
     int outgoing = 0, window = 0;
     for (const BoundaryChannel& channel :
-         boundary_channels(c.shape, schedules_of(c.shape, c.schedule))) {
+         boundary_channels(c.shape, make_schedules(c.shape, c.schedule))) {
       outgoing = std::max(outgoing, channel.outgoing);
       window = std::max(window, channel.window);
     }
@@ -134,7 +134,7 @@ TEST(Progress, RoomForMessages) {
 // second forward, or its second backward.
 TEST(Progress, KnowsWhatAStepWaitsFor) {
   const PipelineShape shape{2, 4};
-  const std::vector<Schedule> lists = schedules_of(shape, gpipe);
+  const std::vector<Schedule> lists = make_schedules(shape, gpipe);
   const std::vector<BoundaryChannel> channels = boundary_channels(shape, lists);
   EXPECT_EQ(last_waited_for(lists, channels, 0)[1], (std::vector{0, 1, 2, 3, 3, 3, 3, 4}));
   EXPECT_EQ(last_waited_for(lists, channels, 1)[0], (std::vector{-1, -1, -1, 0, 4, 5, 6, 7}));

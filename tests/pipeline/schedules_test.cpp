@@ -45,7 +45,7 @@ void for_each_shape(const Visit& visit) {
 }
 
 ScheduleReport checked(const PipelineShape& shape, RankSchedule schedule) {
-  const std::vector<Schedule> lists = schedules_of(shape, schedule);
+  const std::vector<Schedule> lists = make_schedules(shape, schedule);
   const std::vector<BoundaryChannel> channels = boundary_channels(shape, lists);
   for (const BoundaryChannel& channel : channels) {
     EXPECT_GE(channel.window, 1);
@@ -158,7 +158,7 @@ TEST(Schedules, EvaluationHoldsOne) {
 
 // ---- the checker finds what is wrong
 
-std::vector<Schedule> good() { return schedules_of({2, 3}, one_f_one_b); }
+std::vector<Schedule> good() { return make_schedules({2, 3}, one_f_one_b); }
 
 TEST(ScheduleChecker, FindsWhatIsMissingRepeatedOrOutOfOrder) {
   const PipelineShape shape{2, 3};
@@ -220,7 +220,7 @@ TEST(Schedules, AreFilledBySoManyMicrobatches) {
       const int enough = filling_microbatches(options, ranks);
       const auto held = [&](int microbatches) {
         std::vector<int> buffers;
-        const PipelineShape shape = shape_of(options, ranks, microbatches);
+        const PipelineShape shape = make_pipeline_shape(options, ranks, microbatches);
         for (const Schedule& schedule : training_schedules(options, shape))
           buffers.push_back(activation_buffers_needed(schedule));
         return buffers;
@@ -232,11 +232,11 @@ TEST(Schedules, AreFilledBySoManyMicrobatches) {
 
 TEST(Schedules, HaveNames) {
   PipelineOptions options;
-  EXPECT_EQ(title_of(options), "1F1B");
+  EXPECT_EQ(schedule_title(options), "1F1B");
   options.chunks = 2;
-  EXPECT_EQ(title_of(options), "interleaved 1F1B");
+  EXPECT_EQ(schedule_title(options), "interleaved 1F1B");
   options.schedule = ScheduleKind::zb_v;
-  EXPECT_EQ(title_of(options), "ZB-V");
+  EXPECT_EQ(schedule_title(options), "ZB-V");
   EXPECT_EQ(flag_of(ScheduleKind::zb_v), "zb-v");
 }
 

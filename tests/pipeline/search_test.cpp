@@ -19,7 +19,7 @@ TEST(Search, IsAsGoodAsZeroBubbleH1ForEqualTimes) {
       const PipelineShape shape{ranks, m};
       const ScheduleReport report =
           check_schedules(shape, search_schedules(shape, {{}}, ranks), {{}});
-      const ScheduleReport known = check_schedules(shape, schedules_of(shape, zero_bubble_h1));
+      const ScheduleReport known = check_schedules(shape, make_schedules(shape, zero_bubble_h1));
       EXPECT_LE(report.bubble(), known.bubble() + 1e-9) << ranks << " ranks, " << m;
       EXPECT_LE(most_held(report), ranks);
     }
@@ -44,7 +44,7 @@ TEST(Search, FitsStagesOfDifferentTimes) {
   const ScheduleReport report = check_schedules(shape, search_schedules(shape, times, 4), times);
   EXPECT_LE(most_held(report), 4);
   EXPECT_LE(report.bubble(),
-            check_schedules(shape, schedules_of(shape, zero_bubble_h1), times).bubble() + 1e-9);
+            check_schedules(shape, make_schedules(shape, zero_bubble_h1), times).bubble() + 1e-9);
   EXPECT_NEAR(report.bubble(), report.least_bubble(), 0.02);
 }
 

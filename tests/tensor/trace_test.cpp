@@ -23,9 +23,9 @@ TEST(Trace, KeepsRangesWithTheOneAround) {
   nested_ranges(&trace);
   const std::vector<TraceEvent> events = trace.stop();
   ASSERT_EQ(events.size(), 3U);
-  EXPECT_EQ(title_of(events[0]), "outer 7");
-  EXPECT_EQ(title_of(events[1]), "first");
-  EXPECT_EQ(title_of(events[2]), "second 0");
+  EXPECT_EQ(range_title(events[0]), "outer 7");
+  EXPECT_EQ(range_title(events[1]), "first");
+  EXPECT_EQ(range_title(events[2]), "second 0");
   EXPECT_EQ(events[0].parent, -1);
   EXPECT_EQ(events[1].parent, 0);
   EXPECT_EQ(events[2].parent, 0);

@@ -21,7 +21,7 @@ const fs::path kFolder = fs::path(TESSERA_SOURCE_DIR) / "tests/train/data/checkp
 std::string digest_of_all(Checkpoint& checkpoint) {
   std::string all;
   for (const auto& [name, bytes] : test::saved_tensors(checkpoint)) all += name + bytes;
-  return digest_of(all).to_string();
+  return compute_digest(all).to_string();
 }
 
 TEST(Fixture, Version1IsWhatItWas) {

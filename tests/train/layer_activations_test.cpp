@@ -77,7 +77,7 @@ TEST(LayerActivations, AreWhatLayersTake) {
     const SessionOptions options = session_of(c, 2);
     const auto terms =
         layer_activations(options.model, options.recompute, options.parallel, options.shape);
-    EXPECT_EQ(measured(session_of(c, 4)) - measured(options), 2 * bytes_of(terms));
+    EXPECT_EQ(measured(session_of(c, 4)) - measured(options), 2 * total_bytes(terms));
     if (HasFailure()) return;
   }
 }
@@ -116,7 +116,7 @@ TEST(LayerActivations, ShrinkWithTheRanks) {
     ParallelOptions parallel;
     parallel.tensor = tensor;
     parallel.sequence_parallel = tensor > 1;
-    return bytes_of(layer_activations(model, {}, parallel, shape));
+    return total_bytes(layer_activations(model, {}, parallel, shape));
   };
   for (const int tensor : {1, 2, 4, 8}) {
     EXPECT_EQ(bytes(tensor) * tensor, bytes(1)) << tensor;

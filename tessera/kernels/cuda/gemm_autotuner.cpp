@@ -81,8 +81,8 @@ int repeats_for(float milliseconds) {
 
 // All run once, the best few several times more, in turn: what slows the GPU down for a while then
 // slows all of them. Differences below a hundredth are noise; there the library's order decides.
-GemmAlgorithm fastest_of(const std::vector<GemmAlgorithm>& candidates, Matmul& matmul,
-                         const GemmLibrary& library, cudaStream_t stream, const GemmCall& call) {
+GemmAlgorithm find_fastest(const std::vector<GemmAlgorithm>& candidates, Matmul& matmul,
+                           const GemmLibrary& library, cudaStream_t stream, const GemmCall& call) {
   constexpr std::size_t kFinalists = 6;
   constexpr int kRounds = 4;
   constexpr float kNoise = 1.01f;

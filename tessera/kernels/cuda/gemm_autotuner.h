@@ -7,7 +7,7 @@ namespace tessera::cuda {
 
 /// Runs `call` many times, which must do no harm, and blocks until that is done. `candidates`, at
 /// least one, are in the library's order.
-GemmAlgorithm fastest_of(const std::vector<GemmAlgorithm>& candidates, Matmul& matmul,
-                         const GemmLibrary& library, cudaStream_t stream, const GemmCall& call);
+GemmAlgorithm find_fastest(const std::vector<GemmAlgorithm>& candidates, Matmul& matmul,
+                           const GemmLibrary& library, cudaStream_t stream, const GemmCall& call);
 
 }  // namespace tessera::cuda

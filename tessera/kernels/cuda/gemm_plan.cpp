@@ -89,7 +89,7 @@ std::optional<GemmAlgorithm> GemmPlans::choose(Matmul& matmul, const std::string
   if (deterministic_ || is_capturing(stream)) return candidates.front();
   const std::optional<GemmCall> trial = repeatable(call, scratch);
   if (!trial) return candidates.front();
-  const GemmAlgorithm fastest = fastest_of(candidates, matmul, library_, stream, *trial);
+  const GemmAlgorithm fastest = find_fastest(candidates, matmul, library_, stream, *trial);
   cache_.store(problem, fastest);
   return fastest;
 }
