@@ -144,8 +144,8 @@ std::string groups(std::string_view name, int ranks, int size, int stride) {
 std::string all_groups(const ParallelOptions& o, int ranks) {
   std::string text = groups("tensor", ranks, o.tensor, 1);
   if (o.tensor_2d > 1) {
-    text += groups("grid row", ranks, o.tensor_2d, 1);
-    text += groups("grid column", ranks, o.tensor_2d, o.tensor_2d);
+    text += groups("tensor row", ranks, o.tensor_2d, 1);
+    text += groups("tensor column", ranks, o.tensor_2d, o.tensor_2d);
   }
   text += groups("context", ranks, o.context, o.tensor);
   text += groups("data", ranks, o.data, o.tensor * o.context);

@@ -15,7 +15,7 @@ using std::int64_t;
 constexpr int kMostRanks = 4;
 constexpr int kMostChunks = 2;
 
-PipelineShape make_pipeline_shape(const SessionOptions& session) {
+PipelineShape session_shape(const SessionOptions& session) {
   return make_pipeline_shape(session.pipeline, session.parallel.pipeline, session.microbatches);
 }
 
@@ -37,7 +37,7 @@ bool is_even(const std::vector<int64_t>& layers) {
 // The layers of the stages that the reference model keeps: 0 for none, 1 for those that have
 // fewest, 2 for those with more, and so on; one more where several are computed again together.
 std::vector<int64_t> small_layers(const SessionOptions& before, const PipelineShape& shape) {
-  const PipelineShape old = make_pipeline_shape(before);
+  const PipelineShape old = session_shape(before);
   const std::vector<int64_t> all = stage_layers(before);
   std::vector<int64_t> kept;
   for (int stage = 0; stage < shape.stages(); ++stage) {
@@ -89,7 +89,7 @@ std::vector<double> small_times(const std::vector<double>& times, int ranks, int
 
 // Two groups, or one; and what is left over, if there is something.
 int small_microbatches(const SessionOptions& before, const PipelineShape& shape) {
-  const int old_group = make_pipeline_shape(before).group_size();
+  const int old_group = session_shape(before).group_size();
   if (shape.group == 0) return std::min(before.microbatches, 2 * shape.ranks);
   if (before.microbatches <= old_group) return shape.group;
   return before.microbatches % old_group == 0 ? 2 * shape.group : shape.group + shape.ranks;
@@ -110,7 +110,7 @@ void shrink_pipeline(SessionOptions& reference) {
       old.microbatch_group > ranks ? few + 1 : std::min(old.microbatch_group, few);
   if (old.memory_limit > 0) pipeline.memory_limit = std::max(1, old.memory_limit * few / ranks);
   pipeline.action_times = small_times(old.action_times, ranks, few);
-  const PipelineShape shape = make_pipeline_shape(reference);
+  const PipelineShape shape = session_shape(reference);
   reference.microbatches = small_microbatches(before, shape);
   if (shape.stages() == 1) {
     reference.model.num_layers = std::min<int64_t>(before.model.num_layers, 3);

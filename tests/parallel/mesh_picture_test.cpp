@@ -79,8 +79,8 @@ rank = tp + TP (cp + CP (dp + DP pp)); [ ] holds tp 0, 1, ... row by row
 
 groups (number of size: members)
   tensor          2 of 4: {0 1 2 3} {4 5 6 7}
-  grid row        4 of 2: {0 1} {2 3} {4 5} {6 7}
-  grid column     4 of 2: {0 2} {1 3} {4 6} {5 7}
+  tensor row      4 of 2: {0 1} {2 3} {4 5} {6 7}
+  tensor column   4 of 2: {0 2} {1 3} {4 6} {5 7}
   data            4 of 2: {0 4} {1 5} {2 6} {3 7}
 )");
 }
@@ -162,8 +162,8 @@ rank = tp + TP (cp + CP (dp + DP pp)); [ ] holds tp 0, 1, ... row by row
 
 groups (number of size: members)
   tensor          72 of 256: {0 1 ... 255} {256 257 ... 511} ... {18176 18177 ... 18431}
-  grid row        1152 of 16: {0 1 ... 15} {16 17 ... 31} ... {18416 18417 ... 18431}
-  grid column     1152 of 16: {0 16 ... 240} {1 17 ... 241} ... {18191 18207 ... 18431}
+  tensor row      1152 of 16: {0 1 ... 15} {16 17 ... 31} ... {18416 18417 ... 18431}
+  tensor column   1152 of 16: {0 16 ... 240} {1 17 ... 241} ... {18191 18207 ... 18431}
   data            1536 of 12: {0 256 ... 2816} {1 257 ... 2817} ... {15615 15871 ... 18431}
   pipeline        3072 of 6: {0 3072 ... 15360} {1 3073 ... 15361} ... {3071 6143 ... 18431}
 )");
