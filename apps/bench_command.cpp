@@ -10,8 +10,8 @@
 #include "bench/train_bench.h"
 #include "tessera/base/check.h"
 #include "tessera/launch/launch.h"
-#include "tessera/train/trace_file.h"
-#include "tessera/train/trace_tables.h"
+#include "tessera/observe/trace_file.h"
+#include "tessera/observe/trace_tables.h"
 
 namespace tessera {
 namespace {

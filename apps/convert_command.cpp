@@ -3,16 +3,16 @@
 #include <algorithm>
 
 #include "apps/commands.h"
-#include "tessera/checkpoint/hf_export.h"
-#include "tessera/checkpoint/hf_import.h"
-#include "tessera/checkpoint/trtllm_export.h"
-#include "tessera/checkpoint/weight_reader.h"
+#include "tessera/checkpoint/hf/hf_export.h"
+#include "tessera/checkpoint/hf/hf_import.h"
+#include "tessera/checkpoint/hf/weight_reader.h"
+#include "tessera/checkpoint/saving/tokenizer_copy.h"
+#include "tessera/checkpoint/trtllm/trtllm_export.h"
 #include "tessera/config/print.h"
 #include "tessera/config/resolve.h"
-#include "tessera/config/validate.h"
+#include "tessera/config/rules/validate.h"
 #include "tessera/tokenizer/tokenizer.h"
 #include "tessera/train/resume.h"
-#include "tessera/train/tokenizer_copy.h"
 
 namespace tessera {
 namespace {

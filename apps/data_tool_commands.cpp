@@ -2,8 +2,8 @@
 
 #include "apps/commands.h"
 #include "tessera/config/print.h"
-#include "tessera/config/validate.h"
-#include "tessera/data/merge_data.h"
+#include "tessera/config/rules/validate.h"
+#include "tessera/data/indexed/merge_data.h"
 
 namespace tessera {
 

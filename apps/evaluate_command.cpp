@@ -9,10 +9,10 @@
 #include "tessera/base/check.h"
 #include "tessera/base/json.h"
 #include "tessera/config/print.h"
-#include "tessera/config/validate.h"
-#include "tessera/data/output_check.h"
-#include "tessera/train/evaluate.h"
-#include "tessera/train/trainer.h"
+#include "tessera/config/rules/validate.h"
+#include "tessera/data/files/output_check.h"
+#include "tessera/engine/session_options.h"
+#include "tessera/infer/evaluate.h"
 
 namespace tessera {
 namespace {

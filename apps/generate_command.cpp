@@ -8,9 +8,9 @@
 #include "apps/rank_start.h"
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
+#include "tessera/engine/session_options.h"
+#include "tessera/infer/generate.h"
 #include "tessera/tokenizer/tokenizer.h"
-#include "tessera/train/generate.h"
-#include "tessera/train/trainer.h"
 
 namespace tessera {
 namespace {

@@ -3,16 +3,16 @@
 #include "apps/checkpoint_view.h"
 #include "apps/commands.h"
 #include "apps/model_source.h"
-#include "tessera/config/mesh_check.h"
 #include "tessera/config/print.h"
 #include "tessera/config/resolve.h"
-#include "tessera/config/rules.h"
-#include "tessera/config/validate.h"
+#include "tessera/config/rules/mesh_check.h"
+#include "tessera/config/rules/rules.h"
+#include "tessera/config/rules/validate.h"
+#include "tessera/engine/session_options.h"
+#include "tessera/observe/inspect.h"
+#include "tessera/observe/schedule_text.h"
 #include "tessera/parallel/mesh_picture.h"
 #include "tessera/tokenizer/tokenizer.h"
-#include "tessera/train/inspect.h"
-#include "tessera/train/schedule_text.h"
-#include "tessera/train/trainer.h"
 
 namespace tessera {
 namespace {

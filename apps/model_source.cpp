@@ -2,14 +2,14 @@
 
 #include "tessera/base/check.h"
 #include "tessera/base/log.h"
+#include "tessera/checkpoint/saving/checkpointing.h"
+#include "tessera/checkpoint/saving/hf_weights.h"
+#include "tessera/checkpoint/saving/tokenizer_copy.h"
 #include "tessera/config/resolve.h"
-#include "tessera/config/validate.h"
-#include "tessera/data/fim.h"
+#include "tessera/config/rules/validate.h"
+#include "tessera/data/datasets/fim.h"
 #include "tessera/tokenizer/tokenizer.h"
-#include "tessera/train/checkpointing.h"
-#include "tessera/train/hf_weights.h"
 #include "tessera/train/resume.h"
-#include "tessera/train/tokenizer_copy.h"
 
 namespace tessera {
 

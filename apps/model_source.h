@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "tessera/checkpoint/checkpoint.h"
-#include "tessera/checkpoint/hf_folder.h"
+#include "tessera/checkpoint/hf/hf_folder.h"
 #include "tessera/config/parse.h"
-#include "tessera/train/session.h"
+#include "tessera/engine/session.h"
 
 namespace tessera {
 

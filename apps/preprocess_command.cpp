@@ -3,8 +3,8 @@
 #include "apps/commands.h"
 #include "tessera/config/print.h"
 #include "tessera/config/resolve.h"
-#include "tessera/config/validate.h"
-#include "tessera/data/preprocess.h"
+#include "tessera/config/rules/validate.h"
+#include "tessera/data/preprocess/preprocess.h"
 
 namespace tessera {
 

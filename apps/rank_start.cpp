@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "tessera/train/session.h"
+#include "tessera/engine/session_options.h"
 
 namespace tessera {
 

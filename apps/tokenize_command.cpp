@@ -9,8 +9,8 @@
 #include "tessera/base/check.h"
 #include "tessera/base/files.h"
 #include "tessera/config/print.h"
-#include "tessera/config/validate.h"
-#include "tessera/data/output_check.h"
+#include "tessera/config/rules/validate.h"
+#include "tessera/data/files/output_check.h"
 #include "tessera/tokenizer/tokenize.h"
 
 namespace tessera {

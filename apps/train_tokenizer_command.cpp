@@ -2,8 +2,8 @@
 
 #include "apps/commands.h"
 #include "tessera/config/print.h"
-#include "tessera/config/validate.h"
-#include "tessera/data/train_tokenizer.h"
+#include "tessera/config/rules/validate.h"
+#include "tessera/data/preprocess/train_tokenizer.h"
 
 namespace tessera {
 

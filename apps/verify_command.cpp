@@ -6,10 +6,10 @@
 #include "apps/model_source.h"
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
+#include "tessera/engine/session_options.h"
 #include "tessera/parallel/mesh_picture.h"
-#include "tessera/train/reference_model.h"
-#include "tessera/train/trainer.h"
-#include "tessera/train/verify.h"
+#include "tessera/verify/reference_model.h"
+#include "tessera/verify/verify.h"
 
 namespace tessera {
 namespace {

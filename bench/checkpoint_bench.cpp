@@ -8,7 +8,7 @@
 #include "bench/program.h"
 #include "bench/train_bench.h"
 #include "tessera/base/check.h"
-#include "tessera/train/saver.h"
+#include "tessera/checkpoint/saving/saver.h"
 
 namespace tessera::bench {
 namespace {

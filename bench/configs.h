@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/model/model_options.h"
+#include "tessera/options/model_options.h"
 
 namespace tessera::bench {
 

@@ -6,9 +6,9 @@
 #include <array>
 
 #include "tessera/base/check.h"
-#include "tessera/config/limits.h"
 #include "tessera/config/resolve.h"
 #include "tessera/launch/launch.h"
+#include "tessera/options/limits.h"
 
 namespace tessera::bench {
 namespace {
@@ -43,7 +43,7 @@ std::vector<FlagInfo> data_parallel_flags() {
 ParallelOptions data_parallel_options(const Flags& flags) {
   Options options;
   ParallelOptions& p = options.parallel;
-  p.nproc = static_cast<int>(flags.number("nproc", config::kMaxStartedRanks));
+  p.nproc = static_cast<int>(flags.number("nproc", kMaxStartedRanks));
   p.distributed_optimizer = flags.on("use-distributed-optimizer");
   p.fsdp = flags.on("use-megatron-fsdp");
   p.overlap_grad_reduce = flags.on("overlap-grad-reduce");
@@ -72,7 +72,7 @@ std::string described(const ParallelOptions& parallel, const Rank& rank) {
 
 void on_ranks(const Flags& flags, Device device, const std::function<void(Rank&)>& body) {
   LaunchOptions options;
-  options.nproc = static_cast<int>(flags.number("nproc", config::kMaxStartedRanks));
+  options.nproc = static_cast<int>(flags.number("nproc", kMaxStartedRanks));
   options.device = device.kind;
   options.threads = std::max(1, flags.threads() / options.nproc);
   launch(options, {}, body);

@@ -7,7 +7,7 @@
 
 #include "bench/program.h"
 #include "tessera/launch/rank.h"
-#include "tessera/parallel/parallel_options.h"
+#include "tessera/options/parallel_options.h"
 
 namespace tessera::bench {
 

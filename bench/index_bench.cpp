@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 
 #include "bench/program.h"
-#include "tessera/data/gpt_indices.h"
+#include "tessera/data/datasets/gpt_indices.h"
 
 namespace tessera::bench {
 namespace {

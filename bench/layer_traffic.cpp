@@ -3,7 +3,7 @@
 #include <string>
 
 #include "tessera/comm/recording.h"
-#include "tessera/train/train_step.h"
+#include "tessera/engine/train_step.h"
 
 namespace tessera::bench {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tessera/base/dtype.h"
-#include "tessera/config/rules.h"
+#include "tessera/config/rules/rules.h"
 #include "tessera/tensor/device.h"
 
 namespace tessera::bench {

@@ -12,7 +12,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
 #include "tessera/config/parse.h"
-#include "tessera/config/validate.h"
+#include "tessera/config/rules/validate.h"
 #include "tessera/tokenizer/tokenizer.h"
 
 namespace tessera::bench {

@@ -5,7 +5,7 @@
 
 #include "bench/configs.h"
 #include "tessera/comm/waiting.h"
-#include "tessera/train/train_step.h"
+#include "tessera/engine/train_step.h"
 
 namespace tessera::bench {
 

@@ -3,8 +3,9 @@
 
 usage: tools/check_layers.py [ROOT]
 
-Modules are the folders of tessera/. apps/, tests/ and bench/ may include everything, and nothing in
-tessera/ may include them. Besides the table, this checks that files do not include each other in a
+Modules are the folders of tessera/, and folders in them that have their own row in the table. apps/,
+tests/ and bench/ may include everything, and nothing in tessera/ may include them. Besides the table,
+this checks that neither files nor modules nor the subfolders of a module include each other in a
 circle, that headers say `#pragma once`, and that tessera/ has no conditional compilation.
 """
 
@@ -14,26 +15,36 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 LOW = ["base/*", "tensor/*"]
+LAYERS = LOW + ["options/*", "kernels/*", "comm/*", "parallel/*"]
+STORED = LOW + ["options/*", "comm/*", "parallel/sharding.h"]
+# All that a session is made of.
+SESSION = LAYERS + ["launch/*", "data/*", "nn/*", "pipeline/*", "model/*", "optim/*"]
+WITH_SESSION = SESSION + ["engine/*", "tokenizer/*"]
 
 # module -> the headers it may include besides its own, as patterns of paths under tessera/.
 MAY_INCLUDE = {
     "base": [],
+    "options": ["base/*"],
     "tensor": ["base/*"],
     "kernels": LOW,
     "comm": LOW,
     "launch": LOW + ["comm/*"],
-    "parallel": LOW + ["comm/*", "kernels/*"],
-    "tokenizer": ["base/*"],
-    "data": LOW + ["tokenizer/*"],
+    "parallel": LOW + ["options/*", "comm/*", "kernels/*"],
+    "tokenizer": ["base/*", "options/*"],
+    "data": LOW + ["options/*", "tokenizer/*"],
     "nn": LOW + ["parallel/*", "kernels/*", "comm/*"],
-    "pipeline": LOW + ["comm/*", "parallel/sharding.h"],
-    "model": LOW
-    + ["nn/*", "pipeline/stage.h", "pipeline/stage_split.h", "parallel/parallel_options.h"],
-    "optim": LOW + ["nn/parameter.h", "nn/module_hooks.h", "parallel/*", "kernels/*", "comm/*"],
-    "checkpoint": LOW + ["parallel/sharding.h", "model/model_options.h", "comm/*"],
-    "plan": LOW + ["parallel/*", "pipeline/*", "model/*", "*/*_options.h"],
-    "config": LOW + ["*/*_options.h", "pipeline/schedules.h", "pipeline/stage_split.h"],
-    "train": ["*"],
+    "pipeline": STORED,
+    "model": LOW + ["options/*", "nn/*", "pipeline/stage.h", "pipeline/stage_split.h"],
+    "optim": LAYERS + ["nn/parameter.h", "nn/module_hooks.h"],
+    "engine": SESSION,
+    "checkpoint": STORED,
+    "checkpoint/saving": WITH_SESSION + ["checkpoint/*"],
+    "observe": WITH_SESSION,
+    "infer": WITH_SESSION,
+    "verify": WITH_SESSION + ["checkpoint/saving/*"],
+    "plan": LOW + ["options/*", "parallel/*", "pipeline/*", "model/*"],
+    "config": LOW + ["options/*", "pipeline/schedules.h", "pipeline/stage_split.h"],
+    "train": WITH_SESSION + ["checkpoint/*", "observe/*", "config/*"],
 }
 
 # Modules that may take only the pure headers of others: those that reach nothing of these modules.
@@ -52,7 +63,17 @@ PRAGMA_ONCE = re.compile(r"^#pragma once\b", re.MULTILINE)
 
 
 def module_name(path):
-    return path.split("/")[0]
+    """The row of the table that a file belongs to: the innermost folder that has one."""
+    folders = path.split("/")[:-1]
+    prefixes = ["/".join(folders[:n]) for n in range(len(folders), 0, -1)]
+    return next((p for p in prefixes if p in MAY_INCLUDE), path.split("/")[0])
+
+
+def part_name(path):
+    """The subfolder of a module that a file is in; None: the module's own folder, which holds the
+    interfaces of its parts and what is made of them, and so may include and be included."""
+    rest = path[len(module_name(path)) + 1:]
+    return f"{module_name(path)}/{rest.split('/')[0]}" if "/" in rest else None
 
 
 def sources(folder):
@@ -130,22 +151,44 @@ def check_includes(path, includes, graph):
                 yield complaint
 
 
-def check_cycles(graph):
-    """Depth first; an include of a file that is still being visited closes a circle."""
+def cycles(graph):
+    """(what closes the circle, the nodes of the circle) for every circle in node -> [(where, node)].
+    Depth first; an edge to a node that is still being visited closes a circle."""
     done = set()
 
-    def visit(path, trail):
-        for line, target in graph.get(path, []):
+    def visit(node, trail):
+        for where, target in graph.get(node, []):
             if target in trail:
-                circle = trail[trail.index(target):] + [target]
-                yield f"tessera/{path}:{line}: files include each other: {' -> '.join(circle)}"
+                yield (node, where), trail[trail.index(target):] + [target]
             elif target not in done:
                 yield from visit(target, trail + [target])
-        done.add(path)
+        done.add(node)
 
+    for node in sorted(graph):
+        if node not in done:
+            yield from visit(node, [node])
+
+
+def check_file_cycles(graph):
+    for (path, line), circle in cycles(graph):
+        yield f"tessera/{path}:{line}: files include each other: {' -> '.join(circle)}"
+
+
+def folder_graph(graph, name):
+    """folder -> [(the first include of it, other folder)], by what `name` calls a file's folder."""
+    edges = {}
     for path in sorted(graph):
-        if path not in done:
-            yield from visit(path, [path])
+        for line, header in graph[path]:
+            a, b = name(path), name(header)
+            if a and b and a != b:
+                edges.setdefault(a, {}).setdefault(b, f"{path}:{line}")
+    return {a: [(where, b) for b, where in found.items()] for a, found in edges.items()}
+
+
+def check_folder_cycles(graph):
+    for kind, name in (("modules", module_name), ("parts of a module", part_name)):
+        for (_, where), circle in cycles(folder_graph(graph, name)):
+            yield f"tessera/{where}: {kind} include each other: {' -> '.join(circle)}"
 
 
 def check_conditionals(path, text):
@@ -176,7 +219,8 @@ def check(root):
     for path, text in texts.items():
         complaints += check_includes(path, includes[path], graph)
         complaints += check_conditionals(path, text)
-    return sorted(complaints + list(check_cycles(graph))), len(texts)
+    complaints += list(check_file_cycles(graph)) + list(check_folder_cycles(graph))
+    return sorted(complaints), len(texts)
 
 
 def main():

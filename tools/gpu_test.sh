@@ -59,7 +59,9 @@ else
   step test_kernels "$folder/test_kernels" --gtest_filter='*cuda*' --gtest_brief=1
   step test_golden "$folder/test_golden" --gtest_filter='*cuda*' --gtest_brief=1
   step test_comm "$folder/test_comm" --gtest_filter='*cuda*:*Gpu*' --gtest_brief=1
-  step test_train "$folder/test_train" --gtest_filter='*cuda*:*Gpu*' --gtest_brief=1
+  for module in engine observe train; do
+    step "test_$module" "$folder/test_$module" --gtest_filter='*cuda*:*Gpu*' --gtest_brief=1
+  done
   step test_cli "$folder/test_cli" --gtest_filter='*Gpu*' --gtest_brief=1
   for shard in 0 1 2 3; do
     step "test_cuda $shard/4" env GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$shard \

@@ -9,6 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 max_file_lines=500
+max_folder_files=40
 log=build/lint
 failed=()
 
@@ -41,6 +42,10 @@ size_limits() {
   wc -l "${code[@]}" "${python[@]}" "${shell[@]}" |
     awk -v max="$max_file_lines" '$2 != "total" && $1 > max {
       print $2 ":1: " $1 " lines; a file has at most " max ": split it"; bad = 1
+    } END { exit bad }' || bad=1
+  files -printf '%h\n' | uniq -c |
+    awk -v max="$max_folder_files" '$1 > max {
+      print $2 ": " $1 " files; a folder has at most " max ": make subfolders"; bad = 1
     } END { exit bad }' || bad=1
   # The brackets keep the pattern from finding itself.
   if grep -nE '\b(TO[D]O|FIX[M]E)\b' "${code[@]}" "${python[@]}" "${shell[@]}" "${cmake[@]}"; then

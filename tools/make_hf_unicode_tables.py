@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tessera/tokenizer/hf_unicode_tables.cpp: the classes of characters that Hugging Face's
+"""Writes tessera/tokenizer/hf/hf_unicode_tables.cpp: the classes of characters that Hugging Face's
 tokenizers has in its own parts (Rust's standard library and three crates, each with a Unicode
 version of its own), by asking it about every code point.
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import normalizers, pre_tokenizers
 
-DEFAULT = Path(__file__).resolve().parent.parent / "tessera/tokenizer/hf_unicode_tables.cpp"
+DEFAULT = Path(__file__).resolve().parent.parent / "tessera/tokenizer/hf/hf_unicode_tables.cpp"
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 STABLE, COMPAT, COMPOSE, DECOMPOSE = 2, 4, 8, 16  # utf8proc's options
 
@@ -118,7 +118,7 @@ def main():
     parts = [
         "// Made by tools/make_hf_unicode_tables.py from tokenizers "
         f"{tokenizers.__version__}; not to be edited.\n"
-        '#include "tessera/tokenizer/hf_unicode_tables.h"\n\n#include <iterator>\n\n'
+        '#include "tessera/tokenizer/hf/hf_unicode_tables.h"\n\n#include <iterator>\n\n'
         "// clang-format off\nnamespace tessera {\n",
         table("kHfNumeric", matched(pre_tokenizers.Digits(individual_digits=True))),
         table("kHfPunctuation", matched(pre_tokenizers.Punctuation())),

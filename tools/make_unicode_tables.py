@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tessera/tokenizer/unicode_table.cpp: the general category of every code point.
+"""Writes tessera/tokenizer/unicode/unicode_table.cpp: the general category of every code point.
 
 usage: tools/make_unicode_tables.py
 
@@ -22,7 +22,7 @@ BLOCK = 4096
 
 HEADER = """\
 // Made by tools/make_unicode_tables.py from {versions}: do not edit.
-#include "tessera/tokenizer/unicode_table.h"
+#include "tessera/tokenizer/unicode/unicode_table.h"
 
 // clang-format off
 namespace tessera {{
@@ -80,7 +80,7 @@ def check_spaces():
     spaces = {0x20, 0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000}
     spaces |= set(range(9, 14)) | set(range(0x2000, 0x200B))
     if {ord(c) for c in same_class(r"\s")} != spaces:
-        sys.exit(r"\s is not what is_whitespace of tessera/tokenizer/unicode.h says")
+        sys.exit(r"\s is not what is_whitespace of tessera/tokenizer/unicode/unicode.h says")
 
 
 def rows_of(numbers, width=100):
@@ -100,7 +100,7 @@ def main():
     table = categories()
     runs = [c * 32 + table[c] for c in range(0x110000) if c == 0 or table[c] != table[c - 1]]
     versions = f"tokenizers {version('tokenizers')} and tiktoken {version('tiktoken')}"
-    path = Path(__file__).parent.parent / "tessera/tokenizer/unicode_table.cpp"
+    path = Path(__file__).parent.parent / "tessera/tokenizer/unicode/unicode_table.cpp"
     path.write_text(HEADER.format(versions=versions, rows="\n".join(rows_of(runs))))
     print(f"{path}: {len(runs)} runs")
 

@@ -5,8 +5,8 @@
 #include "tessera/base/check.h"
 #include "tessera/base/json.h"
 #include "tessera/base/log.h"
-#include "tessera/checkpoint/convert.h"
-#include "tessera/checkpoint/json_fields.h"
+#include "tessera/checkpoint/format/convert.h"
+#include "tessera/checkpoint/format/json_fields.h"
 
 namespace tessera {
 namespace {

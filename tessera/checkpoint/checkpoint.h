@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/checkpoint/checkpoint_folder.h"
-#include "tessera/checkpoint/verified_file.h"
+#include "tessera/checkpoint/format/checkpoint_folder.h"
+#include "tessera/checkpoint/format/verified_file.h"
 #include "tessera/tensor/view.h"
 
 namespace tessera {

@@ -9,13 +9,13 @@
 #include <set>
 #include <vector>
 
-#include "tessera/checkpoint/convert.h"
-#include "tessera/checkpoint/json_fields.h"
+#include "tessera/checkpoint/format/convert.h"
+#include "tessera/checkpoint/format/json_fields.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kChunk = std::int64_t{1} << 19;  // elements
+constexpr std::int64_t kComparedElements = std::int64_t{1} << 19;  // elements
 constexpr std::size_t kLinesShown = 50;
 
 // What of two tensors of one shape differs.
@@ -86,7 +86,7 @@ Difference compare_values(Checkpoint& left, Checkpoint& right, std::string_view 
   if (shape.numel() == 0) return found;
   const std::int64_t rows = shape.rank() == 0 ? 1 : shape[0];
   const std::int64_t width = shape.numel() / rows;
-  const std::int64_t step = std::max<std::int64_t>(1, kChunk / width);
+  const std::int64_t step = std::max<std::int64_t>(1, kComparedElements / width);
   Piece a, b;
   for (std::int64_t row = 0; row < rows; row += step) {
     Shape offset = zeros_like(shape), extent = shape;

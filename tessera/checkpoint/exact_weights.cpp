@@ -5,12 +5,12 @@
 
 #include "tessera/base/check.h"
 #include "tessera/base/master_weight.h"
-#include "tessera/checkpoint/convert.h"
+#include "tessera/checkpoint/format/convert.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kChunk = std::int64_t{1} << 20;  // elements
+constexpr std::int64_t kConvertedElements = std::int64_t{1} << 20;  // elements
 
 void check_like(const Checkpoint& checkpoint, const std::string& state, const std::string& name) {
   check_input(checkpoint.tensor(state).shape == checkpoint.tensor(name).shape,
@@ -23,7 +23,7 @@ void read_joined(Checkpoint& checkpoint, const std::string& name, const Shape& o
                  const View& destination) {
   if (destination.numel() == 0) return;
   const std::int64_t rows = destination.dim(0);
-  const std::int64_t step = std::max<std::int64_t>(1, kChunk / (destination.numel() / rows));
+  const std::int64_t step = std::max<std::int64_t>(1, kConvertedElements / (destination.numel() / rows));
   for (std::int64_t begin = 0; begin < rows; begin += step) {
     const View part = destination.slice(0, begin, std::min(step, rows - begin));
     Shape at = offset;

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/json_fields.h"
+#include "tessera/checkpoint/format/json_fields.h"
 
 namespace tessera {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "tessera/base/check.h"
-#include "tessera/config/flag_table.h"
-#include "tessera/config/megatron_flags.h"
-#include "tessera/config/other_names.h"
+#include "tessera/config/flags/flag_table.h"
+#include "tessera/config/flags/megatron_flags.h"
+#include "tessera/config/flags/other_names.h"
 #include "tessera/config/suggest.h"
 #include "tessera/config/value.h"
 #include "tessera/config/yaml_reader.h"

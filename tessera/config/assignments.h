@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "tessera/config/command.h"
-#include "tessera/config/flag.h"
+#include "tessera/config/flags/flag.h"
 #include "tessera/config/problems.h"
 
 namespace tessera::config {

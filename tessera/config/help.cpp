@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tessera/config/flag_table.h"
+#include "tessera/config/flags/flag_table.h"
 #include "tessera/config/print.h"
 
 namespace tessera {

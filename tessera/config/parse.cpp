@@ -4,8 +4,8 @@
 #include <array>
 
 #include "tessera/base/files.h"
-#include "tessera/config/given_rules.h"
-#include "tessera/config/limits.h"
+#include "tessera/config/rules/given_rules.h"
+#include "tessera/options/limits.h"
 
 namespace tessera {
 namespace {
@@ -17,8 +17,7 @@ Assignments read_file(Command command, const Assignments& arguments, Problems& p
   const auto flag = arguments.find("config");
   if (flag == arguments.end()) return {};
   const std::string& path = flag->second.values.front();
-  return config::read_config(command, read_text_file(path, config::kMaxConfigBytes), path,
-                             problems);
+  return config::read_config(command, read_text_file(path, kMaxConfigBytes), path, problems);
 }
 
 // Flags that several commands have are stored once; each command carries what it needs along.

@@ -9,7 +9,7 @@
 
 #include "tessera/config/assignments.h"
 #include "tessera/config/command.h"
-#include "tessera/config/options.h"
+#include "tessera/options/options.h"
 
 namespace tessera {
 

@@ -1,7 +1,7 @@
 #include "tessera/config/print.h"
 
 #include "tessera/base/json.h"
-#include "tessera/config/flag_table.h"
+#include "tessera/config/flags/flag_table.h"
 
 namespace tessera {
 namespace {

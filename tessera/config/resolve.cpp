@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tessera/base/check.h"
-#include "tessera/config/limits.h"
+#include "tessera/options/limits.h"
 #include "tessera/pipeline/stage_split.h"
 
 namespace tessera {
@@ -12,7 +12,7 @@ namespace {
 // Megatron's default: 4 h, or for a gated MLP two thirds of it in steps of 64.
 std::int64_t default_ffn(const ModelOptions& model) {
   const std::int64_t h = model.hidden_size;
-  if (h <= 0 || h > config::kMaxHidden) return 0;
+  if (h <= 0 || h > kMaxHidden) return 0;
   return model.activation == Activation::swiglu ? 8 * h / 3 / 64 * 64 : 4 * h;
 }
 
@@ -23,12 +23,12 @@ void fill(std::int64_t& value, std::int64_t derived) {
 // What one model takes: the ranks that are not copies of each other. 0 when a size is out of range.
 std::int64_t model_ranks(const ParallelOptions& p) {
   for (const int size : {p.tensor, p.pipeline, p.context})
-    if (size < 1 || size > config::kMaxRanks) return 0;
+    if (size < 1 || size > kMaxRanks) return 0;
   return std::int64_t{p.tensor} * p.pipeline * p.context;
 }
 
 void resolve_layout(ParallelOptions& p, int ranks) {
-  if (p.tensor_2d > 1 && p.tensor_2d <= config::kMaxGridSide && p.tensor == 1)
+  if (p.tensor_2d > 1 && p.tensor_2d <= kMaxGridSide && p.tensor == 1)
     p.tensor = p.tensor_2d * p.tensor_2d;
   if (p.expert_tensor == 0) p.expert_tensor = p.tensor;
   const std::int64_t model = model_ranks(p);
@@ -61,12 +61,12 @@ int chunks_of(const PipelineOptions& pipeline, int ranks, std::int64_t layers) {
 
 void resolve_pipeline(Options& options) {
   const int ranks = options.parallel.pipeline;
-  if (ranks < 1 || ranks > config::kMaxRanks) return;
+  if (ranks < 1 || ranks > kMaxRanks) return;
   options.pipeline.chunks = chunks_of(options.pipeline, ranks, options.model.num_layers);
 }
 
 void resolve_length(TrainOptions& train, const ParallelOptions& parallel) {
-  if (train.micro_batch_size > 0 && train.micro_batch_size <= config::kMaxMicroBatch)
+  if (train.micro_batch_size > 0 && train.micro_batch_size <= kMaxMicroBatch)
     fill(train.global_batch_size, train.micro_batch_size * parallel.data);
   if (train.train_samples > 0 && train.global_batch_size > 0)
     train.train_iters = train.train_samples / train.global_batch_size;
@@ -86,7 +86,7 @@ std::int64_t tokenizer_vocabulary(const TokenizerOptions& tokenizer) {
   const std::int64_t size = tokenizer.vocab_size;
   if (tokenizer.kind == TokenizerKind::bytes) return kByteVocabulary;
   if (tokenizer.reads_files()) return size;
-  return size > 0 && size < config::kMaxVocabulary ? size + 1 : 0;
+  return size > 0 && size < kMaxVocabulary ? size + 1 : 0;
 }
 
 void resolve(Options& options, std::optional<int> ranks) {

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "tessera/config/options.h"
+#include "tessera/options/options.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tessera/base/check.h"
-#include "tessera/config/limits.h"
+#include "tessera/options/limits.h"
 
 namespace tessera::config {
 namespace {

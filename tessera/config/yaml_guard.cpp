@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "tessera/base/check.h"
-#include "tessera/config/limits.h"
 #include "tessera/config/value.h"
+#include "tessera/options/limits.h"
 
 namespace tessera::config {
 namespace {

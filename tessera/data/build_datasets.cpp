@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "tessera/base/check.h"
-#include "tessera/data/blend_indices.h"
-#include "tessera/data/blended_dataset.h"
-#include "tessera/data/chat_dataset.h"
-#include "tessera/data/fim_dataset.h"
-#include "tessera/data/gpt_index_cache.h"
-#include "tessera/data/in_parts.h"
-#include "tessera/data/indexed_dataset.h"
-#include "tessera/data/mock_tokens.h"
+#include "tessera/data/datasets/blend_indices.h"
+#include "tessera/data/datasets/blended_dataset.h"
+#include "tessera/data/datasets/chat_dataset.h"
+#include "tessera/data/datasets/fim_dataset.h"
+#include "tessera/data/datasets/gpt_index_cache.h"
+#include "tessera/data/datasets/in_parts.h"
+#include "tessera/data/datasets/mock_tokens.h"
+#include "tessera/data/indexed/indexed_dataset.h"
 
 namespace tessera {
 namespace {

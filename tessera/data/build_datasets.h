@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "tessera/data/blend.h"
-#include "tessera/data/data_options.h"
-#include "tessera/data/dataset.h"
-#include "tessera/data/gpt_dataset.h"
-#include "tessera/data/split.h"
-#include "tessera/data/token_source.h"
+#include "tessera/data/datasets/blend.h"
+#include "tessera/data/datasets/dataset.h"
+#include "tessera/data/datasets/gpt_dataset.h"
+#include "tessera/data/datasets/split.h"
+#include "tessera/data/indexed/token_source.h"
+#include "tessera/options/data_options.h"
 #include "tessera/tokenizer/tokenizer.h"
 
 namespace tessera {

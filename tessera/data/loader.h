@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "tessera/data/dataset.h"
+#include "tessera/data/datasets/dataset.h"
 #include "tessera/data/sample_order.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tessera/base/check.h"
-#include "tessera/data/in_parts.h"
+#include "tessera/data/datasets/in_parts.h"
 
 namespace tessera {
 namespace {

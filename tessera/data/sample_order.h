@@ -22,8 +22,8 @@
 #include <stop_token>
 #include <vector>
 
-#include "tessera/data/data_options.h"
-#include "tessera/data/dataset.h"
+#include "tessera/data/datasets/dataset.h"
+#include "tessera/options/data_options.h"
 
 namespace tessera {
 

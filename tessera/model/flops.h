@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tessera/model/model_options.h"
+#include "tessera/options/model_options.h"
 
 namespace tessera {
 

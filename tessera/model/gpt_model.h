@@ -6,10 +6,10 @@
 #include <memory>
 #include <optional>
 
-#include "tessera/model/model_options.h"
 #include "tessera/nn/block.h"
 #include "tessera/nn/embedding.h"
 #include "tessera/nn/lm_head.h"
+#include "tessera/options/model_options.h"
 #include "tessera/pipeline/stage_split.h"
 
 namespace tessera {

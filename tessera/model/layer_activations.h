@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/model/model_options.h"
 #include "tessera/nn/microbatch.h"
-#include "tessera/parallel/parallel_options.h"
+#include "tessera/options/model_options.h"
+#include "tessera/options/parallel_options.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "tessera/model/model_options.h"
+#include "tessera/options/model_options.h"
 
 namespace tessera {
 

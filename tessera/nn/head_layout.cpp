@@ -1,6 +1,6 @@
 #include "tessera/nn/head_layout.h"
 
-#include "tessera/nn/head_2d.h"
+#include "tessera/nn/parallel_2d/head_2d.h"
 
 namespace tessera {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "tessera/base/check.h"
 #include "tessera/nn/linear_1d.h"
-#include "tessera/nn/linear_2d.h"
+#include "tessera/nn/parallel_2d/linear_2d.h"
 
 namespace tessera {
 

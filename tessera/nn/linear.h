@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "tessera/nn/parallel_2d/summa_panels.h"
 #include "tessera/nn/parameter.h"
 #include "tessera/nn/row_layout.h"
-#include "tessera/nn/summa_panels.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tessera/nn/norm_2d.h"
+#include "tessera/nn/parallel_2d/norm_2d.h"
 
 namespace tessera {
 namespace {

@@ -1,6 +1,6 @@
 #include "tessera/nn/token_table.h"
 
-#include "tessera/nn/token_table_2d.h"
+#include "tessera/nn/parallel_2d/token_table_2d.h"
 
 namespace tessera {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tessera/kernels/step_state.h"
-#include "tessera/optim/optim_options.h"
 #include "tessera/optim/parameter_buffers.h"
 #include "tessera/optim/state_windows.h"
+#include "tessera/options/optim_options.h"
 
 namespace tessera {
 

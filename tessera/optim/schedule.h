@@ -2,7 +2,7 @@
 // formulas.
 #pragma once
 
-#include "tessera/optim/optim_options.h"
+#include "tessera/options/optim_options.h"
 
 namespace tessera {
 

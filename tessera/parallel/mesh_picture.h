@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "tessera/parallel/parallel_options.h"
+#include "tessera/options/parallel_options.h"
 
 namespace tessera {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <span>
 
-#include "tessera/parallel/parallel_options.h"
+#include "tessera/options/parallel_options.h"
 
 namespace tessera {
 

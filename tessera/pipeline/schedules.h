@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/options/pipeline_options.h"
 #include "tessera/pipeline/action.h"
-#include "tessera/pipeline/pipeline_options.h"
 #include "tessera/pipeline/placement.h"
 
 namespace tessera {

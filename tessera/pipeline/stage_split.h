@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/options/pipeline_options.h"
 #include "tessera/parallel/sharding.h"
-#include "tessera/pipeline/pipeline_options.h"
 #include "tessera/pipeline/placement.h"
 
 namespace tessera {

@@ -1,8 +1,8 @@
 #include "tessera/base/check.h"
-#include "tessera/tokenizer/bert_files.h"
-#include "tessera/tokenizer/byte_bpe_tokenizer.h"
-#include "tessera/tokenizer/hf_tokenizer.h"
-#include "tessera/tokenizer/sentencepiece_tokenizer.h"
+#include "tessera/tokenizer/bpe/byte_bpe_tokenizer.h"
+#include "tessera/tokenizer/hf/bert_files.h"
+#include "tessera/tokenizer/hf/hf_tokenizer.h"
+#include "tessera/tokenizer/sentencepiece/sentencepiece_tokenizer.h"
 #include "tessera/tokenizer/tokenizer.h"
 
 namespace tessera {

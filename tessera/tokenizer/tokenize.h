@@ -4,7 +4,7 @@
 #include <iosfwd>
 #include <string_view>
 
-#include "tessera/tokenizer/tokenize_options.h"
+#include "tessera/options/tokenize_options.h"
 #include "tessera/tokenizer/tokenizer.h"
 
 namespace tessera {

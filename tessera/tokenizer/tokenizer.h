@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/tokenizer/tokenizer_options.h"
+#include "tessera/options/tokenizer_options.h"
 
 namespace tessera {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tessera/base/files.h"
-#include "tessera/tokenizer/tokenizer_options.h"
+#include "tessera/options/tokenizer_options.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tessera/train/host_block.h"
+#include "tessera/engine/host_block.h"
 
 namespace tessera {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tessera/train/session.h"
+#include "tessera/engine/session.h"
 
 namespace tessera {
 

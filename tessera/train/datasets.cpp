@@ -5,7 +5,7 @@
 
 #include "tessera/base/check.h"
 #include "tessera/base/log.h"
-#include "tessera/data/joined_dataset.h"
+#include "tessera/data/datasets/joined_dataset.h"
 
 namespace tessera {
 namespace {
@@ -41,15 +41,6 @@ std::optional<std::int64_t> evaluation_samples(const Options& options, Split spl
   if (split != Split::valid) return once;
   if (options.data.full_validation && o.eval_iters > 0) return std::nullopt;
   return (o.train_iters / o.eval_interval + 1) * once;
-}
-
-// The embedding reads tokens and the head labels. What tokens decide besides concerns all stages.
-bool needs_tokens(Session& session, const DataOptions& data) {
-  if (data.eod_mask_loss || data.reset_position_ids || data.keeps_documents_apart() ||
-      data.fim.enabled)
-    return true;
-  const auto sees = [](const GptModel& part) { return part.embedding || part.head; };
-  return std::any_of(session.chunks().begin(), session.chunks().end(), sees);
 }
 
 Datasets::Datasets(const Options& options, std::vector<std::int64_t> order_samples,

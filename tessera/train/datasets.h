@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/config/options.h"
 #include "tessera/data/build_datasets.h"
 #include "tessera/data/loader.h"
-#include "tessera/train/session.h"
+#include "tessera/options/options.h"
 
 namespace tessera {
 
@@ -49,8 +48,5 @@ class Datasets {
 
 /// How many samples evaluations on a split read, as Megatron counts them; nothing: all of them.
 std::optional<std::int64_t> evaluation_samples(const Options& options, Split split);
-
-/// Whether a rank's part of the model sees tokens, or needs to know what they are.
-bool needs_tokens(Session& session, const DataOptions& data);
 
 }  // namespace tessera

@@ -3,9 +3,9 @@
 #include "tessera/base/check.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
-#include "tessera/checkpoint/hf_config.h"
-#include "tessera/checkpoint/safetensors_writer.h"
-#include "tessera/train/hf_weights.h"
+#include "tessera/checkpoint/format/safetensors_writer.h"
+#include "tessera/checkpoint/hf/hf_config.h"
+#include "tessera/checkpoint/saving/hf_weights.h"
 
 namespace tessera {
 

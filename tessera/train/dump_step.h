@@ -11,7 +11,7 @@
 
 #include "tessera/base/files.h"
 #include "tessera/data/loader.h"
-#include "tessera/train/train_step.h"
+#include "tessera/engine/train_step.h"
 
 namespace tessera {
 

@@ -2,10 +2,10 @@
 
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/checkpoint.h"
+#include "tessera/observe/metrics.h"
+#include "tessera/observe/profile.h"
+#include "tessera/observe/trace_file.h"
 #include "tessera/train/dump_step.h"
-#include "tessera/train/metrics.h"
-#include "tessera/train/profile.h"
-#include "tessera/train/trace_file.h"
 
 namespace tessera {
 namespace {

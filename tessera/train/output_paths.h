@@ -5,7 +5,7 @@
 
 #include "tessera/base/folder_lock.h"
 #include "tessera/launch/rank.h"
-#include "tessera/train/train_options.h"
+#include "tessera/options/train_options.h"
 
 namespace tessera {
 

@@ -7,7 +7,7 @@
 #include "tessera/base/check.h"
 #include "tessera/config/parse.h"
 #include "tessera/config/print.h"
-#include "tessera/data/blend.h"
+#include "tessera/data/datasets/blend.h"
 #include "tessera/tokenizer/tokenizer_files.h"
 
 namespace tessera {

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "tessera/checkpoint/checkpoint.h"
-#include "tessera/config/options.h"
-#include "tessera/train/checkpointing.h"
+#include "tessera/checkpoint/saving/checkpointing.h"
+#include "tessera/options/options.h"
 
 namespace tessera {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tessera/launch/rank.h"
-#include "tessera/train/train_options.h"
+#include "tessera/options/train_options.h"
 
 namespace tessera {
 

@@ -7,14 +7,14 @@
 
 #include "tessera/base/check.h"
 #include "tessera/base/log.h"
+#include "tessera/checkpoint/saving/hf_weights.h"
+#include "tessera/checkpoint/saving/tokenizer_copy.h"
 #include "tessera/launch/compare.h"
+#include "tessera/launch/in_turn.h"
 #include "tessera/model/flops.h"
 #include "tessera/optim/schedule.h"
-#include "tessera/train/hf_weights.h"
-#include "tessera/train/in_turn.h"
 #include "tessera/train/output_paths.h"
 #include "tessera/train/resume.h"
-#include "tessera/train/tokenizer_copy.h"
 
 namespace tessera {
 namespace {
@@ -57,45 +57,7 @@ std::uint64_t compute_fingerprint(const HostBatch& batch) {
   return hash;
 }
 
-// Which of the machine's GPUs a rank has is known when it was started.
-SessionOptions on_device_of(const Rank& rank, SessionOptions session) {
-  session.device.index = rank.device.index;
-  return session;
-}
-
 }  // namespace
-
-LossAverage average_of(const TrainOptions& options) {
-  return options.calculate_per_token_loss ? LossAverage::per_token : LossAverage::per_microbatch;
-}
-
-SessionOptions session_options(const Options& options, bool training) {
-  SessionOptions session;
-  session.model = options.model;
-  session.recompute = options.recompute;
-  session.optimizer = options.optimizer;
-  session.parallel = options.parallel;
-  session.pipeline = options.pipeline;
-  session.shape = {options.data.seq_length, options.train.micro_batch_size};
-  session.documents = options.data.keeps_documents_apart();
-  if (options.train.micro_batch_size > 0)
-    session.microbatches = static_cast<int>(
-        options.train.global_batch_size / (options.train.micro_batch_size * options.parallel.data));
-  session.seed = options.train.seed;
-  session.device = device_of(options.train);
-  session.memory_budget_gib = options.train.gpu_memory_budget_gib;
-  session.cuda = cuda_of(options.train);
-  session.training = training;
-  return session;
-}
-
-SessionOptions inference_options(const Options& options, const BatchShape& shape,
-                                 const Rank& rank) {
-  SessionOptions session = on_device_of(rank, session_options(options, false));
-  session.shape = shape;
-  session.microbatches = 1;
-  return session;
-}
 
 Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
     : lock_(acquire_output_paths(options.train, rank)),

@@ -8,28 +8,19 @@
 
 #include "tessera/base/folder_lock.h"
 #include "tessera/checkpoint/carried_files.h"
-#include "tessera/config/options.h"
-#include "tessera/train/checkpointing.h"
+#include "tessera/checkpoint/saving/checkpointing.h"
+#include "tessera/checkpoint/saving/saver.h"
+#include "tessera/engine/train_step.h"
+#include "tessera/observe/metrics.h"
+#include "tessera/observe/profile.h"
+#include "tessera/options/options.h"
 #include "tessera/train/consistency_check.h"
 #include "tessera/train/data_waits.h"
 #include "tessera/train/datasets.h"
 #include "tessera/train/dump_step.h"
-#include "tessera/train/metrics.h"
-#include "tessera/train/profile.h"
-#include "tessera/train/saver.h"
 #include "tessera/train/stop_reasons.h"
-#include "tessera/train/train_step.h"
 
 namespace tessera {
-
-/// How the losses of a step are averaged.
-LossAverage average_of(const TrainOptions& options);
-
-/// What a session of these (resolved) options looks like.
-SessionOptions session_options(const Options& options, bool training);
-
-/// What a rank needs to use a model on batches of this shape, one at a time.
-SessionOptions inference_options(const Options& options, const BatchShape& shape, const Rank& rank);
 
 /// A mean over parts that count differently.
 struct WeightedMean {

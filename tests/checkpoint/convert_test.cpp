@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/convert.h"
+#include "tessera/checkpoint/format/convert.h"
 
 #include <gtest/gtest.h>
 

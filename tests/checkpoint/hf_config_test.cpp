@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/hf_config.h"
+#include "tessera/checkpoint/hf/hf_config.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tessera/checkpoint/hf_config.h"
+#include "tessera/checkpoint/hf/hf_config.h"
 #include "tests/support/expect_error.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/hf_folder.h"
+#include "tessera/checkpoint/hf/hf_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "tessera/checkpoint/safetensors_writer.h"
+#include "tessera/checkpoint/format/safetensors_writer.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"

@@ -1,11 +1,11 @@
-#include "tessera/checkpoint/hf_names.h"
+#include "tessera/checkpoint/hf/hf_names.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
-#include "tessera/checkpoint/hf_config.h"
+#include "tessera/checkpoint/hf/hf_config.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/hf_write.h"
+#include "tessera/checkpoint/hf/hf_write.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/hf_folder.h"
-#include "tessera/checkpoint/safetensors_writer.h"
+#include "tessera/checkpoint/format/safetensors_writer.h"
+#include "tessera/checkpoint/hf/hf_folder.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {

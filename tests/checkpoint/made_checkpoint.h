@@ -13,9 +13,9 @@
 
 #include "tessera/base/json.h"
 #include "tessera/checkpoint/checkpoint.h"
-#include "tessera/checkpoint/convert.h"
-#include "tessera/checkpoint/hf_names.h"
-#include "tessera/checkpoint/safetensors_writer.h"
+#include "tessera/checkpoint/format/convert.h"
+#include "tessera/checkpoint/format/safetensors_writer.h"
+#include "tessera/checkpoint/hf/hf_names.h"
 
 namespace tessera::test {
 

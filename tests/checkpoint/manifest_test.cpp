@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/manifest.h"
+#include "tessera/checkpoint/format/manifest.h"
 
 #include <gtest/gtest.h>
 

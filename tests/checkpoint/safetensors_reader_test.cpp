@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/safetensors_reader.h"
+#include "tessera/checkpoint/format/safetensors_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tessera/checkpoint/safetensors_writer.h"
+#include "tessera/checkpoint/format/safetensors_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/safetensors_reader.h"
+#include "tessera/checkpoint/format/safetensors_reader.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {

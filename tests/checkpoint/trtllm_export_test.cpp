@@ -1,9 +1,9 @@
-#include "tessera/checkpoint/trtllm_export.h"
+#include "tessera/checkpoint/trtllm/trtllm_export.h"
 
 #include <gtest/gtest.h>
 
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/safetensors_reader.h"
+#include "tessera/checkpoint/format/safetensors_reader.h"
 #include "tests/checkpoint/made_checkpoint.h"
 #include "tests/support/temp_folder.h"
 

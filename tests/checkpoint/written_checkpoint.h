@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/checkpoint/checkpoint.h"
-#include "tessera/checkpoint/safetensors_writer.h"
+#include "tessera/checkpoint/format/safetensors_writer.h"
 
 namespace tessera::test {
 

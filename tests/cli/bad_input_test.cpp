@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "tessera/checkpoint/safetensors_writer.h"
+#include "tessera/checkpoint/format/safetensors_writer.h"
 #include "tests/support/run_program.h"
 
 namespace tessera {

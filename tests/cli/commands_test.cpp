@@ -5,7 +5,7 @@
 #include <map>
 
 #include "tessera/base/json.h"
-#include "tessera/checkpoint/safetensors_reader.h"
+#include "tessera/checkpoint/format/safetensors_reader.h"
 #include "tests/support/run_program.h"
 
 namespace tessera {

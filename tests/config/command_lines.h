@@ -8,7 +8,7 @@
 
 #include "tessera/config/parse.h"
 #include "tessera/config/resolve.h"
-#include "tessera/config/validate.h"
+#include "tessera/config/rules/validate.h"
 
 namespace tessera::test {
 

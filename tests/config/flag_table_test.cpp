@@ -1,4 +1,4 @@
-#include "tessera/config/flag_table.h"
+#include "tessera/config/flags/flag_table.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tessera/config/megatron_flags.h"
-#include "tessera/config/other_names.h"
+#include "tessera/config/flags/megatron_flags.h"
+#include "tessera/config/flags/other_names.h"
 
 namespace tessera::config {
 namespace {

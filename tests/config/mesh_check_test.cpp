@@ -1,4 +1,4 @@
-#include "tessera/config/mesh_check.h"
+#include "tessera/config/rules/mesh_check.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "tessera/base/files.h"
-#include "tessera/config/flag_table.h"
+#include "tessera/config/flags/flag_table.h"
 #include "tests/config/command_lines.h"
 #include "tests/support/temp_folder.h"
 

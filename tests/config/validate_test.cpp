@@ -1,4 +1,4 @@
-#include "tessera/config/validate.h"
+#include "tessera/config/rules/validate.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <functional>
 
-#include "tessera/kernels/cuda/attention_kernels.h"
-#include "tessera/kernels/cuda/cudnn_attention.h"
+#include "tessera/kernels/cuda/attention/attention_kernels.h"
+#include "tessera/kernels/cuda/attention/cudnn_attention.h"
 #include "tests/cuda/on_gpu.h"
 #include "tests/support/attention_run.h"
 

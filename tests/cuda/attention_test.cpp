@@ -2,8 +2,8 @@
 // simple ones) against the CPU backend, at sizes that fit no tile, and which of them takes what.
 #include <gtest/gtest.h>
 
-#include "tessera/kernels/cuda/attention_kernels.h"
-#include "tessera/kernels/cuda/cudnn_attention.h"
+#include "tessera/kernels/cuda/attention/attention_kernels.h"
+#include "tessera/kernels/cuda/attention/cudnn_attention.h"
 #include "tests/cuda/attention_runs.h"
 #include "tests/cuda/on_gpu.h"
 

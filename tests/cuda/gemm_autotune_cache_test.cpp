@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/kernels/cuda/gemm_autotune_cache.h"
+#include "tessera/kernels/cuda/gemm/gemm_autotune_cache.h"
 #include "tests/cuda/on_gpu.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/values.h"

@@ -1,4 +1,4 @@
-#include "tessera/data/blend.h"
+#include "tessera/data/datasets/blend.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <fstream>
 #include <thread>
 
-#include "tessera/data/blend_indices.h"
-#include "tessera/data/blended_dataset.h"
+#include "tessera/data/datasets/blend_indices.h"
+#include "tessera/data/datasets/blended_dataset.h"
 #include "tests/data/data_vectors.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "tessera/data/indexed_dataset_writer.h"
+#include "tessera/data/indexed/indexed_dataset_writer.h"
 #include "tests/data/data_vectors.h"
 #include "tests/data/index_bytes.h"
 #include "tests/support/expect_error.h"

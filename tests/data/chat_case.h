@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tessera/data/build_datasets.h"
-#include "tessera/data/indexed_dataset_writer.h"
+#include "tessera/data/indexed/indexed_dataset_writer.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera::test {

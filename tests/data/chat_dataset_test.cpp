@@ -1,5 +1,5 @@
 // Conversations packed into samples: each once an epoch and whole, what counts, and the order.
-#include "tessera/data/chat_dataset.h"
+#include "tessera/data/datasets/chat_dataset.h"
 
 #include <array>
 

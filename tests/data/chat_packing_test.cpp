@@ -1,5 +1,5 @@
 // Which conversations share a sample: each once and whole, with little left empty.
-#include "tessera/data/chat_packing.h"
+#include "tessera/data/datasets/chat_packing.h"
 
 #include <gtest/gtest.h>
 

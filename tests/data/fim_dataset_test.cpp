@@ -1,9 +1,9 @@
-#include "tessera/data/fim_dataset.h"
+#include "tessera/data/datasets/fim_dataset.h"
 
 #include <gtest/gtest.h>
 
 #include "tessera/data/build_datasets.h"
-#include "tessera/data/indexed_dataset_writer.h"
+#include "tessera/data/indexed/indexed_dataset_writer.h"
 #include "tessera/data/loader.h"
 #include "tests/data/fim_case.h"
 #include "tests/support/expect_error.h"

@@ -1,11 +1,11 @@
-#include "tessera/data/fim.h"
+#include "tessera/data/datasets/fim.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 
-#include "tessera/tokenizer/unicode.h"
+#include "tessera/tokenizer/unicode/unicode.h"
 #include "tests/data/fim_case.h"
 #include "tests/support/expect_error.h"
 

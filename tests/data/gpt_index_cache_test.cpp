@@ -1,4 +1,4 @@
-#include "tessera/data/gpt_index_cache.h"
+#include "tessera/data/datasets/gpt_index_cache.h"
 
 #include <gtest/gtest.h>
 

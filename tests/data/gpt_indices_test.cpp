@@ -1,4 +1,4 @@
-#include "tessera/data/gpt_indices.h"
+#include "tessera/data/datasets/gpt_indices.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "tessera/data/numpy_shuffle.h"
+#include "tessera/data/datasets/numpy_shuffle.h"
 #include "tests/support/expect_error.h"
 
 namespace tessera {

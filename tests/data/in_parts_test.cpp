@@ -1,4 +1,4 @@
-#include "tessera/data/in_parts.h"
+#include "tessera/data/datasets/in_parts.h"
 
 #include <gtest/gtest.h>
 

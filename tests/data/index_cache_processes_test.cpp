@@ -11,8 +11,8 @@
 #include <random>
 #include <thread>
 
-#include "tessera/data/gpt_index_cache.h"
-#include "tessera/data/pending_file.h"
+#include "tessera/data/datasets/gpt_index_cache.h"
+#include "tessera/data/files/pending_file.h"
 #include "tests/support/in_a_process.h"
 #include "tests/support/temp_folder.h"
 

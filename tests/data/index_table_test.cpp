@@ -1,4 +1,4 @@
-#include "tessera/data/index_table.h"
+#include "tessera/data/indexed/index_table.h"
 
 #include <gtest/gtest.h>
 

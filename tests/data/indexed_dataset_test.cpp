@@ -1,10 +1,10 @@
-#include "tessera/data/indexed_dataset.h"
+#include "tessera/data/indexed/indexed_dataset.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "tessera/data/indexed_dataset_writer.h"
+#include "tessera/data/indexed/indexed_dataset_writer.h"
 #include "tests/data/index_bytes.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"

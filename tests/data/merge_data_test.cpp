@@ -1,7 +1,7 @@
-#include "tessera/data/merge_data.h"
+#include "tessera/data/indexed/merge_data.h"
 
 #include "tessera/base/folder_lock.h"
-#include "tessera/data/indexed_dataset_writer.h"
+#include "tessera/data/indexed/indexed_dataset_writer.h"
 #include "tests/data/index_bytes.h"
 #include "tests/data/preprocess_case.h"
 

@@ -1,4 +1,4 @@
-#include "tessera/data/mock_tokens.h"
+#include "tessera/data/datasets/mock_tokens.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "tessera/base/check.h"
 #include "tessera/data/build_datasets.h"
-#include "tessera/data/gpt_indices.h"
+#include "tessera/data/datasets/gpt_indices.h"
 
 namespace tessera {
 namespace {

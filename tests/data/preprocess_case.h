@@ -11,8 +11,8 @@
 #include <random>
 #include <string>
 
-#include "tessera/data/indexed_dataset.h"
-#include "tessera/data/preprocess.h"
+#include "tessera/data/indexed/indexed_dataset.h"
+#include "tessera/data/preprocess/preprocess.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

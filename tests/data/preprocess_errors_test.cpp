@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "tessera/base/json.h"
-#include "tessera/data/input_files.h"
+#include "tessera/data/files/input_files.h"
 #include "tests/data/preprocess_case.h"
 
 namespace tessera {

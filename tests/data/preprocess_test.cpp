@@ -1,10 +1,10 @@
-#include "tessera/data/preprocess.h"
+#include "tessera/data/preprocess/preprocess.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "tessera/data/indexed_dataset.h"
+#include "tessera/data/indexed/indexed_dataset.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "tessera/data/split.h"
+#include "tessera/data/datasets/split.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "tessera/data/train_tokenizer.h"
+#include "tessera/data/preprocess/train_tokenizer.h"
 
 #include <gtest/gtest.h>
 
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
-#include "tessera/data/text_chunks.h"
-#include "tessera/tokenizer/train_bpe.h"
+#include "tessera/data/preprocess/text_chunks.h"
+#include "tessera/tokenizer/bpe/train_bpe.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/base/check.h"
-#include "tessera/tokenizer/bert_files.h"
+#include "tessera/tokenizer/hf/bert_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

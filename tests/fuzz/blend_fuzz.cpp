@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tessera/base/check.h"
-#include "tessera/data/blend.h"
+#include "tessera/data/datasets/blend.h"
 
 namespace {
 

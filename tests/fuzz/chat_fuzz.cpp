@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tessera/base/check.h"
-#include "tessera/data/chat_lines.h"
+#include "tessera/data/preprocess/chat_lines.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
 #include "tessera/config/resolve.h"
-#include "tessera/config/validate.h"
+#include "tessera/config/rules/validate.h"
 
 namespace {
 

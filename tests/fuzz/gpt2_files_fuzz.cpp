@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tessera/base/check.h"
-#include "tessera/tokenizer/byte_bpe_tokenizer.h"
+#include "tessera/tokenizer/bpe/byte_bpe_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

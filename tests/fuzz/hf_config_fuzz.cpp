@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/hf_config.h"
-#include "tessera/checkpoint/hf_names.h"
+#include "tessera/checkpoint/hf/hf_config.h"
+#include "tessera/checkpoint/hf/hf_names.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/hf_index.h"
+#include "tessera/checkpoint/hf/hf_index.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/base/check.h"
-#include "tessera/data/indexed_dataset.h"
+#include "tessera/data/indexed/indexed_dataset.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "tessera/base/check.h"
-#include "tessera/data/json_texts.h"
-#include "tessera/data/line_reader.h"
+#include "tessera/data/files/line_reader.h"
+#include "tessera/data/preprocess/json_texts.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/manifest.h"
+#include "tessera/checkpoint/format/manifest.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/safetensors_reader.h"
+#include "tessera/checkpoint/format/safetensors_reader.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/base/check.h"
-#include "tessera/tokenizer/sentencepiece_tokenizer.h"
+#include "tessera/tokenizer/sentencepiece/sentencepiece_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "tessera/base/json.h"
-#include "tessera/train/hf_weights.h"
-#include "tessera/train/host_block.h"
-#include "tessera/train/train_step.h"
+#include "tessera/checkpoint/saving/hf_weights.h"
+#include "tessera/engine/host_block.h"
+#include "tessera/engine/train_step.h"
 #include "tests/support/devices.h"
 #include "tests/support/global_tensors.h"
 #include "tests/support/temp_folder.h"

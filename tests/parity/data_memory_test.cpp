@@ -8,7 +8,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include "tessera/train/inspect.h"
+#include "tessera/observe/inspect.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/tiny_models.h"
 

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "tessera/model/layer_activations.h"
+#include "tessera/observe/inspect.h"
 #include "tessera/pipeline/check.h"
-#include "tessera/train/inspect.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/tiny_models.h"
 

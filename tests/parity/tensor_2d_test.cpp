@@ -6,8 +6,8 @@
 
 #include <map>
 
+#include "tessera/checkpoint/saving/whole_tensors.h"
 #include "tessera/model/layer_activations.h"
-#include "tessera/train/whole_tensors.h"
 #include "tests/support/layout_cases.h"
 #include "tests/support/tiny_models.h"
 

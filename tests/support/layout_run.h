@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tessera/base/rng.h"
+#include "tessera/checkpoint/saving/whole_buckets.h"
+#include "tessera/engine/train_step.h"
 #include "tessera/launch/launch.h"
-#include "tessera/train/train_step.h"
-#include "tessera/train/whole_buckets.h"
 #include "tests/support/global_tensors.h"
 
 namespace tessera::test {

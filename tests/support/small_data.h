@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/data/indexed_dataset_writer.h"
+#include "tessera/data/indexed/indexed_dataset_writer.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera::test {

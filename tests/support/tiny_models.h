@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tessera/train/session.h"
+#include "tessera/engine/session.h"
 
 namespace tessera::test {
 

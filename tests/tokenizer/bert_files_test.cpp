@@ -1,5 +1,5 @@
 // BERT's vocab.txt. That tokens equal the original's is in golden_test.cpp.
-#include "tessera/tokenizer/bert_files.h"
+#include "tessera/tokenizer/hf/bert_files.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tessera/tokenizer/bpe.h"
+#include "tessera/tokenizer/bpe/bpe.h"
 
 #include <gtest/gtest.h>
 

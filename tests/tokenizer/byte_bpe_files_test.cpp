@@ -5,8 +5,8 @@
 
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
-#include "tessera/tokenizer/byte_alphabet.h"
-#include "tessera/tokenizer/byte_bpe_tokenizer.h"
+#include "tessera/tokenizer/bpe/byte_alphabet.h"
+#include "tessera/tokenizer/bpe/byte_bpe_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

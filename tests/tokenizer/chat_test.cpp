@@ -6,11 +6,11 @@
 #include <set>
 
 #include "tessera/base/files.h"
-#include "tessera/tokenizer/byte_bpe_tokenizer.h"
-#include "tessera/tokenizer/chat_encoder.h"
-#include "tessera/tokenizer/chat_presets.h"
-#include "tessera/tokenizer/hf_tokenizer.h"
-#include "tessera/tokenizer/sentencepiece_tokenizer.h"
+#include "tessera/tokenizer/bpe/byte_bpe_tokenizer.h"
+#include "tessera/tokenizer/chat/chat_encoder.h"
+#include "tessera/tokenizer/chat/chat_presets.h"
+#include "tessera/tokenizer/hf/hf_tokenizer.h"
+#include "tessera/tokenizer/sentencepiece/sentencepiece_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

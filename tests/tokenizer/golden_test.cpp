@@ -9,9 +9,9 @@
 
 #include "tessera/base/files.h"
 #include "tessera/base/json.h"
-#include "tessera/tokenizer/bert_files.h"
-#include "tessera/tokenizer/hf_tokenizer.h"
-#include "tessera/tokenizer/sentencepiece_tokenizer.h"
+#include "tessera/tokenizer/hf/bert_files.h"
+#include "tessera/tokenizer/hf/hf_tokenizer.h"
+#include "tessera/tokenizer/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace tessera {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "tessera/base/check.h"
 #include "tessera/base/json.h"
-#include "tessera/tokenizer/hf_tokenizer.h"
-#include "tessera/tokenizer/sentencepiece_tokenizer.h"
+#include "tessera/tokenizer/hf/hf_tokenizer.h"
+#include "tessera/tokenizer/sentencepiece/sentencepiece_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,8 +1,8 @@
-#include "tessera/tokenizer/splitter.h"
+#include "tessera/tokenizer/split/splitter.h"
 
 #include <gtest/gtest.h>
 
-#include "tessera/tokenizer/known_patterns.h"
+#include "tessera/tokenizer/split/known_patterns.h"
 #include "tests/support/expect_error.h"
 
 namespace tessera {

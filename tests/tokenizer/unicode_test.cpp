@@ -1,4 +1,4 @@
-#include "tessera/tokenizer/unicode.h"
+#include "tessera/tokenizer/unicode/unicode.h"
 
 #include <gtest/gtest.h>
 

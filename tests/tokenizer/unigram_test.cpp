@@ -1,12 +1,12 @@
-#include "tessera/tokenizer/unigram.h"
+#include "tessera/tokenizer/sentencepiece/unigram.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
-#include "tessera/tokenizer/hf_tokenizer.h"
-#include "tessera/tokenizer/sentencepiece_tokenizer.h"
+#include "tessera/tokenizer/hf/hf_tokenizer.h"
+#include "tessera/tokenizer/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace tessera {
 namespace {

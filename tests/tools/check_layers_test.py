@@ -48,9 +48,18 @@ class CheckLayersTest(unittest.TestCase):
         self.expect_allowed("nn", "parallel/mesh.h", "kernels/kernels.h", "comm/work.h")
         self.expect_allowed("model", "nn/linear.h", "pipeline/stage.h")
         self.expect_allowed("optim", "nn/parameter.h", "parallel/mesh.h")
-        self.expect_allowed("checkpoint", "parallel/sharding.h", "model/model_options.h")
-        self.expect_allowed("config", "optim/optim_options.h", "train/train_options.h")
+        self.expect_allowed("checkpoint", "parallel/sharding.h", "options/model_options.h")
+        self.expect_allowed("config", "options/optim_options.h", "options/train_options.h")
+        self.expect_allowed("engine", "data/loader.h", "optim/optimizer.h", "launch/launch.h")
+        self.expect_allowed("infer", "engine/session.h", "options/options.h")
         self.expect_allowed("train", "config/parse.h", "nn/linear.h", "launch/run.h")
+
+    def test_a_folder_with_its_own_row(self):
+        self.expect_allowed("checkpoint/saving", "engine/session.h", "checkpoint/checkpoint.h")
+        self.expect_allowed("verify", "checkpoint/saving/whole_tensors.h")
+        self.expect_refused("checkpoint", "engine/session.h")
+        self.expect_refused("checkpoint", "checkpoint/saving/saver.h")
+        self.expect_refused("verify", "checkpoint/checkpoint.h")
 
     def test_including_upwards(self):
         self.expect_refused("base", "tensor/view.h")
@@ -58,6 +67,10 @@ class CheckLayersTest(unittest.TestCase):
         self.expect_refused("kernels", "comm/communicator.h")
         self.expect_refused("data", "nn/linear.h")
         self.expect_refused("nn", "train/build.h")
+        self.expect_refused("options", "config/parse.h")
+        self.expect_refused("engine", "train/trainer.h")
+        self.expect_refused("observe", "train/trainer.h")
+        self.expect_refused("train", "infer/generate.h")
 
     def test_modules_that_open_single_headers(self):
         self.expect_refused("optim", "nn/linear.h")
@@ -71,15 +84,16 @@ class CheckLayersTest(unittest.TestCase):
         self.expect_one(
             files,
             "tessera/pipeline/x.cpp:2: ",
-            "pipeline may include: base/*, tensor/*, comm/*, parallel/sharding.h.",
-            "may be included by: model, optim, train, apps, tests, bench.",
+            "pipeline may include: base/*, tensor/*, options/*, comm/*, parallel/sharding.h.",
+            "may be included by: model, optim, engine, checkpoint/saving, observe, infer, verify, train, "
+            "apps, tests, bench.",
         )
 
     def test_plan_takes_pure_headers(self):
         files = {
             "tessera/plan/cost.h": header("parallel/rank_grid.h"),
-            "tessera/parallel/rank_grid.h": header("parallel/parallel_options.h"),
-            "tessera/parallel/parallel_options.h": header("base/check.h"),
+            "tessera/parallel/rank_grid.h": header("options/parallel_options.h"),
+            "tessera/options/parallel_options.h": header("base/check.h"),
         }
         self.assertEqual(self.complaints(files), [])
 
@@ -113,6 +127,34 @@ class CheckLayersTest(unittest.TestCase):
 
     def test_file_that_includes_itself(self):
         self.expect_one({"tessera/base/a.h": header("base/a.h")}, "base/a.h -> base/a.h")
+
+    def test_modules_in_a_circle(self):
+        files = {
+            "tessera/engine/a.h": header("optim/b.h"),
+            "tessera/optim/b.h": header("nn/parameter.h"),
+            "tessera/nn/c.h": header("engine/d.h"),
+        }
+        circle = "modules include each other: engine -> optim -> nn -> engine"
+        found = self.complaints(files)
+        self.assertEqual(len(found), 2, found)
+        self.assertEqual(found[0], f"tessera/nn/c.h:2: {circle}")
+        self.assertIn("tessera/nn/c.h:2: nn may not include tessera/engine/d.h", found[1])
+
+    def test_parts_of_a_module_in_a_circle(self):
+        files = {
+            "tessera/tokenizer/hf/a.h": header("tokenizer/bpe/b.h"),
+            "tessera/tokenizer/bpe/c.h": header("tokenizer/hf/d.h"),
+        }
+        circle = "parts of a module include each other: tokenizer/bpe -> tokenizer/hf -> tokenizer/bpe"
+        self.expect_one(files, "tessera/tokenizer/hf/a.h:2", circle)
+
+    def test_the_root_of_a_module_and_its_parts(self):
+        files = {
+            "tessera/tokenizer/tokenizer.h": header(),
+            "tessera/tokenizer/bpe/bpe.h": header("tokenizer/tokenizer.h"),
+            "tessera/tokenizer/make.cpp": '#include "tessera/tokenizer/bpe/bpe.h"\n',
+        }
+        self.assertEqual(self.complaints(files), [])
 
     def test_missing_pragma_once(self):
         self.expect_one({"tessera/base/a.h": "struct A {};\n"}, "tessera/base/a.h:1: a header must")

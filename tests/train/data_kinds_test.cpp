@@ -5,8 +5,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "tessera/data/preprocess.h"
-#include "tessera/data/train_tokenizer.h"
+#include "tessera/data/preprocess/preprocess.h"
+#include "tessera/data/preprocess/train_tokenizer.h"
 #include "tessera/tokenizer/tokenizer.h"
 #include "tests/train/trainer_run.h"
 

@@ -2,8 +2,8 @@
 // go on in any layout.
 #include <gtest/gtest.h>
 
-#include "tessera/train/evaluate.h"
-#include "tessera/train/generate.h"
+#include "tessera/infer/evaluate.h"
+#include "tessera/infer/generate.h"
 #include "tests/train/trainer_run.h"
 
 namespace tessera {

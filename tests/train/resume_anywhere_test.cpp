@@ -36,7 +36,7 @@ void expect_equal_ends(const fs::path& got, const fs::path& want, std::int64_t s
 }
 
 // Iteration -> loss and gradient norm, and evaluation losses.
-std::map<std::string, double> losses_of(const fs::path& folder) {
+std::map<std::string, double> losses_by_step(const fs::path& folder) {
   std::map<std::string, double> losses;
   for (const Json& entry : test::metrics_of(folder))
     for (const char* key : {"lm_loss", "grad_norm", "valid_loss", "test_loss"})
@@ -75,7 +75,7 @@ class ResumeAnywhere : public testing::TestWithParam<std::tuple<ResumedKind, Dev
 TEST_P(ResumeAnywhere, AnyStepGivesEqualBits) {
   const test::TempFolder temp;
   test::run(options_for(temp / "whole"));
-  const std::map<std::string, double> whole = losses_of(temp / "whole");
+  const std::map<std::string, double> whole = losses_by_step(temp / "whole");
   ASSERT_GE(whole.size(), static_cast<std::size_t>(steps()));
   for (std::int64_t stop = 1; stop <= kWindow; stop += all() ? 1 : 9) {
     const fs::path folder = temp / fmt::format("resumed{}", stop);
@@ -85,7 +85,7 @@ TEST_P(ResumeAnywhere, AnyStepGivesEqualBits) {
     options.train.save_interval = steps();
     test::run(options);
     expect_equal_ends(folder, temp / "whole", stop);
-    const std::map<std::string, double> resumed = losses_of(folder);
+    const std::map<std::string, double> resumed = losses_by_step(folder);
     for (std::int64_t step = stop + 1; step <= steps(); ++step)
       EXPECT_TRUE(resumed.contains(fmt::format("lm_loss@{}", step))) << stop;
     for (const auto& [key, loss] : resumed) {

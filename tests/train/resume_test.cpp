@@ -7,7 +7,7 @@
 #include <cstring>
 #include <map>
 
-#include "tessera/checkpoint/safetensors_reader.h"
+#include "tessera/checkpoint/format/safetensors_reader.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/saved_tensors.h"
 #include "tests/train/trainer_run.h"

@@ -1,6 +1,6 @@
 // Saving beside training: what is saved is the state of the request, memory stays within its limit,
 // and a save that fails is logged and leaves what was there.
-#include "tessera/train/saver.h"
+#include "tessera/checkpoint/saving/saver.h"
 
 #include <gtest/gtest.h>
 

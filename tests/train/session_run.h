@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/train/host_block.h"
+#include "tessera/engine/host_block.h"
 #include "tests/support/devices.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/tiny_models.h"

@@ -2,9 +2,9 @@
 #include <cublasLt.h>
 
 #include "tessera/base/check.h"
+#include "tessera/kernels/cuda/attention/cudnn_attention.h"
 #include "tessera/kernels/cuda/cuda_kernels.h"
-#include "tessera/kernels/cuda/cudnn_attention.h"
-#include "tessera/kernels/cuda/gemm_plan.h"
+#include "tessera/kernels/cuda/gemm/gemm_plan.h"
 #include "tessera/kernels/cuda/runtime.h"
 #include "tessera/tensor/cuda/check_cuda.h"
 

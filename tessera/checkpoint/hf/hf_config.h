@@ -1,0 +1,45 @@
+// Hugging Face's config.json and our ModelOptions, in both directions, for the families gpt2,
+// llama, mistral, qwen2 and qwen3. Absent keys mean what transformers takes them to mean. What we
+// cannot compute exactly is an InputError, never ignored.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/files.h"
+#include "tessera/base/json.h"
+#include "tessera/options/model_options.h"
+
+namespace tessera {
+
+/// In the order in which hf_family_for tries them.
+constexpr std::array<std::string_view, 5> kHfFamilies{"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+
+struct HfModel {
+  ModelOptions options;  ///< complete: nothing is left to derive
+  std::string family;    ///< one of kHfFamilies
+  std::string dtype;     ///< "bfloat16", as the config says it; empty when it does not
+};
+
+/// Reads config.json of a folder.
+HfModel read_hf_config(const fs::path& folder);
+/// The same from text; `what` stands for the file in messages.
+HfModel parse_hf_config(std::string_view text, const std::string& what);
+
+/// "bfloat16" for bf16, as PyTorch calls it.
+std::string_view torch_name(DType type);
+
+/// A config.json for the options, with the keys that every version of transformers reads.
+/// InputError when the family cannot express them. Options must be complete. bos_token_id and
+/// eos_token_id are null: who knows the tokenizer sets them.
+Json hf_config_for(const ModelOptions& options, std::string_view family);
+
+/// Why a model of this family cannot be what the options say ("Mistral has no biases"); empty when
+/// it can. Dropout does not count: it changes training, not the model.
+std::string hf_family_problem(const ModelOptions& options, std::string_view family);
+
+/// The family that can express the options; empty when none can.
+std::string hf_family_for(const ModelOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,191 @@
+#include "tessera/checkpoint/hf/hf_folder.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "tessera/base/check.h"
+#include "tessera/checkpoint/format/convert.h"
+#include "tessera/checkpoint/format/json_fields.h"
+#include "tessera/checkpoint/hf/hf_index.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kMaxIndexBytes = std::size_t{256} << 20;
+constexpr std::size_t kNamesShown = 5;
+
+// "a, b, c, d, e and 7 more"
+std::string name_some(const std::vector<std::string>& names) {
+  const std::size_t shown = std::min(names.size(), kNamesShown);
+  std::string text = fmt::format("{}", fmt::join(std::span(names).first(shown), ", "));
+  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+WeightMap read_weight_map(const fs::path& index) {
+  return parse_weight_map(read_text_file(index, kMaxIndexBytes), "'" + index.string() + "'");
+}
+
+// Opens the files that an index names and checks that they hold what it says.
+std::vector<SafetensorsFile> open_indexed(const fs::path& index) {
+  std::vector<SafetensorsFile> files;
+  std::map<std::string, std::size_t> number_of;
+  for (const auto& [tensor, name] : read_weight_map(index)) {
+    const fs::path path = index.parent_path() / name;
+    const auto [file, is_new] = number_of.try_emplace(name, files.size());
+    if (is_new) {
+      check_input(fs::exists(path), "'{}' says that tensor {} is in '{}', which is missing",
+                  index.string(), Quoted{tensor}, path.string());
+      files.emplace_back(path);
+    }
+    check_input(files[file->second].contains(tensor),
+                "tensor {} is missing in '{}', where '{}' says that it is", Quoted{tensor},
+                path.string(), index.string());
+  }
+  return files;
+}
+
+std::vector<SafetensorsFile> open_all(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
+  check_input(!paths.empty(),
+              "'{}' has no safetensors file: expected model.safetensors, or "
+              "model.safetensors.index.json and the files that it names{}",
+              folder.string(),
+              fs::exists(folder / "pytorch_model.bin")
+                  ? " (pytorch_model.bin cannot be read: save the model as safetensors)"
+                  : "");
+  std::sort(paths.begin(), paths.end());
+  return {paths.begin(), paths.end()};
+}
+
+std::vector<SafetensorsFile> open_weights(const fs::path& folder) {
+  const fs::path single = folder / "model.safetensors";
+  const fs::path index = folder / kHfIndexFile;
+  if (!fs::exists(single)) return fs::exists(index) ? open_indexed(index) : open_all(folder);
+  std::vector<SafetensorsFile> files;
+  files.emplace_back(single);
+  return files;
+}
+
+}  // namespace
+
+HfFolder::HfFolder(const fs::path& folder)
+    : path_(folder), model_(read_hf_config(folder)), files_(open_weights(folder)) {
+  Places places = all_places();
+  std::vector<std::string> missing;
+  for (const HfTensor& tensor : hf_tensors(model_.options, model_.family)) {
+    const auto node = places.extract(tensor.name);
+    if (node.empty())
+      missing.push_back(tensor.name);
+    else
+      locate_parts(tensor, node.mapped());
+  }
+  std::vector<std::string> searched;
+  for (const SafetensorsFile& file : files_) searched.push_back("'" + file.what() + "'");
+  check_input(missing.empty(), "'{}': {} tensors of this model are missing in {}: {}",
+              (folder / "config.json").string(), missing.size(), name_some(searched),
+              name_some(missing));
+  check_unused(places);
+}
+
+HfFolder::Places HfFolder::all_places() const {
+  Places places;
+  for (std::size_t i = 0; i < files_.size(); ++i)
+    for (std::string& name : files_[i].names()) {
+      if (is_hf_buffer(name)) continue;
+      const std::string full = hf_full_name(name, model_.family);
+      const auto [earlier, is_new] = places.try_emplace(full, Place{i, name});
+      check_input(is_new, "tensor {} is in '{}' and again in '{}'", Quoted{full},
+                  files_[earlier->second.file].what(), files_[i].what());
+    }
+  return places;
+}
+
+void HfFolder::check_shape(const Place& place, const Shape& expected) const {
+  const SafetensorsFile& file = files_[place.file];
+  const Shape got = file.shape(place.name);
+  check_input(got == expected, "'{}', tensor '{}': config.json asks for shape {}, got {}",
+              file.what(), place.name, expected.to_string(), got.to_string());
+  check_input(is_float(file.dtype(place.name)),
+              "'{}', tensor '{}': expected a float type, got dtype {}", file.what(), place.name,
+              file.entry(place.name).dtype);
+}
+
+void HfFolder::locate_parts(const HfTensor& tensor, const Place& place) {
+  check_shape(place, tensor.shape);
+  std::int64_t begin = 0;
+  for (const HfPart& part : tensor.parts) {
+    locations_[part.name] = {place.file, place.name, tensor.transposed, begin, part.shape};
+    begin += part.shape[0];
+  }
+}
+
+void HfFolder::check_unused(const Places& places) const {
+  const ModelOptions& options = model_.options;
+  std::vector<std::string> unexpected;
+  for (const auto& [name, place] : places) {
+    // A tied output weight is sometimes stored all the same.
+    if (options.tie_embeddings && name == "lm_head.weight")
+      check_shape(place, {options.vocab_size, options.hidden_size});
+    else
+      unexpected.push_back(
+          fmt::format("{} in '{}'", Quoted{place.name}, files_[place.file].what()));
+  }
+  check_input(unexpected.empty(),
+              "{} tensors do not belong to a {} model with the options of config.json: {}",
+              unexpected.size(), model_.family, name_some(unexpected));
+}
+
+std::vector<std::string> HfFolder::names() const {
+  std::vector<std::string> names;
+  names.reserve(locations_.size());
+  for (const auto& [name, location] : locations_) names.push_back(name);
+  return names;
+}
+
+const HfLocation& HfFolder::locate(std::string_view name) const {
+  const auto found = locations_.find(name);
+  check_input(
+      found != locations_.end(),
+      "the {} checkpoint with '{}' has no parameter '{}': its model and the one being built "
+      "differ",
+      model_.family, files_.front().what(), name);
+  return found->second;
+}
+
+void HfFolder::read(std::string_view name, const View& destination) const {
+  const Shape& shape = locate(name).shape;
+  check_input(destination.shape() == shape,
+              "'{}', parameter '{}': expected shape {}, got {}: the checkpoint's model and the one "
+              "being built differ",
+              files_[locate(name).file].what(), name, destination.shape().to_string(),
+              shape.to_string());
+  read_box(name, shape.rank() == 2 ? Shape{0, 0} : Shape{0}, shape, destination);
+}
+
+void HfFolder::read_box(std::string_view name, const Shape& offset, const Shape& extent,
+                        const View& destination) const {
+  const HfLocation& location = locate(name);
+  bool inside = offset.rank() == location.shape.rank() && extent.rank() == offset.rank();
+  for (int i = 0; inside && i < offset.rank(); ++i)
+    inside = offset[i] <= location.shape[i] && extent[i] <= location.shape[i] - offset[i];
+  check(inside && destination.shape() == extent, "box at {} of {} of parameter '{}' {} into {}",
+        offset.to_string(), extent.to_string(), name, location.shape.to_string(),
+        destination.to_string());
+  Shape hf_offset = offset;
+  hf_offset[0] += location.out_begin;
+  Shape hf_extent = extent;
+  if (location.transposed) {
+    std::swap(hf_offset[0], hf_offset[1]);
+    std::swap(hf_extent[0], hf_extent[1]);
+  }
+  files_[location.file].read_box(location.tensor, hf_offset, hf_extent,
+                                 location.transposed ? transposed_view(destination) : destination);
+}
+
+}  // namespace tessera

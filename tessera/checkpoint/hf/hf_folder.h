@@ -1,0 +1,66 @@
+// A Hugging Face model folder opened for reading: config.json and the safetensors files, checked
+// as a whole when it is opened (every tensor of the model is there, in one place, with the right
+// shape, and nothing else is). Parameters are then read under our names, whole or in boxes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/files.h"
+#include "tessera/checkpoint/format/safetensors_reader.h"
+#include "tessera/checkpoint/hf/hf_config.h"
+#include "tessera/checkpoint/hf/hf_names.h"
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+/// Where one of our parameters lies.
+struct HfLocation {
+  std::size_t file = 0;        ///< index into HfFolder::files
+  std::string tensor;          ///< its name in that file
+  bool transposed = false;     ///< the file has [in, out]
+  std::int64_t out_begin = 0;  ///< our first row along `out` in the file's tensor
+  Shape shape;                 ///< ours: [out, in] or [out]
+};
+
+class HfFolder {
+ public:
+  /// InputError, with the file and the tensor, for everything that does not fit together.
+  explicit HfFolder(const fs::path& folder);
+
+  const fs::path& path() const { return path_; }
+  const HfModel& model() const { return model_; }
+  const std::vector<SafetensorsFile>& files() const { return files_; }
+  /// Our parameter names, sorted.
+  std::vector<std::string> names() const;
+  const HfLocation& locate(std::string_view name) const;
+  /// Reads a whole parameter, [out, in] or [out], into host memory of any float type.
+  void read(std::string_view name, const View& destination) const;
+  /// Reads the box [offset, offset + extent) of a parameter; the destination has shape `extent`.
+  void read_box(std::string_view name, const Shape& offset, const Shape& extent,
+                const View& destination) const;
+
+ private:
+  // Where a tensor of the checkpoint lies, by its full name.
+  struct Place {
+    std::size_t file;
+    std::string name;  // in the file
+  };
+  using Places = std::map<std::string, Place>;
+
+  Places all_places() const;
+  void locate_parts(const HfTensor& tensor, const Place& place);
+  void check_shape(const Place& place, const Shape& expected) const;
+  void check_unused(const Places& places) const;
+
+  fs::path path_;
+  HfModel model_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, HfLocation, std::less<>> locations_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+#include "tessera/checkpoint/hf/hf_write.h"
+
+#include <map>
+#include <vector>
+
+#include "tessera/base/check.h"
+#include "tessera/checkpoint/format/convert.h"
+#include "tessera/checkpoint/format/safetensors_writer.h"
+
+namespace tessera {
+namespace {
+
+// Puts the parts of a tensor side by side along `out` in `buffer` and gives the whole.
+ConstView assemble(const HfTensor& tensor, DType dtype, const ParameterReader& read,
+                   std::vector<std::byte>& buffer) {
+  buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(dtype));
+  const View whole(buffer.data(), dtype, tensor.shape);
+  const View ours = tensor.transposed ? transposed_view(whole) : whole;
+  std::int64_t begin = 0;
+  for (const HfPart& part : tensor.parts) {
+    read(part.name, ours.slice(0, begin, part.shape[0]));
+    begin += part.shape[0];
+  }
+  return whole;
+}
+
+}  // namespace
+
+void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
+                      const ParameterReader& read, const HfWriteOptions& options) {
+  std::vector<SafetensorsDeclaration> declared;
+  std::map<std::string, const HfTensor*> by_name;
+  for (const HfTensor& tensor : tensors) {
+    declared.push_back({options.prefix + tensor.name, options.dtype, tensor.shape});
+    by_name[declared.back().name] = &tensor;
+  }
+  SafetensorsWriter writer(path, std::move(declared));
+  std::vector<std::byte> buffer;
+  for (const SafetensorsDeclaration& tensor : writer.order())
+    writer.append(assemble(*by_name.at(tensor.name), options.dtype, read, buffer));
+  writer.close();
+}
+
+void write_hf_tensors(const fs::path& path, const ModelOptions& model, std::string_view family,
+                      const ParameterSource& source, const HfWriteOptions& options) {
+  const auto read = [&](const std::string& name, const View& destination) {
+    const ConstView view = source(name);
+    check(view.shape() == destination.shape(), "parameter '{}': expected shape {}, got {}", name,
+          destination.shape(), view.shape());
+    convert_into(destination, view);
+  };
+  write_hf_tensors(path, hf_tensors(model, family), read, options);
+}
+
+}  // namespace tessera

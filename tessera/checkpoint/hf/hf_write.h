@@ -1,0 +1,36 @@
+// Writes a model's tensors under Hugging Face's names, fused and transposed as the family wants.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/files.h"
+#include "tessera/checkpoint/hf/hf_names.h"
+#include "tessera/tensor/view.h"
+
+namespace tessera {
+
+/// Puts one of our parameters (see hf_names.h), [out, in] or [out], into host memory, which may be
+/// strided and of any float type. Called once for each parameter.
+using ParameterReader = std::function<void(const std::string& name, const View& destination)>;
+
+/// Gives one of our parameters in host memory; the view is used before the next call.
+using ParameterSource = std::function<ConstView(const std::string& name)>;
+
+struct HfWriteOptions {
+  DType dtype = DType::f32;  ///< of the file; views of other float types are converted
+  std::string prefix;        ///< put before every name ("grad.")
+};
+
+/// Writes these tensors to one safetensors file, one at a time through memory, and fsyncs it.
+void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
+                      const ParameterReader& read, const HfWriteOptions& options = {});
+
+/// The same for all tensors of a model, whose parameters are in memory. An empty family gives names
+/// in the style of Llama to a model that no family can express.
+void write_hf_tensors(const fs::path& path, const ModelOptions& model, std::string_view family,
+                      const ParameterSource& source, const HfWriteOptions& options = {});
+
+}  // namespace tessera

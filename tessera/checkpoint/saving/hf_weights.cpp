@@ -1,0 +1,34 @@
+#include "tessera/checkpoint/saving/hf_weights.h"
+
+#include "tessera/base/check.h"
+#include "tessera/checkpoint/hf/hf_write.h"
+#include "tessera/checkpoint/saving/whole_buckets.h"
+#include "tessera/checkpoint/saving/whole_tensors.h"
+
+namespace tessera {
+
+void load_hf_weights(Session& session, const HfFolder& folder) {
+  const ParameterBuffers& buffers = session.parameters();
+  write_buckets(session, buffers.values(), [&](const Bucket& bucket, const View& whole) {
+    HostBlock host = downloaded(session.context(), whole);  // the gaps between tensors stay
+    for (const std::size_t i : bucket.parameters)
+      for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
+        for (const ShardPiece& piece : tensor.pieces)
+          folder.read_box(tensor.name, piece.offset, piece.extent,
+                          piece.in(buffers.part(host.view(), i)));
+    host.upload();
+  });
+  session.adopt_values();
+}
+
+void write_hf_block(const fs::path& path, Session& session, const ParameterBlock& block,
+                    std::string_view family, const std::string& prefix) {
+  const WholeTensors tensors(session, block);
+  if (session.context().mesh.world().rank() > 0) return;
+  const HfWriteOptions options{block.memory.dtype(), prefix};
+  write_hf_tensors(
+      path, session.options().model, family,
+      [&](const std::string& name) { return tensors.by_name().at(name); }, options);
+}
+
+}  // namespace tessera

@@ -1,0 +1,20 @@
+// A session's parameters from and to Hugging Face files.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tessera/checkpoint/hf/hf_folder.h"
+#include "tessera/engine/session.h"
+
+namespace tessera {
+
+/// Fills every parameter from the folder, each rank its own boxes.
+void load_hf_weights(Session& session, const HfFolder& folder);
+
+/// Writes a block laid out like the parameters (values, gradients) under Hugging Face names. All
+/// ranks call it together, and rank 0 writes.
+void write_hf_block(const fs::path& path, Session& session, const ParameterBlock& block,
+                    std::string_view family, const std::string& prefix);
+
+}  // namespace tessera

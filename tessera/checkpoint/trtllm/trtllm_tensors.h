@@ -1,0 +1,32 @@
+// Which tensors one rank of TensorRT-LLM has of a model, and of which boxes of our parameters each
+// is made. Queries, keys and values are one matrix, in three blocks, with the rank's heads; where
+// there are fewer key heads than ranks, ranks share a key head. Of a gated MLP `fc` is the gate and
+// `gate` what it multiplies (our `up`): that is how they call them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/base/shape.h"
+#include "tessera/options/model_options.h"
+
+namespace tessera {
+
+struct TrtPart {
+  std::string name;  ///< one of our parameters
+  Shape offset;      ///< a box of it
+  Shape extent;
+};
+
+struct TrtTensor {
+  std::string name;
+  Shape shape;
+  std::vector<TrtPart> parts;  ///< one below the other; rows that they leave are zero
+};
+
+/// Why this model cannot be given to TensorRT-LLM in so many parts; empty when it can.
+std::string trtllm_problem(const ModelOptions& model, int ranks);
+
+std::vector<TrtTensor> trtllm_tensors(const ModelOptions& model, int ranks, int rank);
+
+}  // namespace tessera

@@ -1,0 +1,143 @@
+// Optimizer and learning-rate schedule.
+#include "tessera/config/flags/flag_builders.h"
+#include "tessera/config/flags/flag_groups.h"
+
+namespace tessera::config {
+namespace {
+
+// What changes memory, which inspect plans.
+constexpr CommandSet kPlanned = {Command::train, Command::inspect};
+
+constexpr RealRange kRate = {0, 1000};
+constexpr RealRange kFraction = {0, 1, false, true};
+
+bool uses_adam(const Settings& s) { return s.options.optimizer.kind == OptimizerKind::adam; }
+
+constexpr double kMaxScale = 0x1p100;
+constexpr RealRange kScale = {0, kMaxScale};
+
+bool uses_bf16(const Settings& s) { return s.options.model.dtype == DType::bf16; }
+
+bool uses_f16(const Settings& s) { return s.options.model.dtype == DType::f16; }
+
+bool adapts_scale(const Settings& s) { return uses_f16(s) && s.options.optimizer.loss_scale == 0; }
+
+bool narrow_moments(const Settings& s) { return uses_adam(s) && (uses_bf16(s) || uses_f16(s)); }
+
+bool uses_wsd(const Settings& s) { return s.options.schedule.decay_style == DecayStyle::wsd; }
+
+std::vector<Flag> optimizer_flags() {
+  return {
+      word("optimizer", at(&OptimizerOptions::kind),
+           {{OptimizerKind::adam, "adam"}, {OptimizerKind::sgd, "sgd"}},
+           "adam is AdamW: weight decay apart from the gradient")
+          .only_for(kPlanned),
+      real("adam-beta1", at(&OptimizerOptions::adam_beta1), kFraction, "decay of the mean gradient")
+          .only_if(uses_adam, "--optimizer adam"),
+      real("adam-beta2", at(&OptimizerOptions::adam_beta2), kFraction,
+           "decay of the mean squared gradient")
+          .only_if(uses_adam, "--optimizer adam"),
+      real("adam-eps", at(&OptimizerOptions::adam_eps), {0, 1, true}, "added to the denominator")
+          .only_if(uses_adam, "--optimizer adam"),
+      real("sgd-momentum", at(&OptimizerOptions::sgd_momentum), kFraction, "decay of the momentum")
+          .only_if([](const Settings& s) { return !uses_adam(s); }, "--optimizer sgd"),
+      real("weight-decay", at(&OptimizerOptions::weight_decay), kRate,
+           "not applied to biases and norms"),
+      real("clip-grad", at(&OptimizerOptions::clip_grad), {0, 1e9},
+           "largest global gradient norm; 0 turns clipping off"),
+      word("main-grads-dtype", at(&OptimizerOptions::gradients),
+           {{GradientType::accumulator, "fp32"}, {GradientType::parameters, "bf16"}},
+           "type of the gradients that microbatches add to")
+          .only_for(kPlanned)
+          .only_if(uses_bf16, "--bf16"),
+      word("exp-avg-dtype", at(&OptimizerOptions::exp_avg),
+           {{MomentType::accumulator, "fp32"}, {MomentType::bf16, "bf16"}},
+           "type that the mean gradient is kept in")
+          .only_for(kPlanned)
+          .only_if(narrow_moments, "--optimizer adam with --bf16 or --fp16"),
+      word("exp-avg-sq-dtype", at(&OptimizerOptions::exp_avg_sq),
+           {{MomentType::accumulator, "fp32"}, {MomentType::bf16, "bf16"}},
+           "type that the mean squared gradient is kept in")
+          .only_for(kPlanned)
+          .only_if(narrow_moments, "--optimizer adam with --bf16 or --fp16"),
+      action(
+          "no-store-param-remainders",
+          [](Settings& s, bool on) { s.options.optimizer.store_param_remainders = !on; },
+          [](const Settings& s) { return !s.options.optimizer.store_param_remainders; },
+          "keep whole fp32 master weights, not just the 16 bits that the bf16 weights lack: 2 "
+          "bytes "
+          "more per parameter")
+          .only_for(kPlanned)
+          .only_if(uses_bf16, "--bf16"),
+      toggle("optimizer-cpu-offload", at(&OptimizerOptions::cpu_offload),
+             "keep the optimizer's state in the host's memory; parts of it are copied to the GPU "
+             "and back while others are updated")
+          .only_for(kPlanned)
+          .only_if([](const Settings& s) { return s.options.train.device == DeviceChoice::cuda; },
+                   "--device cuda"),
+      texts("freeze-parameters", at(&OptimizerOptions::frozen), "NAME", kMaxPathBytes,
+            "tensors that are not trained, by the names that tessera inspect prints; * stands for "
+            "any text, as in 'layers.*.mlp.*'")
+          .only_for(kPlanned),
+      real("loss-scale", at(&OptimizerOptions::loss_scale), kScale,
+           "constant loss scale; 0 means that it adapts")
+          .only_if(uses_f16, "--fp16"),
+      real("initial-loss-scale", at(&OptimizerOptions::initial_loss_scale), {0, kMaxScale, true},
+           "where a loss scale that adapts starts")
+          .only_if(adapts_scale, "--fp16 without --loss-scale"),
+      real("min-loss-scale", at(&OptimizerOptions::min_loss_scale), {0, kMaxScale, true},
+           "its least value")
+          .only_if(adapts_scale, "--fp16 without --loss-scale"),
+      integer("loss-scale-window", at(&OptimizerOptions::loss_scale_window), {1, 1'000'000'000},
+              "good steps in a row that double it")
+          .only_if(adapts_scale, "--fp16 without --loss-scale"),
+      integer("hysteresis", at(&OptimizerOptions::hysteresis), {1, 1'000'000},
+              "skipped steps before it is halved")
+          .only_if(adapts_scale, "--fp16 without --loss-scale"),
+  };
+}
+
+std::vector<Flag> learning_rate_flags() {
+  return {
+      real("lr", at(&ScheduleOptions::lr), {0, 1000, true}, "highest learning rate")
+          .must_be_given(),
+      real("min-lr", at(&ScheduleOptions::min_lr), kRate, "lowest learning rate after warmup"),
+      word("lr-decay-style", at(&ScheduleOptions::decay_style),
+           {{DecayStyle::constant, "constant"},
+            {DecayStyle::linear, "linear"},
+            {DecayStyle::cosine, "cosine"},
+            {DecayStyle::inverse_square_root, "inverse-square-root"},
+            {DecayStyle::wsd, "WSD"}},
+           "how the rate falls after warmup; WSD stays constant until its last iterations"),
+      integer("lr-decay-iters", at(&ScheduleOptions::decay_iters), {1, kMaxIterations},
+              "iterations until the lowest rate, warmup included [default: --train-iters]"),
+      integer("lr-warmup-iters", at(&ScheduleOptions::warmup_iters), {0, kMaxIterations},
+              "iterations of linear warmup")
+          .one_of("warmup")
+          .shown_if([](const Settings& s) { return s.options.schedule.warmup_fraction == 0; }),
+      real("lr-warmup-fraction", at(&ScheduleOptions::warmup_fraction), {0, 1, true, true},
+           "warmup as a part of --lr-decay-iters, instead of --lr-warmup-iters")
+          .one_of("warmup"),
+      real("lr-warmup-init", at(&ScheduleOptions::lr_warmup_init), kRate,
+           "rate that warmup starts from"),
+      word("lr-wsd-decay-style", at(&ScheduleOptions::wsd_decay_style),
+           {{WsdDecayStyle::exponential, "exponential"},
+            {WsdDecayStyle::linear, "linear"},
+            {WsdDecayStyle::cosine, "cosine"},
+            {WsdDecayStyle::minus_sqrt, "minus_sqrt"}},
+           "how the rate falls in the last iterations of WSD")
+          .only_if(uses_wsd, "--lr-decay-style WSD"),
+      integer("lr-wsd-decay-iters", at(&ScheduleOptions::wsd_decay_iters), {1, kMaxIterations},
+              "the last iterations of WSD, in which the rate falls")
+          .only_if(uses_wsd, "--lr-decay-style WSD"),
+  };
+}
+
+}  // namespace
+
+void append_optimizer_flags(std::vector<Flag>& table) {
+  append(table, Group::optimizer, {Command::train}, optimizer_flags());
+  append(table, Group::learning_rate, {Command::train}, learning_rate_flags());
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,131 @@
+// How a model and its batches are spread over ranks, and how ranks are started.
+#include "tessera/config/flags/flag_builders.h"
+#include "tessera/config/flags/flag_groups.h"
+
+namespace tessera::config {
+namespace {
+
+constexpr IntegerRange kDegree = {1, kMaxRanks};
+constexpr CommandSet kRankCommands = {Command::train, Command::inspect, Command::evaluate,
+                                      Command::generate};
+
+bool shares_experts(const Settings& s) { return s.options.parallel.expert > 1; }
+
+Flag grid_flag() {
+  Flag flag = make_flag("tensor-model-parallel-grid", Arity::one, "q,q",
+                        "q x q ranks share each layer's matrices by rows and columns (2-D tensor "
+                        "parallelism), instead of --tensor-model-parallel-size ranks in a row");
+  flag.quoted = true;
+  flag.set = [](Settings& s, const Values& values) {
+    s.options.parallel.tensor_2d = parse_grid(values.at(0));
+  };
+  flag.get = [](const Settings& s) -> std::optional<Values> {
+    if (s.options.parallel.tensor_2d == 0) return std::nullopt;
+    return Values{fmt::format("{0},{0}", s.options.parallel.tensor_2d)};
+  };
+  return flag;
+}
+
+std::vector<Flag> degree_flags() {
+  return {
+      integer("tensor-model-parallel-size", at(&ParallelOptions::tensor), kDegree,
+              "ranks that share each layer's matrices")
+          .only_for(kRankCommands),
+      grid_flag(),
+      toggle("sequence-parallel", at(&ParallelOptions::sequence_parallel),
+             "norms and dropout on a part of the sequence per tensor-parallel rank"),
+      integer("pipeline-model-parallel-size", at(&ParallelOptions::pipeline), kDegree,
+              "ranks that share the layers")
+          .only_for(kRankCommands),
+      integer("context-parallel-size", at(&ParallelOptions::context), kDegree,
+              "ranks that share each sequence"),
+      integer("expert-model-parallel-size", at(&ParallelOptions::expert), kDegree,
+              "ranks that share the experts"),
+      integer("expert-tensor-parallel-size", at(&ParallelOptions::expert_tensor), kDegree,
+              "ranks that share each expert's matrices [default: --tensor-model-parallel-size]")
+          .only_if(shares_experts, "--expert-model-parallel-size above 1"),
+  };
+}
+
+bool shards(const Settings& s) {
+  const ParallelOptions& p = s.options.parallel;
+  return p.fsdp ? p.fsdp_strategy != Sharding::none : p.distributed_optimizer;
+}
+
+constexpr std::string_view kSharded =
+    "--use-distributed-optimizer, or --use-megatron-fsdp with another strategy than no_shard";
+
+bool shards_gradients(const Settings& s) {
+  const ParallelOptions& p = s.options.parallel;
+  return p.fsdp && p.fsdp_strategy >= Sharding::gradients;
+}
+
+std::vector<Flag> data_parallel_flags() {
+  constexpr IntegerRange kBucket = {1, std::int64_t{1} << 40};
+  return {
+      toggle("use-distributed-optimizer", at(&ParallelOptions::distributed_optimizer),
+             "data-parallel ranks share the optimizer's state (ZeRO-1)"),
+      toggle("use-megatron-fsdp", at(&ParallelOptions::fsdp),
+             "they share what --data-parallel-sharding-strategy says"),
+      word("data-parallel-sharding-strategy", at(&ParallelOptions::fsdp_strategy),
+           {{Sharding::none, "no_shard"},
+            {Sharding::optimizer, "optim"},
+            {Sharding::gradients, "optim_grads"},
+            {Sharding::parameters, "optim_grads_params"}},
+           "optimizer state (ZeRO-1), gradients too (ZeRO-2), parameters too (ZeRO-3)")
+          .only_if([](const Settings& s) { return s.options.parallel.fsdp; },
+                   "--use-megatron-fsdp"),
+      integer("num-distributed-optimizer-instances", at(&ParallelOptions::sharding_instances),
+              kDegree, "groups of data-parallel ranks that hold all shards each (hybrid sharding)")
+          .only_if(shards, kSharded),
+      toggle("overlap-grad-reduce", at(&ParallelOptions::overlap_grad_reduce),
+             "sum gradients over data-parallel ranks while backward goes on; always so where they "
+             "are sharded"),
+      toggle("overlap-param-gather", at(&ParallelOptions::overlap_param_gather),
+             "gather updated parameters while the next forward goes on; always so where they are "
+             "sharded")
+          .only_if(shards, kSharded),
+      toggle("grad-reduce-in-bf16", at(&ParallelOptions::grad_reduce_in_bf16),
+             "gradients travel between data-parallel ranks in bf16; sums are carried in fp32")
+          .only_if([](const Settings& s) { return s.options.model.dtype == DType::bf16; },
+                   "--bf16"),
+      integer("ddp-bucket-size", at(&ParallelOptions::bucket_elements), kBucket,
+              "gradients that are summed at once [default: 40 million, or 1 million per "
+              "data-parallel rank if that is more]")
+          .only_if([](const Settings& s) { return !shards_gradients(s); },
+                   "gradients that are not sharded (optim_grads and optim_grads_params sum layer "
+                   "by layer)"),
+  };
+}
+
+std::vector<Flag> launch_flags() {
+  constexpr IntegerRange kMinutes = {1, 10080};  // up to a week
+  return {
+      integer("nproc", at(&ParallelOptions::nproc), kDegree,
+              "ranks to start; not with mpirun, srun or torchrun, which start them themselves. Of "
+              "inspect: ranks of the training that is planned")
+          .only_for({Command::train, Command::inspect, Command::evaluate, Command::generate}),
+      word("launch", at(&ParallelOptions::launch),
+           {{LaunchKind::threads, "threads"}, {LaunchKind::processes, "processes"}},
+           "what --nproc starts: threads of this process, or processes of this machine"),
+      integer("distributed-timeout-minutes", at(&ParallelOptions::timeout_minutes), kMinutes,
+              "how long a rank waits for another before the run stops with an error"),
+  };
+}
+
+}  // namespace
+
+void append_parallel_flags(std::vector<Flag>& table) {
+  Flag mesh = toggle("mesh", at(&Settings::mesh),
+                     "draw the ranks of a training and their groups instead; takes all flags of "
+                     "tessera train")
+                  .never_shown();
+  mesh.command_line_only = true;
+  append(table, Group::parallel, {Command::train, Command::inspect}, degree_flags());
+  append(table, Group::parallel, {Command::train, Command::inspect}, data_parallel_flags());
+  append(table, Group::parallel, {Command::train, Command::evaluate, Command::generate},
+         launch_flags());
+  append(table, Group::parallel, {Command::inspect}, {std::move(mesh)});
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,106 @@
+// How layers and microbatches are spread over a pipeline.
+#include "tessera/config/flags/flag_builders.h"
+#include "tessera/config/flags/flag_groups.h"
+#include "tessera/pipeline/schedules.h"
+
+namespace tessera::config {
+namespace {
+
+bool has_pipeline(const Settings& s) { return s.options.parallel.pipeline > 1; }
+constexpr std::string_view kNeedsPipeline = "--pipeline-model-parallel-size above 1";
+
+bool has_virtual_stages(const Settings& s) {
+  const PipelineOptions& p = s.options.pipeline;
+  return p.chunks > 1 || p.virtual_stages > 1 || p.layers_per_chunk > 0 || !p.layout.empty();
+}
+
+bool searches(const Settings& s) { return s.options.pipeline.schedule == ScheduleKind::search; }
+
+// Layers to stages.
+std::vector<Flag> split_flags() {
+  constexpr IntegerRange kLayers = {1, kMaxLayers};
+  constexpr IntegerRange kChunks = {1, 1024};
+  std::vector<Flag> flags{
+      integer("num-layers-per-virtual-pipeline-stage", at(&PipelineOptions::layers_per_chunk),
+              kLayers, "layers of a virtual stage: each pipeline rank has several of them"),
+      integer("num-virtual-stages-per-pipeline-rank", at(&PipelineOptions::virtual_stages), kChunks,
+              "virtual stages of each pipeline rank"),
+      text("pipeline-model-parallel-layout", at(&PipelineOptions::layout), "STAGES", kMaxPathBytes,
+           "the stages letter by letter, such as Et*3|(tt|)*29L: E embedding, t layer, L loss, | "
+           "ends a stage, * repeats"),
+      integer("decoder-first-pipeline-num-layers", at(&PipelineOptions::first_layers), kLayers,
+              "layers of the first pipeline rank, where it has others than the rest"),
+      integer("decoder-last-pipeline-num-layers", at(&PipelineOptions::last_layers), kLayers,
+              "layers of the last pipeline rank"),
+      toggle("account-for-embedding-in-pipeline-split", at(&PipelineOptions::count_embedding),
+             "count the embedding as a layer when layers are shared evenly"),
+      toggle("account-for-loss-in-pipeline-split", at(&PipelineOptions::count_loss),
+             "count the output layer with its loss as a layer"),
+  };
+  for (Flag& flag : flags) flag = std::move(flag).only_if(has_pipeline, kNeedsPipeline);
+  return flags;
+}
+
+std::vector<Name<ScheduleKind>> schedule_words() {
+  std::vector<Name<ScheduleKind>> words;
+  for (const ScheduleName& name : schedule_names()) words.push_back({name.kind, name.flag});
+  return words;
+}
+
+// Microbatches to time.
+std::vector<Flag> pipeline_schedule_flags() {
+  constexpr IntegerRange kGroup = {1, 1 << 20};
+  constexpr RealRange kTime = {1e-9, 1e9};
+  return {
+      word("pipeline-schedule", at(&PipelineOptions::schedule), schedule_words(),
+           "in which order ranks run microbatches forward and backward; auto is interleaved with "
+           "virtual stages, else 1f1b"),
+      integer("microbatch-group-size-per-virtual-pipeline-stage",
+              at(&PipelineOptions::microbatch_group), kGroup,
+              "interleaved: microbatches that a virtual stage takes in a row [default: "
+              "--pipeline-model-parallel-size]")
+          .only_if(has_virtual_stages, "virtual stages"),
+      reals("pipeline-action-times", at(&PipelineOptions::action_times), kTime,
+            "search: how long forward, input gradient and weight gradient take, in any unit: "
+            "three numbers for all stages, or three for each [default: 1 1 1]")
+          .only_if(searches, "--pipeline-schedule search"),
+      integer("pipeline-memory-limit", at(&PipelineOptions::memory_limit), kGroup,
+              "search: microbatches that a rank may hold at once [default: "
+              "--pipeline-model-parallel-size]")
+          .only_if(searches, "--pipeline-schedule search"),
+  };
+}
+
+std::vector<Flag> picture_flags() {
+  Flag draw = toggle("schedule", at(&Settings::schedule),
+                     "draw the pipeline's schedule instead; takes all flags of tessera train")
+                  .never_shown();
+  draw.command_line_only = true;
+  Flag file =
+      path("schedule-file", at(&Settings::schedule_file), "FILE.svg", "and write it as a picture")
+          .only_if([](const Settings& s) { return s.schedule; }, "--schedule")
+          .never_shown();
+  file.command_line_only = true;
+  Flag trace = path("trace", at(&Settings::trace), "FILE",
+                    "draw what --profile recorded of a run with these flags instead of the plan; "
+                    "FILE is rank 0's, and the others' lie beside it")
+                   .only_if([](const Settings& s) { return s.schedule; }, "--schedule")
+                   .never_shown();
+  trace.command_line_only = true;
+  std::vector<Flag> flags;
+  flags.push_back(std::move(trace));
+  flags.push_back(std::move(draw));
+  flags.push_back(std::move(file));
+  return flags;
+}
+
+}  // namespace
+
+void append_pipeline_flags(std::vector<Flag>& table) {
+  append(table, Group::parallel,
+         {Command::train, Command::inspect, Command::evaluate, Command::generate}, split_flags());
+  append(table, Group::parallel, {Command::train, Command::inspect}, pipeline_schedule_flags());
+  append(table, Group::parallel, {Command::inspect}, picture_flags());
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,140 @@
+// Which tokenizer, by Megatron's names.
+#include "tessera/config/flags/flag_builders.h"
+#include "tessera/config/flags/flag_groups.h"
+
+namespace tessera::config {
+namespace {
+
+constexpr CommandSet kTokenizing = {Command::train,    Command::preprocess, Command::generate,
+                                    Command::evaluate, Command::inspect,    Command::tokenize};
+constexpr CommandSet kSized = {Command::train,          Command::preprocess, Command::generate,
+                               Command::evaluate,       Command::inspect,    Command::tokenize,
+                               Command::train_tokenizer};
+
+TokenizerKind kind_of(const Settings& s) { return s.options.data.tokenizer.kind; }
+
+bool is_gpt2(const Settings& s) { return kind_of(s) == TokenizerKind::gpt2; }
+bool reads_vocab_file(const Settings& s) {
+  return is_gpt2(s) || s.options.data.tokenizer.is_bert();
+}
+bool reads_model(const Settings& s) {
+  return s.options.data.tokenizer.reads_files() && !reads_vocab_file(s);
+}
+bool adds_special_tokens(const Settings& s) {
+  return kind_of(s) == TokenizerKind::hugging_face || s.options.data.tokenizer.is_bert();
+}
+bool is_tiktoken(const Settings& s) { return kind_of(s) == TokenizerKind::tiktoken; }
+
+// Names of Megatron's that other flags stand for here, or nothing.
+void refuse_other_types(std::string_view name) {
+  if (name == "SFTTokenizer")
+    fail_input(
+        "chats are made tokens by tessera preprocess --chat-template NAME, with --tokenizer-type "
+        "HuggingFaceTokenizer and the same --tokenizer-model");
+  if (name == "MultimodalTokenizer" || name == "NullMultimodalTokenizer")
+    fail_input("images are not supported: for text alone use {}",
+               name.starts_with("Null") ? "NullTokenizer"
+                                        : "HuggingFaceTokenizer with the same --tokenizer-model");
+}
+
+Flag type_flag() {
+  Flag flag = word("tokenizer-type", at(&TokenizerOptions::kind),
+                   {{TokenizerKind::bytes, "ByteTokenizer"},
+                    {TokenizerKind::null, "NullTokenizer"},
+                    {TokenizerKind::gpt2, "GPT2BPETokenizer"},
+                    {TokenizerKind::hugging_face, "HuggingFaceTokenizer"},
+                    {TokenizerKind::sentencepiece, "SentencePieceTokenizer"},
+                    {TokenizerKind::sentencepiece, "GPTSentencePieceTokenizer"},
+                    {TokenizerKind::llama2, "Llama2Tokenizer"},
+                    {TokenizerKind::tiktoken, "TikTokenizer"},
+                    {TokenizerKind::bert_lowercase, "BertWordPieceLowerCase"},
+                    {TokenizerKind::bert_cased, "BertWordPieceCase"}},
+                   "bytes, token numbers as text, or a vocabulary from files [default: the loaded "
+                   "model's, or ByteTokenizer]");
+  flag.set = [set = flag.set](Settings& s, const Values& values) {
+    refuse_other_types(values.at(0));
+    set(s, values);
+  };
+  return flag;
+}
+
+std::vector<Flag> tokenizer_flags() {
+  constexpr std::string_view kTiktokenOnly = "--tokenizer-type TikTokenizer";
+  return {
+      type_flag(),
+      integer("vocab-size", at(&TokenizerOptions::vocab_size), {1, kMaxVocabulary - 1},
+              "NullTokenizer needs it: its tokens before end-of-document; for the others what the "
+              "model has room for [default: as many as the tokenizer has]")
+          .which_means(Command::train_tokenizer,
+                       "how many tokens to make: special ones, the 256 bytes, then merges")
+          .only_for(kSized),
+      path("tokenizer-model", at(&TokenizerOptions::model), "FILE",
+           "tokenizer.json or its folder, a SentencePiece .model, a .tiktoken file")
+          .only_if(reads_model,
+                   "--tokenizer-type HuggingFaceTokenizer, SentencePieceTokenizer, "
+                   "GPTSentencePieceTokenizer, Llama2Tokenizer or TikTokenizer"),
+      action(
+          "tokenizer-hf-no-include-special-tokens",
+          [](Settings& s, bool on) { s.options.data.tokenizer.include_special_tokens = !on; },
+          [](const Settings& s) { return !s.options.data.tokenizer.include_special_tokens; },
+          "leave out what a tokenizer.json or BERT puts around a text, such as a "
+          "beginning-of-sequence token")
+          .only_if(adds_special_tokens,
+                   "--tokenizer-type HuggingFaceTokenizer, BertWordPieceLowerCase or "
+                   "BertWordPieceCase"),
+      path("vocab-file", at(&TokenizerOptions::vocab_file), "FILE",
+           "vocab.json of GPT-2, vocab.txt of BERT")
+          .only_if(reads_vocab_file,
+                   "--tokenizer-type GPT2BPETokenizer, BertWordPieceLowerCase or "
+                   "BertWordPieceCase"),
+      path("merge-file", at(&TokenizerOptions::merge_file), "FILE", "merges.txt of GPT-2")
+          .only_if(is_gpt2, "--tokenizer-type GPT2BPETokenizer"),
+      word("tiktoken-pattern", at(&TokenizerOptions::tiktoken_pattern),
+           {{TiktokenPattern::v1, "v1"},
+            {TiktokenPattern::v2, "v2"},
+            {TiktokenPattern::gpt2, "gpt2"},
+            {TiktokenPattern::cl100k, "cl100k"},
+            {TiktokenPattern::o200k, "o200k"}},
+           "what splits text: Megatron's v1 or v2, or one of OpenAI's")
+          .only_if(is_tiktoken, kTiktokenOnly),
+      integer("tiktoken-num-special-tokens", at(&TokenizerOptions::tiktoken_num_special_tokens),
+              {1, kMaxVocabulary - 1},
+              "how many special tokens there are: of a .json they come before all others [default: "
+              "1000], else after them [default: those named]")
+          .only_if(is_tiktoken, kTiktokenOnly),
+      texts("tiktoken-special-tokens", at(&TokenizerOptions::tiktoken_special_tokens), "TEXT", 256,
+            "the first special tokens [default: those of Megatron for a .json, else <|endoftext|>]")
+          .only_if(is_tiktoken, kTiktokenOnly),
+  };
+}
+
+std::vector<Flag> tokenize_flags() {
+  return {
+      toggle("decode", at(&TokenizeOptions::decode), "from tokens to text"),
+      toggle("show-pieces", at(&TokenizeOptions::show_pieces),
+             "a line for each token: its number and what it stands for"),
+      word("format", at(&TokenizeOptions::format),
+           {{TokenizeFormat::text, "text"}, {TokenizeFormat::jsonl, "jsonl"}},
+           "a file is one text, or each of its lines is one: a JSON string, and a list of numbers"),
+  };
+}
+
+std::vector<Flag> train_tokenizer_flags() {
+  return {
+      word("pattern", at(&TrainTokenizerOptions::pattern),
+           {{TrainPattern::gpt2, "gpt2"}, {TrainPattern::llama3, "llama3"}},
+           "whose pattern cuts text into words"),
+      texts("special-tokens", at(&TrainTokenizerOptions::special_tokens), "TEXT", 256,
+            "tokens that stand for no text; the first numbers are theirs"),
+  };
+}
+
+}  // namespace
+
+void append_tokenizer_flags(std::vector<Flag>& table) {
+  append(table, Group::tokenizer, {Command::tokenize}, tokenize_flags());
+  append(table, Group::tokenizer, {Command::train_tokenizer}, train_tokenizer_flags());
+  append(table, Group::tokenizer, kTokenizing, tokenizer_flags());
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,45 @@
+#include "tessera/config/rules/given_rules.h"
+
+#include "tessera/config/flags/flag_table.h"
+
+namespace tessera::config {
+namespace {
+
+void check_effects(const Given& given, Problems& problems) {
+  for (const auto& [name, assignment] : given.all) {
+    const Flag& flag = *find_flag(name);
+    const bool overridden = given.file.contains(name) && flag.has_effect(given.file_settings);
+    if (!is_on(flag, assignment) || flag.has_effect(given.settings) || overridden) continue;
+    problems.add("{} has no effect: it belongs to {}", spelled(name, assignment),
+                 flag.applies_when);
+  }
+}
+
+void check_partners(const Assignments& given, const Options& options, Problems& problems) {
+  problems.require(
+      !was_given(given, "num-query-groups") || was_given(given, "group-query-attention"),
+      "--num-query-groups needs --group-query-attention, without which every head has keys and "
+      "values of its own: add it, or drop --num-query-groups");
+  const bool first_layers = options.recompute.granularity == RecomputeGranularity::full &&
+                            options.recompute.method == RecomputeMethod::block;
+  problems.require(!first_layers || was_given(given, "recompute-num-layers"),
+                   "--recompute-method block needs --recompute-num-layers, the number of first "
+                   "layers that are computed again");
+  const ParallelOptions& p = options.parallel;
+  problems.require(
+      p.tensor_2d == 0 || !was_given(given, "tensor-model-parallel-size") ||
+          p.tensor == p.tensor_2d * p.tensor_2d,
+      "--tensor-model-parallel-grid {0},{0} has {1} ranks, but --tensor-model-parallel-size is "
+      "{2}: "
+      "drop it, or set it to {1}",
+      p.tensor_2d, p.tensor_2d * p.tensor_2d, p.tensor);
+}
+
+}  // namespace
+
+void check_given(const Given& given, Problems& problems) {
+  check_effects(given, problems);
+  check_partners(given.all, given.settings.options, problems);
+}
+
+}  // namespace tessera::config

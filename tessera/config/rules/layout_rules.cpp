@@ -1,0 +1,110 @@
+// Whether a model and its batches can be split over tensor-parallel ranks.
+#include "tessera/config/rules/rules.h"
+
+namespace tessera::config {
+namespace {
+
+// Adds a problem unless the ranks get equal parts. `why` says what they split.
+void require_parts(std::string_view flag, std::int64_t value, std::int64_t parts,
+                   std::string_view parts_text, std::string_view why, Problems& problems) {
+  problems.require(value % parts == 0, "--{} {} is not a multiple of {}: {}; change one of them",
+                   flag, value, parts_text, why);
+}
+
+void row_rules(const Options& options, Problems& problems) {
+  const ModelOptions& m = options.model;
+  const int size = options.parallel.tensor;
+  const std::string ranks = fmt::format("--tensor-model-parallel-size {}", size);
+  require_parts("num-attention-heads", m.num_attention_heads, size, ranks,
+                "every tensor-parallel rank computes the same number of heads", problems);
+  const std::int64_t groups = m.num_query_groups;
+  problems.require(
+      groups <= 0 || groups == m.num_attention_heads || groups % size == 0 || size % groups == 0,
+      "--num-query-groups {} and {}: one must be a multiple of the other, so that a rank holds "
+      "whole key/value heads, or ranks hold copies of one; change one of them",
+      groups, ranks);
+  require_parts("ffn-hidden-size", m.ffn_hidden_size, size, ranks,
+                "every tensor-parallel rank computes a part of the MLP of the same width",
+                problems);
+}
+
+void tensor_2d_rules(const Options& options, Problems& problems) {
+  const ModelOptions& m = options.model;
+  const int side = options.parallel.tensor_2d;
+  const std::string ranks =
+      fmt::format("{0}, the side of --tensor-model-parallel-grid {0},{0}", side);
+  require_parts("micro-batch-size", options.train.micro_batch_size, side, ranks,
+                "the grid's rows split the samples", problems);
+  const auto columns = [&](std::string_view flag, std::int64_t value, std::string_view what) {
+    require_parts(flag, value, side, ranks, fmt::format("the grid's columns split {}", what),
+                  problems);
+  };
+  columns("hidden-size", m.hidden_size, "the hidden size");
+  columns("num-attention-heads", m.num_attention_heads, "the heads");
+  if (m.num_query_groups != m.num_attention_heads)
+    columns("num-query-groups", m.num_query_groups, "the key/value heads");
+  columns("ffn-hidden-size", m.ffn_hidden_size, "the MLP's width");
+}
+
+void vocabulary_rule(const Options& options, Problems& problems) {
+  const ModelOptions& m = options.model;
+  const bool known = m.hidden_size > 0 && m.vocab_size > 0;
+  problems.require(!known || m.vocab_size >= options.parallel.tensor,
+                   "a vocabulary of {} tokens has no part for each of {} tensor-parallel ranks: "
+                   "use at most {} of them, or raise --padded-vocab-size",
+                   m.vocab_size, options.parallel.tensor, m.vocab_size);
+}
+
+void sequence_rules(const Options& options, Problems& problems) {
+  const ParallelOptions& p = options.parallel;
+  if (!p.sequence_parallel) return;
+  if (p.tensor_2d > 0)
+    problems.add(
+        "--sequence-parallel and --tensor-model-parallel-grid exclude each other: the grid "
+        "splits what sequence parallelism would split; drop --sequence-parallel");
+  else if (p.tensor == 1)
+    problems.add(
+        "--sequence-parallel splits the sequence over the tensor-parallel ranks, but "
+        "--tensor-model-parallel-size is 1: raise it, or drop --sequence-parallel");
+  else
+    require_parts("seq-length", options.data.seq_length, p.tensor,
+                  fmt::format("--tensor-model-parallel-size {}", p.tensor),
+                  "with --sequence-parallel every rank holds the same number of positions",
+                  problems);
+}
+
+void saved_rules(const Options& options, Problems& problems) {
+  const ParallelOptions& p = options.parallel;
+  if (!options.recompute.distribute_saved_activations) return;
+  if (p.tensor == 1)
+    problems.add(
+        "--distribute-saved-activations splits kept layer inputs over the tensor-parallel "
+        "ranks, but --tensor-model-parallel-size is 1: raise it, or drop "
+        "--distribute-saved-activations");
+  else if (p.sequence_parallel || p.tensor_2d > 0)
+    problems.add(
+        "--distribute-saved-activations and --{} exclude each other: every rank keeps only "
+        "a part of the layer inputs already; drop --distribute-saved-activations",
+        p.sequence_parallel ? "sequence-parallel" : "tensor-model-parallel-grid");
+  else
+    problems.require(options.data.seq_length * options.train.micro_batch_size % p.tensor == 0,
+                     "--seq-length {} x --micro-batch-size {} is not a multiple of "
+                     "--tensor-model-parallel-size {}: with --distribute-saved-activations every "
+                     "rank keeps a layer's inputs for the same number of tokens; change one of "
+                     "them, or drop --distribute-saved-activations",
+                     options.data.seq_length, options.train.micro_batch_size, p.tensor);
+}
+
+}  // namespace
+
+void split_model_rules(const Options& options, Problems& problems) {
+  if (options.parallel.tensor_2d > 0)
+    tensor_2d_rules(options, problems);
+  else
+    row_rules(options, problems);
+  vocabulary_rule(options, problems);
+  sequence_rules(options, problems);
+  saved_rules(options, problems);
+}
+
+}  // namespace tessera::config

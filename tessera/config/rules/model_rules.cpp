@@ -1,0 +1,102 @@
+#include <algorithm>
+
+#include "tessera/config/resolve.h"
+#include "tessera/config/rules/rules.h"
+#include "tessera/options/limits.h"
+
+namespace tessera::config {
+namespace {
+
+void attention_rules(const ModelOptions& m, Problems& problems) {
+  const bool has_heads = m.num_attention_heads > 0;
+  problems.require(m.kv_channels > 0 || !has_heads || m.hidden_size % m.num_attention_heads == 0,
+                   "--hidden-size {} is not a multiple of --num-attention-heads {}: change one of "
+                   "them, or set --kv-channels",
+                   m.hidden_size, m.num_attention_heads);
+  problems.require(m.num_query_groups <= 0 || m.num_attention_heads % m.num_query_groups == 0,
+                   "--num-attention-heads {} is not a multiple of --num-query-groups {}: every "
+                   "key/value head serves the same number of query heads",
+                   m.num_attention_heads, m.num_query_groups);
+  problems.require(!m.qk_norm || m.normalization == Normalization::rms_norm,
+                   "--qk-layernorm is an RMSNorm here, but --normalization is LayerNorm: set "
+                   "--normalization RMSNorm, or drop --qk-layernorm");
+  problems.require(m.window_first_layer <= m.num_layers,
+                   "--window-first-layer {} is beyond --num-layers {}", m.window_first_layer,
+                   m.num_layers);
+}
+
+void rope_rules(const ModelOptions& m, Problems& problems) {
+  if (m.position_embedding != PositionEmbedding::rope) return;
+  const RopeOptions& rope = m.rope;
+  const bool in_range =
+      m.kv_channels > 0 && m.kv_channels <= kMaxHeadSize && rope.percent > 0 && rope.percent <= 1;
+  const double part = in_range ? static_cast<double>(m.kv_channels) * rope.percent : 0;
+  const auto rotated = static_cast<std::int64_t>(part);
+  problems.require(
+      !in_range || (rotated > 0 && rotated % 2 == 0),
+      "RoPE rotates pairs, but --rotary-percent {} of a head of {} is {}: make it even "
+      "(--kv-channels, --hidden-size, --rotary-percent)",
+      rope.percent, m.kv_channels, rotated);
+  problems.require(
+      rope.scaling != RopeScaling::llama3 || rope.high_freq_factor > rope.low_freq_factor,
+      "--rope-high-freq-factor {} must be above --rope-low-freq-factor {}", rope.high_freq_factor,
+      rope.low_freq_factor);
+  problems.require(rope.scaling != RopeScaling::yarn || rope.beta_fast > rope.beta_slow,
+                   "--rope-beta-fast {} must be above --rope-beta-slow {}", rope.beta_fast,
+                   rope.beta_slow);
+}
+
+// In double: the values may be out of range themselves.
+double count_parameters(const ModelOptions& m) {
+  const auto h = static_cast<double>(m.hidden_size);
+  const double heads =
+      static_cast<double>(m.num_attention_heads) + static_cast<double>(m.num_query_groups);
+  const double attention = 2 * h * heads * static_cast<double>(m.kv_channels);
+  const double mlp = 3 * h * static_cast<double>(m.ffn_hidden_size);
+  const double embeddings =
+      h * (2 * static_cast<double>(m.vocab_size) + static_cast<double>(m.max_position_embeddings));
+  return static_cast<double>(m.num_layers) * (attention + mlp) + embeddings;
+}
+
+}  // namespace
+
+void model_rules(const ModelOptions& model, Problems& problems) {
+  attention_rules(model, problems);
+  rope_rules(model, problems);
+  const double parameters = count_parameters(model);
+  problems.require(
+      parameters <= kMaxParameters,
+      "a model of about {:.2g} parameters is more than the {:.0g} that can be counted: "
+      "reduce --num-layers ({}), --hidden-size ({}) or --ffn-hidden-size ({})",
+      parameters, kMaxParameters, model.num_layers, model.hidden_size, model.ffn_hidden_size);
+}
+
+void fit_rules(const Options& options, Problems& problems) {
+  const ModelOptions& m = options.model;
+  problems.require(options.data.seq_length <= m.max_position_embeddings,
+                   "--seq-length {} is more than --max-position-embeddings {}, where the model's "
+                   "positions end: change one of them",
+                   options.data.seq_length, m.max_position_embeddings);
+  problems.require(
+      options.train.dump_step.empty() || (m.attention_dropout == 0 && m.hidden_dropout == 0),
+      "--dump-step is for comparing with another framework, which cannot draw the same dropout "
+      "masks: give --attention-dropout 0 --hidden-dropout 0 (they are {} and {})",
+      m.attention_dropout, m.hidden_dropout);
+  problems.require(
+      options.train.dump_step.empty() || options.optimizer.frozen.empty(),
+      "--dump-step writes every gradient, and frozen parameters have none: drop one of "
+      "--dump-step and --freeze-parameters");
+  problems.require(
+      options.train.dump_step.empty() || options.parallel.data == 1,
+      "--dump-step writes the batch of one data-parallel rank, but there are {}: start "
+      "one copy of the model",
+      options.parallel.data);
+  const std::int64_t tokens = tokenizer_vocabulary(options.data.tokenizer);
+  problems.require(tokens <= m.vocab_size,
+                   "the tokenizer has {} tokens (end-of-document included), but the model's "
+                   "vocabulary {}: raise --padded-vocab-size, or, for a model that is loaded, give "
+                   "its own tokens: --tokenizer-type NullTokenizer --vocab-size {}",
+                   tokens, m.vocab_size, std::max<std::int64_t>(m.vocab_size - 1, 1));
+}
+
+}  // namespace tessera::config

@@ -1,0 +1,208 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "tessera/base/check.h"
+#include "tessera/config/rules/rules.h"
+#include "tessera/options/limits.h"
+#include "tessera/pipeline/stage_split.h"
+#include "tessera/tensor/device.h"
+
+namespace tessera::config {
+namespace {
+
+constexpr int kThreadsPerProcessor = 4;
+
+// All that the machine has: a launcher may have left this process some of them only.
+int processors() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_CONF))); }
+
+void length_rules(const TrainOptions& train, Problems& problems) {
+  const bool given = train.train_iters > 0 || train.train_samples > 0;
+  problems.require(given, "one of --train-iters and --train-samples is required");
+  problems.require(!given || train.train_iters > 0,
+                   "--train-samples {} is less than one batch (--global-batch-size {})",
+                   train.train_samples, train.global_batch_size);
+}
+
+void size_rules(const Options& options, Problems& problems) {
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double batch_tokens = real(options.train.micro_batch_size) * real(options.data.seq_length);
+  problems.require(
+      batch_tokens * real(options.model.vocab_size) <= kMaxElements &&
+          batch_tokens * real(options.model.ffn_hidden_size) <= kMaxElements &&
+          batch_tokens * real(options.data.seq_length) * real(options.model.num_attention_heads) <=
+              kMaxElements,
+      "activations of --micro-batch-size {} x --seq-length {} are too large to be "
+      "counted: reduce one of them",
+      options.train.micro_batch_size, options.data.seq_length);
+  const double tokens = real(options.train.train_iters) * real(options.train.global_batch_size) *
+                        real(options.data.seq_length);
+  problems.require(
+      tokens <= kMaxElements,
+      "a training of {:.2g} tokens is too long to be counted: reduce --train-iters ({})", tokens,
+      options.train.train_iters);
+}
+
+void schedule_rules(const ScheduleOptions& s, Problems& problems) {
+  problems.require(s.lr <= 0 || s.min_lr <= s.lr, "--min-lr {} is above --lr {}", s.min_lr, s.lr);
+  problems.require(s.lr <= 0 || s.lr_warmup_init <= s.lr, "--lr-warmup-init {} is above --lr {}",
+                   s.lr_warmup_init, s.lr);
+  problems.require(s.decay_iters <= 0 || s.warmup_iters < s.decay_iters,
+                   "--lr-warmup-iters {} must be below --lr-decay-iters {} (by default "
+                   "--train-iters)",
+                   s.warmup_iters, s.decay_iters);
+  if (s.decay_style != DecayStyle::wsd) return;
+  problems.require(s.wsd_decay_iters > 0, "--lr-decay-style WSD needs --lr-wsd-decay-iters");
+  const double warmup = s.warmup_fraction > 0
+                            ? s.warmup_fraction * static_cast<double>(s.decay_iters)
+                            : static_cast<double>(s.warmup_iters);
+  problems.require(s.decay_iters <= 0 || warmup + static_cast<double>(s.wsd_decay_iters) <=
+                                             static_cast<double>(s.decay_iters),
+                   "warmup ({} iterations) and --lr-wsd-decay-iters {} together are more than "
+                   "--lr-decay-iters {}",
+                   warmup, s.wsd_decay_iters, s.decay_iters);
+}
+
+// Of all data-parallel ranks; 0 when that is not known.
+std::int64_t samples_at_once(const Options& options) {
+  const std::int64_t each = options.train.micro_batch_size;
+  return each > 0 && each <= kMaxMicroBatch ? each * options.parallel.data : 0;
+}
+
+// Of the stage that has most; of all, where they cannot be split, which is named elsewhere.
+std::int64_t most_layers(const Options& options) {
+  const std::int64_t all = options.model.num_layers;
+  const int ranks = options.parallel.pipeline;
+  if (all < 1 || all > kMaxLayers || ranks < 1 || ranks > kMaxRanks) return all;
+  try {
+    std::int64_t most = 0;
+    for (const StagePart& part :
+         split_stages({all, options.model.tie_embeddings}, options.pipeline, ranks))
+      most = std::max(most, part.layers.length());
+    return most;
+  } catch (const InputError&) {
+    return all;
+  }
+}
+
+void recompute_rules(const Options& options, Problems& problems) {
+  const RecomputeOptions& recompute = options.recompute;
+  const std::int64_t all = options.model.num_layers, most = most_layers(options);
+  if (recompute.granularity != RecomputeGranularity::full) return;
+  if (most == all)
+    problems.require(recompute.num_layers <= all,
+                     "--recompute-num-layers {} is more than --num-layers {}", recompute.num_layers,
+                     all);
+  else
+    problems.require(recompute.num_layers <= most,
+                     "--recompute-num-layers {} is more than the {} that the largest stage of the "
+                     "pipeline has, each of which counts its own: lower it",
+                     recompute.num_layers, most);
+}
+
+void data_rules(const DataOptions& data, Problems& problems) {
+  const bool shared = data.mock_data || !data.data_path.empty() || !data.data_args_path.empty();
+  const bool by_split = !data.train_data_path.empty() || !data.valid_data_path.empty() ||
+                        !data.test_data_path.empty();
+  const bool by_file = !data.per_split_data_args_path.empty();
+  problems.require(data.mock_data || data.names_files(),
+                   "no data: give --data-path PREFIX, or --mock-data");
+  problems.require(!by_split || !(shared || by_file),
+                   "--train-data-path, --valid-data-path and --test-data-path exclude --data-path, "
+                   "--data-args-path, --per-split-data-args-path and --mock-data: give one or the "
+                   "other");
+  problems.require(!by_split || !data.train_data_path.empty(),
+                   "nothing to train on: --valid-data-path and --test-data-path need "
+                   "--train-data-path");
+  problems.require(data.seq_length > 0, "--seq-length is required");
+}
+
+// As in Megatron, --profile-step-start 10 records from the 11th iteration on.
+void profile_rules(const TrainOptions& train, const Ranks& ranks, Problems& problems) {
+  if (!train.profile) return;
+  problems.require(train.profile_step_end > train.profile_step_start,
+                   "--profile-step-end {} must be above --profile-step-start {}",
+                   train.profile_step_end, train.profile_step_start);
+  problems.require(train.train_iters <= 0 || train.train_iters > train.profile_step_start,
+                   "--profile-step-start {} is never passed: the training has {} iterations; lower "
+                   "it, or raise --train-iters",
+                   train.profile_step_start, train.train_iters);
+  constexpr std::int64_t kMostSteps = 1000;  // some hundred thousand events, all kept in memory
+  problems.require(train.profile_step_end - train.profile_step_start <= kMostSteps,
+                   "--profile-step-end {} is more than {} steps after --profile-step-start {}: a "
+                   "trace of so many would not fit into memory",
+                   train.profile_step_end, kMostSteps, train.profile_step_start);
+  problems.require(!train.profile_ranks.empty(), "--profile-ranks names no rank");
+  std::set<int> seen;
+  for (const int rank : train.profile_ranks) {
+    problems.require(rank < ranks.count, "--profile-ranks {}: {}", rank,
+                     ranks.count == 1
+                         ? std::string("this run has one rank, 0")
+                         : fmt::format("the ranks of this run are 0 to {}", ranks.count - 1));
+    problems.require(seen.insert(rank).second, "--profile-ranks has {} twice", rank);
+  }
+}
+
+void parallel_rules(const Options& options, const Ranks& ranks, Problems& problems) {
+  const ParallelOptions& p = options.parallel;
+  for (const int size : {p.tensor, p.pipeline, p.context, p.expert})
+    if (size < 1 || size > kMaxRanks) return;  // named already
+  version_rules(p, problems);
+  // The other sizes have to change first.
+  if (p.context == 1) rank_rules(p, ranks, problems);
+  start_rules(p, ranks, problems);
+  sharding_rules(p, problems);
+  split_model_rules(options, problems);
+  training_pipeline_rules(options, problems);
+}
+
+}  // namespace
+
+std::int64_t microbatches_of(const Options& options) {
+  const std::int64_t together = samples_at_once(options);
+  return together > 0 ? options.train.global_batch_size / together : 0;
+}
+
+void batch_rules(const Options& options, Problems& problems) {
+  const TrainOptions& train = options.train;
+  const std::int64_t together = samples_at_once(options);
+  problems.require(together == 0 || train.global_batch_size % together == 0,
+                   "--global-batch-size {} is not a multiple of --micro-batch-size {} x "
+                   "data-parallel size {}: change one of them",
+                   train.global_batch_size, train.micro_batch_size, options.parallel.data);
+}
+
+int most_threads() { return kThreadsPerProcessor * processors(); }
+
+void device_rules(const Options& options, Problems& problems) {
+  problems.require(options.train.threads <= most_threads(),
+                   "--threads {} is more than {} for each of this machine's {} processors: give at "
+                   "most {}, or leave it out to use all cores once",
+                   options.train.threads, kThreadsPerProcessor, processors(), most_threads());
+  if (options.train.device == DeviceChoice::cpu) return;
+  const std::string problem = why_no_cuda();
+  problems.require(problem.empty(), "--device cuda: {}", problem);
+}
+
+void train_rules(const Options& options, const Ranks& ranks, Problems& problems) {
+  batch_rules(options, problems);
+  length_rules(options.train, problems);
+  size_rules(options, problems);
+  schedule_rules(options.schedule, problems);
+  recompute_rules(options, problems);
+  data_rules(options.data, problems);
+  tokenizer_rules(options.data.tokenizer, problems);
+  split_rules(options.data, problems);
+  fim_rules(options.data, problems);
+  sft_rules(options.data, problems);
+  fit_rules(options, problems);
+  const TrainOptions& train = options.train;
+  problems.require(train.save.empty() || train.save_interval > 0, "--save needs --save-interval");
+  profile_rules(train, ranks, problems);
+  device_rules(options, problems);
+  parallel_rules(options, ranks, problems);
+}
+
+}  // namespace tessera::config

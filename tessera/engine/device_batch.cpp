@@ -1,0 +1,160 @@
+#include "tessera/engine/device_batch.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+
+DeviceBatches::Staging::Staging(Memory& memory, const Shape& bytes)
+    : host(memory.allocate_host(DType::u8, bytes)),
+      device(memory.allocate(MemoryUse::data, DType::u8, bytes)),
+      free(memory.device()) {}
+
+DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches,
+                             const Limits& limits, const SampleShare& share)
+    : shape_(shape),
+      count_(microbatches),
+      data_ranks_(share.data_ranks),
+      limits_(limits),
+      kept_{shape.seq, shape.batch / share.count},
+      first_sample_(kept_.batch * share.index),
+      uploads_(memory.device()),
+      uploaded_(memory.device()),
+      tokens_(static_cast<std::size_t>(microbatches)) {
+  check(kept_.batch * share.count == shape.batch, "{} samples cannot be shared evenly by {} ranks",
+        shape.batch, share.count);
+  ArenaLayout measure;
+  lay_out(measure);
+  const Shape bytes{static_cast<std::int64_t>(measure.bytes())};
+  memory_ = memory.allocate(MemoryUse::data, DType::u8, bytes);
+  grad_scales_ = memory.allocate(MemoryUse::data, DType::f64, {microbatches});
+  for (std::unique_ptr<Staging>& each : stagings_) {
+    each = std::make_unique<Staging>(memory, bytes);
+    if (!each->host) continue;  // only counting
+    ArenaLayout arena(each->host);
+    each->fields = lay_out(arena);
+  }
+  if (!memory_) return;
+  ArenaLayout arena(memory_);
+  fields_ = lay_out(arena);
+  for (int i = 0; i < microbatches; ++i) {
+    const Microfields& m = fields_.microbatches[static_cast<std::size_t>(i)];
+    microbatches_.push_back({kept_, m.tokens, m.labels, m.mask, m.positions, m.documents, m.samples,
+                             grad_scales_.view().slice(0, i, 1)});
+  }
+}
+
+DeviceBatches::Fields DeviceBatches::lay_out(ArenaLayout& arena) const {
+  Fields fields;
+  fields.weights = arena.take(DType::f64, {count_});
+  fields.tokens = arena.take(DType::f64, {1});
+  for (int i = 0; i < count_; ++i) {
+    fields.microbatches.push_back({arena.take(DType::i32, {kept_.rows()}),
+                                   arena.take(DType::i32, {kept_.rows()}),
+                                   arena.take(DType::f32, {kept_.rows()}),
+                                   arena.take(DType::i32, {kept_.seq, kept_.batch}),
+                                   arena.take(DType::i64, {kept_.batch}),
+                                   {}});
+    if (limits_.documents)
+      fields.microbatches.back().documents = arena.take(DType::i32, {kept_.batch, kept_.seq});
+  }
+  return fields;
+}
+
+// Kernels read rows of tables at these numbers without looking.
+void DeviceBatches::check_batch(const HostBatch& batch) const {
+  check(batch.batch == shape_.batch && batch.seq_length == shape_.seq,
+        "planned for batches of {} x {}, got {} x {}", shape_.batch, shape_.seq, batch.batch,
+        batch.seq_length);
+  const auto rows = static_cast<std::size_t>(shape_.rows());
+  check(batch.tokens.size() == rows && batch.labels.size() == rows &&
+            batch.loss_mask.size() == rows && batch.positions.size() == rows &&
+            (batch.documents.empty() || batch.documents.size() == rows) &&
+            batch.sample_numbers.size() == static_cast<std::size_t>(shape_.batch),
+        "a batch of {} x {} has {} tokens, {} labels, {} mask values, {} positions, {} places for "
+        "documents, {} samples",
+        shape_.batch, shape_.seq, batch.tokens.size(), batch.labels.size(), batch.loss_mask.size(),
+        batch.positions.size(), batch.documents.size(), batch.sample_numbers.size());
+  check(batch.documents.empty() || limits_.documents, "a batch of documents was not planned for");
+  const auto check_below = [&](const char* name, const std::vector<std::int32_t>& values,
+                               std::int64_t end) {
+    for (std::size_t at = 0; at < rows; ++at)
+      check_input(values[at] >= 0 && values[at] < end,
+                  "sample {}: {} {} at place {}, the model supports 0 to {}",
+                  batch.sample_numbers[at / static_cast<std::size_t>(shape_.seq)], name, values[at],
+                  at % static_cast<std::size_t>(shape_.seq), end - 1);
+  };
+  check_below("token", batch.tokens, limits_.vocab);
+  check_below("label", batch.labels, limits_.vocab);
+  check_below("position", batch.positions, limits_.positions);
+}
+
+void DeviceBatches::set(int i, const HostBatch& batch) {
+  check_batch(batch);
+  if (!open_) staging().free.synchronize();
+  open_ = true;
+  const Microfields& to = staging().fields.microbatches[static_cast<std::size_t>(i)];
+  // [B, S] in the batch becomes [S, B], for the samples that are kept.
+  const auto transpose = [&]<class T>(const std::vector<T>& from, const View& view) {
+    T* out = view.data<T>();
+    for (std::int64_t b = 0; b < kept_.batch; ++b)
+      for (std::int64_t s = 0; s < kept_.seq; ++s)
+        out[s * kept_.batch + b] =
+            from[static_cast<std::size_t>((first_sample_ + b) * kept_.seq + s)];
+  };
+  transpose(batch.tokens, to.tokens);
+  transpose(batch.labels, to.labels);
+  transpose(batch.loss_mask, to.mask);
+  transpose(batch.positions, to.positions);
+  if (limits_.documents) set_documents(batch, to.documents);
+  std::copy_n(batch.sample_numbers.begin() + first_sample_, kept_.batch,
+              to.samples.data<std::int64_t>());
+  // Of all of the batch, since losses are averaged over it.
+  tokens_[static_cast<std::size_t>(i)] =
+      std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
+}
+
+void DeviceBatches::set_documents(const HostBatch& batch, const View& to) const {
+  std::int32_t* out = to.data<std::int32_t>();
+  if (!batch.documents.empty()) {
+    std::copy_n(batch.documents.begin() + first_sample_ * kept_.seq, kept_.rows(), out);
+    return;
+  }
+  std::fill_n(out, kept_.rows(), static_cast<std::int32_t>(kept_.seq));
+  for (std::int64_t b = 0; b < kept_.batch; ++b) out[b * kept_.seq] = 0;
+}
+
+// A microbatch whose every label is masked weighs nothing.
+void DeviceBatches::weigh(Staging& to, LossAverage average) {
+  const double all = std::accumulate(tokens_.begin(), tokens_.end(), 0.0);
+  to.fields.tokens.data<double>()[0] = all;
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    double counted = all;
+    if (average == LossAverage::per_microbatch) counted = tokens_[i] * count_ * data_ranks_;
+    to.fields.weights.data<double>()[i] =
+        divides_by_tokens(average) ? 1.0 : 1.0 / std::max(counted, 1.0);
+  }
+}
+
+void DeviceBatches::send(Stream& stream, LossAverage average) {
+  check(open_, "there is no batch to send");
+  Staging& from = staging();
+  weigh(from, average);
+  DeviceApi& api = stream.api();
+  const std::size_t bytes = memory_.view().bytes();
+  api.copy_bytes(uploads_.native(), from.device.view().raw(), from.host.view().raw(), bytes);
+  uploaded_.record(uploads_);
+  uploaded_.wait(stream);
+  api.copy_bytes(stream.native(), memory_.view().raw(), from.device.view().raw(), bytes);
+  from.free.record(stream);
+  next_ = 1 - next_;
+  open_ = false;
+}
+
+void DeviceBatches::set_training(bool training) {
+  for (Microbatch& batch : microbatches_) batch.training = training;
+}
+
+}  // namespace tessera

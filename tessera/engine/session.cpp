@@ -1,0 +1,362 @@
+#include "tessera/engine/session.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/launch/compare.h"
+#include "tessera/model/freeze.h"
+#include "tessera/nn/initialize.h"
+#include "tessera/pipeline/schedules.h"
+
+namespace tessera {
+namespace {
+
+PipelineShape make_pipeline_shape(const SessionOptions& options) {
+  return make_pipeline_shape(options.pipeline, options.parallel.pipeline, options.microbatches);
+}
+
+LayerContext layer_context(const SessionOptions& options, int tensor_rank) {
+  return {options.model.dtype,
+          options.seed,
+          tensor_rank,
+          options.parallel.tensor,
+          options.parallel.sequence_parallel,
+          most_logits(options.device),
+          options.parallel.tensor_2d};
+}
+
+std::int64_t positions_of(const SessionOptions& options) {
+  return std::max(options.shape.seq, options.model.max_position_embeddings);
+}
+
+// Rank 0 alone reads and writes the file of chosen algorithms; the others learn them from it.
+CudaOptions cuda_of_rank(CudaOptions cuda, int rank) {
+  if (rank > 0) cuda.gemm_file.clear();
+  return cuda;
+}
+
+std::int64_t memory_limit(const SessionOptions& options) {
+  if (options.memory_budget_gib == 0) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(options.memory_budget_gib * (1 << 30));
+}
+
+// How many tensor-parallel ranks hold the same key/value heads.
+int kv_replicas(const SessionOptions& options) {
+  if (options.parallel.tensor_2d > 0) return 1;
+  const std::int64_t groups = options.model.num_query_groups;
+  return groups < options.parallel.tensor ? options.parallel.tensor / static_cast<int>(groups) : 1;
+}
+
+}  // namespace
+
+// Each chunk of logits reads and writes the whole gradient of the output layer, which a GPU feels
+// more than the memory of a larger chunk.
+std::int64_t most_logits(Device device) {
+  return std::int64_t{1} << (device.kind == DeviceKind::cuda ? 29 : 24);
+}
+
+Shape boundary_shape(const SessionOptions& options) {
+  return RowLayout(layer_context(options, 0)).kept(rank_shape(options), options.model.hidden_size);
+}
+
+BatchShape rank_shape(const SessionOptions& options) {
+  return {options.shape.seq, options.shape.batch / std::max(1, options.parallel.tensor_2d)};
+}
+
+std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_rank) {
+  const PipelineShape shape = make_pipeline_shape(options);
+  const std::vector<StagePart> all =
+      split_stages(model_outline(options.model), options.pipeline, shape.ranks);
+  std::vector<StagePart> parts;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk)
+    parts.push_back(all[static_cast<std::size_t>(stage_at(shape, {pipeline_rank, chunk}))]);
+  return parts;
+}
+
+std::vector<Schedule> training_schedules(const SessionOptions& options) {
+  if (!options.training) return {};
+  return training_schedules(options.pipeline, make_pipeline_shape(options));
+}
+
+DescribedModel::DescribedModel(const SessionOptions& options)
+    : memory_(Device()), stream_(Device()) {
+  add(options, whole_part(model_outline(options.model)));
+}
+
+DescribedModel::DescribedModel(const SessionOptions& options, int pipeline_rank)
+    : memory_(Device()), stream_(Device()) {
+  for (const StagePart& part : rank_parts(options, pipeline_rank)) add(options, part);
+}
+
+void DescribedModel::add(const SessionOptions& options, const StagePart& part) {
+  GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
+                                         layer_context(options, 0), memory_, stream_, 1);
+  if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
+}
+
+std::vector<ParameterList> all_fsdp_units(std::deque<GptModel>& chunks) {
+  std::vector<ParameterList> all;
+  for (GptModel& chunk : chunks)
+    for (ParameterList& unit : chunk.fsdp_units()) all.push_back(std::move(unit));
+  return all;
+}
+
+std::vector<ParameterList> DescribedModel::fsdp_units() { return all_fsdp_units(chunks_); }
+
+ParameterList DescribedModel::parameters() {
+  ParameterList all;
+  for (GptModel& chunk : chunks_)
+    for (Parameter* parameter : chunk.parameters()) all.push_back(parameter);
+  return all;
+}
+
+void check_parameters(const SessionOptions& options) {
+  check_frozen(DescribedModel(options).parameters(), options.optimizer.frozen);
+}
+
+// Megatron's rule: large enough to use the network well, however many ranks share it.
+constexpr std::int64_t kLeastBucket = 40'000'000;
+constexpr std::int64_t kBucketPerRank = 1'000'000;
+
+ParameterBuffers::Options buffer_options(const SessionOptions& options, int shard) {
+  const ParallelOptions& p = options.parallel;
+  const int data_ranks = p.data * p.context;
+  ParameterBuffers::Options buffers;
+  if (options.training) {
+    buffers.gradients = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
+    buffers.bf16_communication =
+        data_ranks > 1 && (p.grad_reduce_in_bf16 || buffers.gradients == DType::bf16);
+  }
+  buffers.shards = p.sharding == Sharding::none ? 1 : data_ranks / p.sharding_instances;
+  buffers.shard = shard;
+  if (buffers.bf16_communication) buffers.shard_parts = data_ranks / buffers.shards;
+  buffers.shard_gradients = p.sharding >= Sharding::gradients;
+  buffers.shard_values = p.sharding == Sharding::parameters;
+  if (buffers.shard_gradients)
+    buffers.bucket_elements = 1;  // every FSDP unit by itself
+  else if (p.bucket_elements > 0)
+    buffers.bucket_elements = p.bucket_elements;
+  else if (data_ranks > 1)
+    buffers.bucket_elements = std::max(kLeastBucket, kBucketPerRank * data_ranks);
+  return buffers;
+}
+
+DeviceBatches::Limits batch_limits(const SessionOptions& options) {
+  const bool learned = options.model.position_embedding == PositionEmbedding::learned_absolute;
+  return {options.model.vocab_size,
+          learned ? options.model.max_position_embeddings : positions_of(options),
+          options.documents};
+}
+
+Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>& chunks,
+                            int pipeline_rank, const Kernels& kernels) {
+  return plan(options, chunks, pipeline_rank, kernels, training_schedules(options));
+}
+
+Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>& chunks,
+                            int pipeline_rank, const Kernels& kernels,
+                            const std::vector<Schedule>& training) {
+  Plan plan;
+  plan.positions = positions_of(options);
+  for (GptModel& chunk : chunks)
+    plan.workspace_bytes = std::max(
+        plan.workspace_bytes, chunk.workspace_bytes(kernels, rank_shape(options), plan.positions));
+  const ParameterBuffers::Options buffers = buffer_options(options, 0);
+  const BucketLayout layout = ParameterBuffers::layout_for(all_fsdp_units(chunks), buffers);
+  plan.workspace_bytes =
+      std::max(plan.workspace_bytes, kernels.sum_squares_workspace_bytes(layout.elements()));
+  const PipelineShape shape = make_pipeline_shape(options);
+  if (options.training) plan.training = compile(shape, training, pipeline_rank);
+  plan.evaluation = compile(shape, make_schedules(shape, forward_only), pipeline_rank);
+  plan.boundary_buffers = std::max(plan.evaluation.buffers(), plan.training.buffers());
+  RunnerOptions& run = plan.runner;
+  run.shape = rank_shape(options);
+  run.activation_buffers =
+      options.training ? plan.training.activation_buffers : plan.evaluation.activation_buffers;
+  run.microbatches = options.microbatches;
+  run.recompute = options.recompute;
+  run.split_backward = options.training && splits_backward(options.pipeline.schedule);
+  if (run.split_backward && buffers.shard_gradients) run.kept_norm_gradients = buffers.gradients;
+  run.training = options.training;
+  return plan;
+}
+
+std::deque<StageRunner> Session::make_runners(std::deque<GptModel>& chunks, Context& context,
+                                              RunnerOptions options) {
+  std::deque<StageRunner> runners;
+  for (GptModel& chunk : chunks) {
+    runners.emplace_back(chunk, context, options);
+    options.first_fsdp_unit += chunk.fsdp_units().size();
+  }
+  return runners;
+}
+
+RunnerMemory Session::memory_for(const std::deque<StageRunner>& runners, Memory& memory,
+                                 const RunnerOptions& options) {
+  RunnerMemory::Sizes sizes;
+  for (const StageRunner& runner : runners) sizes.include(runner.sizes());
+  return {memory, sizes, options.activation_buffers, options.microbatches};
+}
+
+Session::Session(const SessionOptions& options, const Rank& rank)
+    : options_(options),
+      memory_(options.device, memory_limit(options)),
+      stream_(options.device),
+      trace_(options.device),
+      kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
+      mesh_(options.parallel, rank.world, kv_replicas(options)),
+      pipeline_shape_(make_pipeline_shape(options)) {
+  share_autotuned();  // those of rank 0's file
+  const int stage = mesh_.pipeline().rank();
+  channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
+  for (const StagePart& part : rank_parts(options, stage)) {
+    GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
+                                           layer_context(options, mesh_.tensor().rank()), memory_,
+                                           stream_, positions_of(options));
+    if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
+  }
+  Plan sizes = plan(options, chunks_, stage, *kernels_);
+  training_ = std::move(sizes.training);
+  evaluation_ = std::move(sizes.evaluation);
+  workspace_ = memory_.allocate(MemoryUse::workspace, DType::u8,
+                                {static_cast<std::int64_t>(sizes.workspace_bytes)});
+  context_.emplace(Context{*kernels_, stream_, mesh_, workspace_, &trace_});
+  parameters_.emplace(all_fsdp_units(chunks_), *context_, memory_,
+                      buffer_options(options, mesh_.sharding_group().rank()));
+  initialize();
+  data_parallel_.emplace(*parameters_, *context_,
+                         DataParallel::Options{options.parallel.sharding, options.microbatches,
+                                               options.parallel.overlap_grad_reduce,
+                                               options.parallel.overlap_param_gather});
+  if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
+  runners_ = make_runners(chunks_, *context_, sizes.runner);
+  runner_memory_.emplace(memory_for(runners_, memory_, sizes.runner));
+  std::vector<Stage*> stages;
+  for (StageRunner& runner : runners_) {
+    runner.use(*runner_memory_);
+    runner.set_hooks(*data_parallel_);
+    stages.push_back(&runner);
+  }
+  batches_.emplace(memory_, options.shape, options.microbatches, batch_limits(options),
+                   SampleShare{mesh_.tensor_column().size(), mesh_.tensor_column().rank(),
+                               options.parallel.data});
+  const auto of_all = [&](std::int64_t each) {
+    return memory_.allocate(MemoryUse::data, DType::f64, {mesh_.data().size() * each});
+  };
+  step_losses_ = of_all(options.microbatches);
+  step_weights_ = of_all(options.microbatches);
+  step_tokens_ = of_all(1);
+  executor_.emplace(std::move(stages), *channels_, stream_,
+                    make_boundary_buffers(sizes.boundary_buffers), &trace_);
+}
+
+StageRunner* Session::head_runner() {
+  for (std::size_t i = 0; i < chunks_.size(); ++i)
+    if (chunks_[i].head) return &runners_[i];
+  return nullptr;
+}
+
+std::int64_t Session::shared_loss_bytes(const SessionOptions& options) {
+  return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1) *
+         static_cast<std::int64_t>(sizeof(double));
+}
+
+// Bucket by bucket, so that of sharded parameters no rank ever has more than that.
+void Session::initialize() {
+  for (const Bucket& bucket : parameters_->layout().buckets()) {
+    ParameterList all;
+    for (const std::size_t i : bucket.parameters) all.push_back(parameters_->parameters()[i]);
+    initialize_parameters(*context_, all, options_.seed);
+    if (!parameters_->values().sharded) continue;
+    const View whole = parameters_->whole_values(bucket);
+    const std::int64_t length = whole.numel() / mesh_.sharding_group().size();
+    kernels_->copy(stream_, parameters_->own_values(bucket),
+                   whole.slice(0, length * mesh_.sharding_group().rank(), length));
+    kernels_->fill(stream_, whole, 0);
+  }
+}
+
+void Session::adopt_values() {
+  data_parallel_->values_changed();
+  if (optimizer_) optimizer_->adopt_values(*context_);
+}
+
+// What passes between neighbouring stages: the residual stream and its gradient, [N, hidden].
+BoundaryBuffers Session::make_boundary_buffers(int buffers) {
+  const Shape rows = boundary_shape(options_);
+  const std::int64_t bytes = BoundaryBuffers::message_bytes(options_.model.dtype, rows);
+  if (buffers > 0)
+    boundary_memory_ = memory_.allocate(MemoryUse::activations, DType::u8, {buffers, bytes});
+  if (buffers > 0) kernels_->fill(stream_, boundary_memory_, 0);  // a warm-up reads it
+  return {boundary_memory_.view(), options_.model.dtype, rows};
+}
+
+void Session::share_losses() {
+  const View losses = runner_memory_->loss_sums();
+  if (!head_runner()) kernels_->fill(stream_, losses, 0);
+  mesh_.pipeline().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
+  mesh_.tensor_column().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
+  gather_over_data_ranks(step_losses_, losses);
+  gather_over_data_ranks(step_weights_, batches_->weights());
+}
+
+void Session::share_tokens(LossAverage average) {
+  gather_over_data_ranks(step_tokens_, batches_->tokens());
+  if (batches_->divides_by_tokens(average))
+    kernels_->divide_by_sum(stream_, batches_->weights(), step_tokens_);
+}
+
+void Session::gather_over_data_ranks(const View& all, const View& own) {
+  Communicator& data = mesh_.data();
+  data.all_gather(all.reshape({data.size(), own.numel()}), own, stream_)->wait(stream_);
+}
+
+void Session::run_microbatches(bool training) {
+  const PipelineProgram& program = training ? training_ : evaluation_;
+  if (!training) {
+    data_parallel_->wait_for_values();
+    data_parallel_->forget_buffers();
+  }
+  batches_->set_training(training);
+  for (StageRunner& runner : runners_) runner.set_microbatches(batches_->microbatches());
+  bool& autotuned = training ? autotuned_for_training_ : autotuned_for_evaluation_;
+  if (warms_up() && !std::exchange(autotuned, true)) {
+    executor_->warm_up(program);
+    share_autotuned();
+    if (training) data_parallel_->begin_step();
+  }
+  executor_->run(program);
+  if (std::exchange(autotuned, true) || !share_autotuned()) return;
+  if (training) data_parallel_->begin_step();
+  executor_->run(program);
+}
+
+bool Session::warms_up() const {
+  return options_.device.kind == DeviceKind::cuda && pipeline_shape_.ranks > 1;
+}
+
+bool Session::share_autotuned() {
+  if (options_.device.kind == DeviceKind::cpu) return false;  // it has none
+  stream_.synchronize();
+  const std::vector<std::string> texts =
+      gather_texts(mesh_.world(), kernels_->autotuned(), options_.device);
+  if (std::ranges::count(texts, texts.front()) == std::ssize(texts)) return false;
+  std::string all;
+  for (const std::string& text : texts) all += text;
+  kernels_->take_autotuned(all);
+  return true;
+}
+
+// The embedding reads tokens and the head labels. What tokens decide besides concerns all stages.
+bool needs_tokens(Session& session, const DataOptions& data) {
+  if (data.eod_mask_loss || data.reset_position_ids || data.keeps_documents_apart() ||
+      data.fim.enabled)
+    return true;
+  const auto sees = [](const GptModel& part) { return part.embedding || part.head; };
+  return std::any_of(session.chunks().begin(), session.chunks().end(), sees);
+}
+
+}  // namespace tessera

@@ -1,0 +1,171 @@
+// Everything one rank needs to run a model: device, mesh, memory, layers, parameters, optimizer,
+// runner.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "tessera/engine/device_batch.h"
+#include "tessera/engine/session_options.h"
+#include "tessera/launch/launch.h"
+#include "tessera/model/stage_runner.h"
+#include "tessera/optim/data_parallel.h"
+#include "tessera/optim/optimizer.h"
+#include "tessera/optim/parameter_buffers.h"
+#include "tessera/pipeline/executor.h"
+#include "tessera/pipeline/schedules.h"
+
+namespace tessera {
+
+/// How many logits the output layer holds at once on a device.
+std::int64_t most_logits(Device device);
+
+/// Of the part of a microbatch that a rank works on.
+BatchShape rank_shape(const SessionOptions& options);
+
+/// Of what passes between the stages of a pipeline, on one rank.
+Shape boundary_shape(const SessionOptions& options);
+
+/// The layers of one pipeline rank, by chunk.
+std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_rank);
+
+/// What every pipeline rank does in a training step, if there is training; to search for it may
+/// take a while.
+std::vector<Schedule> training_schedules(const SessionOptions& options);
+
+/// Layers of the first tensor-parallel rank, with parameters that have no memory.
+class DescribedModel {
+ public:
+  /// Of the whole model.
+  explicit DescribedModel(const SessionOptions& options);
+  /// Of a pipeline rank's chunks.
+  DescribedModel(const SessionOptions& options, int pipeline_rank);
+
+  std::deque<GptModel>& chunks() { return chunks_; }
+  ParameterList parameters();
+  std::vector<ParameterList> fsdp_units();
+
+ private:
+  void add(const SessionOptions& options, const StagePart& part);
+
+  Memory memory_;  ///< of the host: what layers allocate when they are made
+  Stream stream_;
+  std::deque<GptModel> chunks_;
+};
+
+/// The FSDP units of all chunks, one chunk's after the other's.
+std::vector<ParameterList> all_fsdp_units(std::deque<GptModel>& chunks);
+
+/// Throws where the options do not fit the model's parameters.
+void check_parameters(const SessionOptions& options);
+
+/// How parameters, gradients and optimizer state lie on a rank, `shard` of those that share them.
+ParameterBuffers::Options buffer_options(const SessionOptions& options, int shard);
+
+/// How far tokens and positions may go.
+DeviceBatches::Limits batch_limits(const SessionOptions& options);
+
+class Session {
+ public:
+  /// Sizes that follow from options and layers.
+  struct Plan {
+    std::int64_t positions = 0;  ///< the longest sequence: of rotary tables and caches
+    std::size_t workspace_bytes = 0;
+    RunnerOptions runner;
+    PipelineProgram training;  ///< empty unless there is training
+    PipelineProgram evaluation;
+    int boundary_buffers = 0;  ///< for messages between stages
+  };
+  static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,
+                   const Kernels& kernels);
+  /// The same, where the training's schedules are known.
+  static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,
+                   const Kernels& kernels, const std::vector<Schedule>& training);
+  /// The chunks' runners, which are still without memory.
+  static std::deque<StageRunner> make_runners(std::deque<GptModel>& chunks, Context& context,
+                                              RunnerOptions options);
+  /// And the memory for them.
+  static RunnerMemory memory_for(const std::deque<StageRunner>& runners, Memory& memory,
+                                 const RunnerOptions& options);
+
+  /// Of the losses, weights and tokens that all data-parallel ranks know.
+  static std::int64_t shared_loss_bytes(const SessionOptions& options);
+
+  /// All ranks of `rank.world` call it together. Weights are initialised from the seed.
+  Session(const SessionOptions& options, const Rank& rank);
+
+  const SessionOptions& options() const { return options_; }
+  Context& context() { return *context_; }
+  Memory& memory() { return memory_; }
+  /// This rank's parts of the model, one unless the pipeline interleaves them.
+  std::deque<GptModel>& chunks() { return chunks_; }
+  ParameterBuffers& parameters() { return *parameters_; }
+  /// Only when training.
+  Optimizer& optimizer() { return *optimizer_; }
+  DataParallel& data_parallel() { return *data_parallel_; }
+  /// The parameters were given other values: what follows from them follows.
+  void adopt_values();
+  std::deque<StageRunner>& runners() { return runners_; }
+  /// The one that has the output layer; null: another pipeline rank has it.
+  StageRunner* head_runner();
+  PipelineChannels& channels() { return *channels_; }
+  const Executor& executor() const { return *executor_; }
+  const PipelineShape& pipeline_shape() const { return pipeline_shape_; }
+  DeviceBatches& batches() { return *batches_; }
+  /// Forward, and when training backward, of the batches that were set. Ranks whose autotuning of
+  /// algorithms turn out different the first time run it twice, the second time with rank 0's.
+  void run_microbatches(bool training);
+  /// Per token, a batch's weights follow from the tokens of all data-parallel ranks.
+  void share_tokens(LossAverage average);
+  /// The last stage knows the losses, a grid's rows those of their samples, data-parallel ranks
+  /// their own; afterwards all know all.
+  void share_losses();
+  /// f64 [data ranks x microbatches]: sums of losses, and what they weigh. f64 [data ranks]: labels
+  /// that counted.
+  ConstView step_losses() const { return step_losses_.view(); }
+  ConstView step_weights() const { return step_weights_.view(); }
+  ConstView step_tokens() const { return step_tokens_.view(); }
+
+ private:
+  void initialize();
+  void gather_over_data_ranks(const View& all, const View& own);
+  BoundaryBuffers make_boundary_buffers(int buffers);
+  /// Ranks that compute the same round alike: all take rank 0's autotuned algorithms, and for what
+  /// it does not compute those of the first rank that does. False when all were equal.
+  bool share_autotuned();
+  /// Whether a pass that is the first of its kind is preceded by a warm-up without messages.
+  bool warms_up() const;
+
+  SessionOptions options_;
+  Memory memory_;
+  Stream stream_;
+  Trace trace_;
+  std::unique_ptr<Kernels> kernels_;
+  Mesh mesh_;
+  PipelineShape pipeline_shape_;
+  PipelineProgram training_;
+  PipelineProgram evaluation_;
+  std::optional<PipelineChannels> channels_;
+  std::deque<GptModel> chunks_;
+  Tensor workspace_;
+  std::optional<Context> context_;
+  std::optional<ParameterBuffers> parameters_;
+  std::optional<DataParallel> data_parallel_;
+  std::optional<Optimizer> optimizer_;
+  std::deque<StageRunner> runners_;
+  std::optional<RunnerMemory> runner_memory_;
+  std::optional<DeviceBatches> batches_;
+  Tensor step_losses_;
+  Tensor step_weights_;
+  Tensor step_tokens_;
+  Tensor boundary_memory_;
+  std::optional<Executor> executor_;
+  bool autotuned_for_training_ = false;  ///< autotuned algorithms were shared after a first run
+  bool autotuned_for_evaluation_ = false;
+};
+
+/// Whether a rank's part of the model sees tokens, or needs to know what they are.
+bool needs_tokens(Session& session, const DataOptions& data);
+
+}  // namespace tessera

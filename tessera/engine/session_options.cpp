@@ -1,0 +1,58 @@
+#include "tessera/engine/session_options.h"
+
+namespace tessera {
+namespace {
+
+CudaOptions cuda_of(const TrainOptions& options) {
+  // A run that goes on finds the autotuned algorithms that it began with. A deterministic one makes
+  // none, and takes others' only when it is told to.
+  const bool beside =
+      options.gemm_choices.empty() && !options.save.empty() && !options.deterministic_mode;
+  return {options.allow_tf32, options.deterministic_mode,
+          beside ? options.save + "/gemm_choices.txt" : options.gemm_choices};
+}
+
+}  // namespace
+
+Device device_of(const TrainOptions& options) {
+  return {options.device == DeviceChoice::cuda ? DeviceKind::cuda : DeviceKind::cpu, 0};
+}
+
+SessionOptions on_device_of(const Rank& rank, SessionOptions session) {
+  session.device.index = rank.device.index;
+  return session;
+}
+
+LossAverage average_of(const TrainOptions& options) {
+  return options.calculate_per_token_loss ? LossAverage::per_token : LossAverage::per_microbatch;
+}
+
+SessionOptions session_options(const Options& options, bool training) {
+  SessionOptions session;
+  session.model = options.model;
+  session.recompute = options.recompute;
+  session.optimizer = options.optimizer;
+  session.parallel = options.parallel;
+  session.pipeline = options.pipeline;
+  session.shape = {options.data.seq_length, options.train.micro_batch_size};
+  session.documents = options.data.keeps_documents_apart();
+  if (options.train.micro_batch_size > 0)
+    session.microbatches = static_cast<int>(
+        options.train.global_batch_size / (options.train.micro_batch_size * options.parallel.data));
+  session.seed = options.train.seed;
+  session.device = device_of(options.train);
+  session.memory_budget_gib = options.train.gpu_memory_budget_gib;
+  session.cuda = cuda_of(options.train);
+  session.training = training;
+  return session;
+}
+
+SessionOptions inference_options(const Options& options, const BatchShape& shape,
+                                 const Rank& rank) {
+  SessionOptions session = on_device_of(rank, session_options(options, false));
+  session.shape = shape;
+  session.microbatches = 1;
+  return session;
+}
+
+}  // namespace tessera

@@ -1,0 +1,140 @@
+#include "tessera/engine/train_step.h"
+
+#include <numeric>
+
+namespace tessera {
+namespace {
+
+void load_batches(Session& session, const NextBatch& next_batch, LossAverage average) {
+  const TraceRange range(session.context().trace, "batch");
+  DeviceBatches& batches = session.batches();
+  for (int i = 0; i < session.options().microbatches; ++i) batches.set(i, next_batch());
+  batches.send(session.context().stream, average);
+}
+
+void run_gradients_of(Session& session, LossAverage average) {
+  Context& context = session.context();
+  const DeviceBatches& batches = session.batches();
+  session.share_tokens(average);
+  context.kernels.start_step(context.stream, batches.grad_scales(), batches.weights(),
+                             session.optimizer().state());
+  session.data_parallel().begin_step();
+  session.run_microbatches(true);
+  const TraceRange range(context.trace, "gradient norm");
+  session.share_losses();
+  session.data_parallel().finish_gradients();
+  session.optimizer().measure_gradients(context);
+}
+
+void run_update_of(Session& session) {
+  const TraceRange range(session.context().trace, "optimizer");
+  session.optimizer().update(session.context(), session.step_losses(), session.step_weights());
+  session.data_parallel().values_changed();
+}
+
+std::vector<double> on_host(Session& session, const ConstView& values) {
+  std::vector<double> copy(static_cast<std::size_t>(values.numel()));
+  Stream& stream = session.context().stream;
+  stream.api().copy_bytes(stream.native(), copy.data(), values.raw(), values.bytes());
+  stream.synchronize();
+  return copy;
+}
+
+// The weighted sum of the microbatches' losses; waits for them.
+double loss_of(Session& session) {
+  const std::vector<double> sums = on_host(session, session.step_losses());
+  const std::vector<double> weights = on_host(session, session.step_weights());
+  return std::inner_product(sums.begin(), sums.end(), weights.begin(), 0.0);
+}
+
+double tokens_of(Session& session) {
+  const std::vector<double> tokens = on_host(session, session.step_tokens());
+  return std::accumulate(tokens.begin(), tokens.end(), 0.0);
+}
+
+// A graph needs a device that replays it, and communication that can be part of it.
+bool can_replay(Session& session) {
+  return session.options().device.kind == DeviceKind::cuda &&
+         session.context().mesh.world().capturable();
+}
+
+}  // namespace
+
+Steps::Steps(Session& session, LossAverage average)
+    : session_(session),
+      average_(average),
+      submitted_(session.optimizer().step_state(session.context()).iteration),
+      collected_(submitted_),
+      replays_(can_replay(session)) {}
+
+void Steps::submit(const NextBatch& next_batch, bool call_by_call) {
+  constexpr int kBeforeGraph = 2;  // they choose algorithms, which a capture cannot do
+  const TraceRange range(session_.context().trace, "step", submitted_ + 1);
+  // The kernels of a graph are launched in no range that a trace could show. And what was made
+  // before CUPTI came in is not to be launched after: drivers have failed by that.
+  const bool calls = call_by_call || session_.context().trace->recording();
+  if (calls) graph_.reset();
+  if (!replays_ || called_ < kBeforeGraph || calls) {
+    ++called_;
+    submit_gradients(next_batch);
+    submit_update();
+    return;
+  }
+  load_batches(session_, next_batch, average_);
+  Stream& stream = session_.context().stream;
+  if (!graph_)
+    graph_.emplace(stream, [this] {
+      run_gradients_of(session_, average_);
+      run_update_of(session_);
+    });
+  session_.context().mesh.world().watched(stream, [&] { graph_->launch(stream); });
+  session_.data_parallel().step_replayed();
+  submitted_ += 1;
+}
+
+void Steps::submit_gradients(const NextBatch& next_batch) {
+  load_batches(session_, next_batch, average_);
+  run_gradients_of(session_, average_);
+}
+
+void Steps::submit_update() {
+  run_update_of(session_);
+  submitted_ += 1;
+}
+
+std::vector<StepRecord> Steps::collect() {
+  std::vector<StepRecord> records =
+      session_.optimizer().records(session_.context(), collected_ + 1, submitted_);
+  collected_ = submitted_;
+  return records;
+}
+
+StepResult compute_gradients(Session& session, const NextBatch& next_batch, LossAverage average) {
+  load_batches(session, next_batch, average);
+  run_gradients_of(session, average);
+  const double loss = loss_of(session);
+  return {loss, session.optimizer().grad_norm(session.context()), tokens_of(session)};
+}
+
+StepResult train_step(Session& session, const NextBatch& next_batch, LossAverage average,
+                      double learning_rate) {
+  const StepResult result = compute_gradients(session, next_batch, average);
+  apply_gradients(session, learning_rate);
+  return result;
+}
+
+void apply_gradients(Session& session, double learning_rate) {
+  session.optimizer().set_rates(session.context(), std::span(&learning_rate, 1));
+  run_update_of(session);
+}
+
+StepResult evaluate_step(Session& session, const NextBatch& next_batch, LossAverage average) {
+  load_batches(session, next_batch, average);
+  session.share_tokens(average);
+  session.run_microbatches(false);
+  session.share_losses();
+  const double loss = loss_of(session);
+  return {loss, 0, tokens_of(session)};
+}
+
+}  // namespace tessera

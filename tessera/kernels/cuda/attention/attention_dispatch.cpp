@@ -1,0 +1,80 @@
+// Which attention runs: cuDNN's, ours on tensor cores, or ours for everything else.
+#include <algorithm>
+#include <cstdint>
+
+#include "tessera/base/log.h"
+#include "tessera/kernels/cuda/attention/attention_kernels.h"
+#include "tessera/kernels/cuda/attention/cudnn_attention.h"
+#include "tessera/kernels/cuda/cuda_kernels.h"
+
+namespace tessera::cuda {
+namespace {
+
+// From here on a run is training rather than a test, and its speed matters.
+constexpr std::int64_t kTrainingQueries = 256;
+
+}  // namespace
+
+bool has_aligned_rows(const ConstView& heads) {
+  for (int i = 0; i < 3; ++i)
+    if (heads.dim(i) > 1 && heads.stride(i) % 8 != 0) return false;
+  return reinterpret_cast<std::uintptr_t>(heads.raw()) % 16 == 0;
+}
+
+bool fits_tiles(const ConstView& heads) {
+  const bool half = heads.dtype() == DType::bf16 || heads.dtype() == DType::f16;
+  return half && (heads.dim(3) == 64 || heads.dim(3) == 128) && has_aligned_rows(heads);
+}
+
+void attention_backward_tiles(Stream& stream, const View& dq, const View& dk, const View& dv,
+                              const ConstView& d_o, const ConstView& q, const ConstView& k,
+                              const ConstView& v, const ConstView& o, const ConstView& lse,
+                              const AttentionSpec& spec, const Workspace& delta) {
+  attention_query_gradient_tiles(stream, dq, d_o, q, k, v, o, lse, spec, delta);
+  attention_key_gradient_tiles(stream, dk, dv, d_o, q, k, v, o, lse, spec, delta);
+}
+
+// Room for cuDNN, or for delta of our own kernels.
+std::size_t CudaKernels::attention_workspace_bytes(const Shape& q, const Shape& k,
+                                                   DType dtype) const {
+  const std::size_t delta =
+      static_cast<std::size_t>(q[0] * q[1] * q[2]) * element_size(accumulator_type(dtype));
+  return std::max(delta, cudnn_->workspace_bytes(q, k, dtype));
+}
+
+void CudaKernels::do_attention_forward(Stream& stream, View o, View lse, ConstView q, ConstView k,
+                                       ConstView v, const AttentionSpec& spec,
+                                       Workspace workspace) {
+  if (cudnn_->forward(stream, o, lse, q, k, v, spec, workspace)) return;
+  const bool tiles = fits_tiles(q) && fits_tiles(k) && fits_tiles(v) && fits_tiles(o);
+  if (q.dim(0) >= kTrainingQueries && !warned_about_attention_) {
+    warned_about_attention_ = true;
+    if (spec.dropout.p > 0)
+      log_info(
+          "attention dropout takes Tessera's own attention kernels, which are slower than cuDNN's: "
+          "--attention-dropout 0 is faster");
+    else if (spec.documents && !tiles)
+      log_info(
+          "documents that do not see each other take Tessera's plain attention kernels here, which "
+          "are slow: bf16 or f16 with heads of 64 or 128 is much faster");
+  }
+  if (tiles)
+    attention_forward_tiles(stream, o, lse, q, k, v, spec);
+  else
+    attention_forward_rows(stream, o, lse, q, k, v, spec);
+}
+
+void CudaKernels::do_attention_backward(Stream& stream, View dq, View dk, View dv, ConstView d_o,
+                                        ConstView q, ConstView k, ConstView v, ConstView o,
+                                        ConstView lse, const AttentionSpec& spec,
+                                        Workspace workspace) {
+  if (cudnn_->backward(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace)) return;
+  const bool fits = fits_tiles(q) && fits_tiles(k) && fits_tiles(v) && fits_tiles(o) &&
+                    fits_tiles(d_o) && fits_tiles(dq) && fits_tiles(dk) && fits_tiles(dv);
+  if (fits)
+    attention_backward_tiles(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace);
+  else
+    attention_backward_rows(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace);
+}
+
+}  // namespace tessera::cuda

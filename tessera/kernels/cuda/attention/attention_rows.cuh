@@ -1,0 +1,120 @@
+// What the simple attention kernels share, those for any type, head size and stride. A warp owns
+// one row (a query, or a key with its value) and a block of them owns neighbouring rows of one
+// head; the rows of the other side stream past in tiles of 32 through shared memory, one lane for
+// each. Nothing of size queries x keys ever exists, and no two blocks write the same element, so
+// results repeat bit for bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "tessera/kernels/cuda/attention/attention_call.cuh"
+#include "tessera/kernels/cuda/launch.cuh"
+#include "tessera/kernels/cuda/math.cuh"
+
+namespace tessera::cuda {
+
+constexpr int kRowsPerBlock = 8;  ///< one warp each
+constexpr int kAttentionThreads = kRowsPerBlock * kWarp;
+constexpr std::int64_t kMaxHeadSize = 256;
+
+/// Where a warp works.
+struct Place {
+  __device__ Place(std::int64_t rows, std::int64_t heads)
+      : lane(static_cast<int>(threadIdx.x) % kWarp), warp(static_cast<int>(threadIdx.x) / kWarp) {
+    const std::int64_t blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
+    const std::int64_t head = blockIdx.x / blocks;
+    first = blockIdx.x % blocks * kRowsPerBlock;
+    row = first + warp;
+    valid = row < rows;
+    last = min(first + kRowsPerBlock, rows);
+    b = head / heads;
+    h = head % heads;
+  }
+  int lane, warp;
+  std::int64_t b, h;
+  std::int64_t first, last;  ///< rows of the block
+  std::int64_t row;          ///< of the warp, if valid
+  bool valid;
+};
+
+inline std::int64_t attention_blocks(std::int64_t rows, std::int64_t heads, std::int64_t batch) {
+  return (rows + kRowsPerBlock - 1) / kRowsPerBlock * heads * batch;
+}
+
+/// Shared memory of a block: two tiles of 32 rows, and two rows for each warp. Rows of tiles are
+/// one element longer than they need be, so that lanes reading a column meet different banks.
+template <class A>
+struct SharedRows {
+  static std::size_t bytes(std::int64_t d) {
+    return static_cast<std::size_t>(2 * kWarp * (d + 1) + 2 * kRowsPerBlock * d) * sizeof(A);
+  }
+  __device__ SharedRows(unsigned char* memory, const Place& place, int d) : stride(d + 1) {
+    tile1 = reinterpret_cast<A*>(memory);
+    tile2 = tile1 + kWarp * stride;
+    row1 = tile2 + kWarp * stride + 2 * place.warp * d;
+    row2 = row1 + d;
+  }
+  int stride;
+  A *tile1, *tile2, *row1, *row2;
+};
+
+/// One warp's row, scaled.
+template <class T, class A = Accumulator<T>>
+__device__ void load_row(A* to, const T* from, int lane, int d, A scale = A(1)) {
+  for (int c = lane; c < d; c += kWarp) to[c] = load(from[c]) * scale;
+}
+
+/// Rows [first, last) of one head, at most 32, by the whole block.
+template <class T, class A = Accumulator<T>>
+__device__ void load_tile(A* tile, int stride, const Heads<const T>& from, const Place& place,
+                          std::int64_t h, Span rows, int d, A scale = A(1)) {
+  for (std::int64_t i = rows.begin + place.warp; i < rows.end; i += kRowsPerBlock)
+    load_row(tile + (i - rows.begin) * stride, from.row(i, place.b, h), place.lane, d, scale);
+}
+
+template <class A>
+__device__ A dot(const A* x, const A* y, int d) {
+  A sum = 0;
+  for (int c = 0; c < d; ++c) sum += x[c] * y[c];
+  return sum;
+}
+
+/// Channels lane, lane + 32, ... of a row that a warp sums up.
+template <class A, int kPerLane>
+struct RowSum {
+  __device__ void scale_by(A factor) {
+    for (int i = 0; i < kPerLane; ++i) values[i] *= factor;
+  }
+  __device__ void add(A factor, const A* row, int lane, int d) {
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int c = lane + i * kWarp;
+      if (c < d) values[i] += factor * row[c];
+    }
+  }
+  template <class T>
+  __device__ void write(T* to, int lane, int d, A factor) const {
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int c = lane + i * kWarp;
+      if (c < d) store<T>(to[c], values[i] * factor);
+    }
+  }
+  A values[kPerLane] = {};
+};
+
+/// Calls f(std::integral_constant<int, channels per lane>) for a head size.
+template <class F>
+void dispatch_head_size(const char* op, std::int64_t d, F&& f) {
+  require_op(d <= kMaxHeadSize, op, "the CUDA backend takes head sizes up to 256");
+  if (d <= 2 * kWarp)
+    f(std::integral_constant<int, 2>{});
+  else if (d <= 4 * kWarp)
+    f(std::integral_constant<int, 4>{});
+  else
+    f(std::integral_constant<int, 8>{});
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,298 @@
+#include "tessera/kernels/cuda/attention/cudnn_attention.h"
+
+// Graphs are never written to files, so the frontend needs no JSON.
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+#include <cudnn_frontend.h>
+
+#include <array>
+#include <bit>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "tessera/base/check.h"
+#include "tessera/base/log.h"
+#include "tessera/kernels/cuda/attention/attention_kernels.h"
+#include "tessera/kernels/cuda/runtime.h"
+
+namespace tessera::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using std::int64_t;
+using Plan = fe::graph::Graph;  // a graph of operations that carries its plan
+using TensorPtr = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+// The tensors of a call, in this order; forward has the first five. cuDNN knows each by its number
+// plus one.
+enum Argument { kQ, kK, kV, kO, kLse, kDO, kDq, kDk, kDv, kArguments };
+constexpr std::size_t kForwardArguments = kLse + 1;
+
+// Which keys a query sees, as cuDNN says it: the diagonal starts at the top left corner of the
+// matrix of scores, or ends at the bottom right one.
+struct Band {
+  bool causal = false;
+  bool bottom_right = false;
+  int64_t window = 0;  ///< 0: none
+  auto operator<=>(const Band&) const = default;
+};
+
+// All that a plan depends on.
+struct Problem {
+  bool backward = false;
+  DType dtype = DType::bf16;
+  int64_t s = 0, t = 0, b = 0, h = 0, k = 0, d = 0;  ///< queries, keys, batch, heads, key heads
+  Band band;
+  std::uint32_t scale = 0;                                   ///< the bits of the f32
+  std::array<std::array<int64_t, 3>, kArguments> strides{};  ///< of rows, samples and heads
+  auto operator<=>(const Problem&) const = default;
+};
+
+void check_cudnn(cudnnStatus_t status, const char* call) {
+  check(status == CUDNN_STATUS_SUCCESS, "cuDNN {}: {} failed: {}", cudnnGetVersion(), call,
+        cudnnGetErrorString(status));
+}
+
+// Nothing where masks are such that cuDNN has no words for them, or leave a query without keys.
+std::optional<Band> band_of(int64_t s, int64_t t, const AttentionSpec& spec) {
+  const int64_t ahead = spec.q_start - spec.kv_start;  // the key that stands where query 0 does
+  const bool causal = spec.causal && ahead < t - 1;    // else all keys come before all queries
+  const bool windowed = spec.window > 0 && ahead + s > spec.window;
+  if (!causal && !windowed) return Band{};
+  const bool bottom_right = ahead != 0;
+  if (bottom_right && (ahead != t - s || s > t)) return std::nullopt;
+  if (windowed && s > t) return std::nullopt;
+  return Band{causal, bottom_right, windowed ? spec.window : 0};
+}
+
+// What cuDNN's attention takes at all. One query at a time is the step of a generation, whose
+// number of keys changes from call to call: planning each would cost a second a token.
+bool takes(const Shape& q, const Shape& k, DType dtype) {
+  return (dtype == DType::bf16 || dtype == DType::f16) && q[3] % 8 == 0 && q[3] <= 256 &&
+         q[0] > 1 && q.numel() > 0 && k.numel() > 0;
+}
+
+std::optional<Problem> problem_of(std::span<const ConstView> tensors, const AttentionSpec& spec) {
+  const ConstView& q = tensors[kQ];
+  const ConstView& k = tensors[kK];
+  if (!takes(q.shape(), k.shape(), q.dtype()) || spec.dropout.p > 0 || spec.documents)
+    return std::nullopt;
+  const std::optional<Band> band = band_of(q.dim(0), k.dim(0), spec);
+  if (!band) return std::nullopt;
+  Problem problem{tensors.size() > kForwardArguments,
+                  q.dtype(),
+                  q.dim(0),
+                  k.dim(0),
+                  q.dim(1),
+                  q.dim(2),
+                  k.dim(2),
+                  q.dim(3),
+                  *band,
+                  std::bit_cast<std::uint32_t>(static_cast<float>(spec.scale)),
+                  {}};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (i == kLse) continue;
+    if (!has_aligned_rows(tensors[i])) return std::nullopt;
+    for (int j = 0; j < 3; ++j)
+      problem.strides[i][static_cast<std::size_t>(j)] = tensors[i].stride(j);
+  }
+  return problem;
+}
+
+// Says where an argument lies: ours is [rows, B, heads, D], cuDNN's [B, heads, rows, D].
+void place(fe::graph::Tensor_attributes& tensor, const Problem& p, Argument argument) {
+  const bool of_keys = argument == kK || argument == kV || argument == kDk || argument == kDv;
+  const auto& [row, sample, head] = p.strides[argument];
+  tensor.set_uid(argument + 1)
+      .set_dim({p.b, of_keys ? p.k : p.h, of_keys ? p.t : p.s, p.d})
+      .set_stride({sample, head, row, 1})
+      .set_data_type(p.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF);
+}
+
+// Our lse [B, H, S] is what cuDNN calls its statistics: the natural logarithm of the sum.
+void place_lse(fe::graph::Tensor_attributes& tensor, const Problem& p) {
+  tensor.set_uid(kLse + 1)
+      .set_dim({p.b, p.h, p.s, 1})
+      .set_stride({p.h * p.s, p.s, 1, 1})
+      .set_data_type(fe::DataType_t::FLOAT);
+}
+
+TensorPtr input(Plan& graph, const Problem& p, Argument argument) {
+  fe::graph::Tensor_attributes tensor;
+  place(tensor, p, argument);
+  return graph.tensor(tensor);
+}
+
+template <class Attributes>
+Attributes attributes_of(const Problem& p) {
+  Attributes attributes;
+  attributes.set_name("attention").set_attn_scale(std::bit_cast<float>(p.scale));
+  attributes.set_diagonal_alignment(p.band.bottom_right ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
+                                                        : fe::DiagonalAlignment_t::TOP_LEFT);
+  if (p.band.causal) attributes.set_diagonal_band_right_bound(0);
+  if (p.band.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(p.band.window));
+  return attributes;
+}
+
+void add_forward(Plan& graph, const Problem& p) {
+  auto attributes = attributes_of<fe::graph::SDPA_attributes>(p);
+  attributes.set_generate_stats(true);
+  const auto [o, lse] =
+      graph.sdpa(input(graph, p, kQ), input(graph, p, kK), input(graph, p, kV), attributes);
+  place(o->set_output(true), p, kO);
+  place_lse(lse->set_output(true), p);
+}
+
+void add_backward(Plan& graph, const Problem& p, bool deterministic) {
+  auto attributes = attributes_of<fe::graph::SDPA_backward_attributes>(p);
+  attributes.set_deterministic_algorithm(deterministic);
+  fe::graph::Tensor_attributes lse;
+  place_lse(lse, p);
+  const auto [dq, dk, dv] =
+      graph.sdpa_backward(input(graph, p, kQ), input(graph, p, kK), input(graph, p, kV),
+                          input(graph, p, kO), input(graph, p, kDO), graph.tensor(lse), attributes);
+  place(dq->set_output(true), p, kDq);
+  place(dk->set_output(true), p, kDk);
+  place(dv->set_output(true), p, kDv);
+}
+
+// Everything of a problem but the plan itself.
+void describe(Plan& graph, const Problem& p, bool deterministic) {
+  graph.set_io_data_type(p.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+  if (p.backward)
+    add_backward(graph, p, deterministic);
+  else
+    add_forward(graph, p);
+}
+
+// Loading a kernel's code is not allowed while a stream of this thread is captured, unless the
+// thread says that it knows what it does: nothing that is loaded here touches a stream.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+constexpr std::size_t round_up(int64_t n, int64_t step) {
+  return static_cast<std::size_t>((n + step - 1) / step * step);
+}
+
+// In a deterministic backward pass cuDNN keeps the gradients of all scores, 16-bit [B, H, S, T] in
+// whole tiles.
+std::size_t score_bytes(const Shape& q, int64_t keys) {
+  return static_cast<std::size_t>(q[1] * q[2]) * round_up(q[0], 64) * round_up(keys, 128) * 2;
+}
+
+// Beyond 8 GiB of them our own kernels, which keep none, take over. The number of keys has no
+// effect, so that room for more keys is never less room.
+bool has_too_many_scores(const Shape& q) { return score_bytes(q, q[0]) > std::size_t{8} << 30; }
+
+}  // namespace
+
+class CudnnAttention::Plans {
+ public:
+  Plans(Device device, bool deterministic) : deterministic_(deterministic) {
+    check_op(cudaSetDevice(device.index), "attention");
+    cudnnHandle_t handle = nullptr;
+    check_cudnn(cudnnCreate(&handle), "cudnnCreate");
+    handle_.reset(handle);
+  }
+
+  bool run(Stream& stream, const char* op, std::span<const ConstView> tensors,
+           const AttentionSpec& spec, const Workspace& workspace) {
+    const std::optional<Problem> problem = problem_of(tensors, spec);
+    if (!problem) return false;
+    const cudaStream_t on = native(stream, op);
+    Plan* plan = find(*problem, workspace.bytes());
+    if (!plan) return false;
+    check_cudnn(cudnnSetStream(handle_.get(), on), "cudnnSetStream");
+    std::array<void*, kArguments> addresses{};
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      addresses[i] = const_cast<void*>(tensors[i].raw());
+    const auto status = plan->execute(handle_.get(), addresses.data(),
+                                      static_cast<int>(tensors.size()), workspace.raw());
+    check(status.is_good(), "{}: cuDNN {} failed: {}", op, cudnnGetVersion(), status.err_msg);
+    return true;
+  }
+
+ private:
+  struct Destroy {
+    void operator()(cudnnContext* handle) const noexcept { cudnnDestroy(handle); }
+  };
+
+  // Null where cuDNN has none that fits.
+  Plan* find(const Problem& problem, std::size_t workspace_bytes) {
+    const auto [at, fresh] = plans_.try_emplace(problem);
+    if (fresh) at->second = make(problem, workspace_bytes);
+    return at->second.get();
+  }
+
+  std::unique_ptr<Plan> make(const Problem& p, std::size_t workspace_bytes) {
+    const RelaxedCapture relaxed;
+    auto plan = std::make_unique<Plan>();
+    describe(*plan, p, deterministic_);
+    const auto status = plan->build(handle_.get(), {fe::HeurMode_t::A});
+    const int64_t bytes = status.is_good() ? plan->get_workspace_size() : 0;
+    if (status.is_good() && bytes <= static_cast<int64_t>(workspace_bytes)) return plan;
+    const std::string why =
+        status.is_good()
+            ? fmt::format("it asks for {} bytes of workspace and gets {}", bytes, workspace_bytes)
+            : status.err_msg;
+    log_warning("cuDNN {} is not used for attention {} of {} queries, {} keys, heads of {}: {}",
+                cudnnGetVersion(), p.backward ? "backward" : "forward", p.s, p.t, p.d, why);
+    return nullptr;
+  }
+
+  bool deterministic_;
+  std::unique_ptr<cudnnContext, Destroy> handle_;
+  std::map<Problem, std::unique_ptr<Plan>> plans_;
+};
+
+CudnnAttention::CudnnAttention(Device device, bool deterministic)
+    : plans_(std::make_unique<Plans>(device, deterministic)), deterministic_(deterministic) {}
+
+CudnnAttention::~CudnnAttention() = default;
+
+// A formula, since plans need what is not known when memory is laid out (strides, masks) and a
+// second of time each. The parts are those of the Hopper engines: delta, f32 [B, H, S]; the sum of
+// dq, f32 [B, H, S, D], or the gradients of the scores; dk and dv of each query head, 16-bit
+// [B, H, T, D] each, where heads share keys. Plans add some hundred bytes.
+std::size_t CudnnAttention::workspace_bytes(const Shape& q, const Shape& k, DType dtype) const {
+  constexpr std::size_t kSmallParts = 64 << 10;
+  if (!takes(q, k, dtype)) return 0;
+  const auto rows = static_cast<std::size_t>(q[0] * q[1] * q[2]);
+  const auto d = static_cast<std::size_t>(q[3]);
+  const std::size_t shared =
+      q[2] == k[2] ? 0 : static_cast<std::size_t>(k[0] * q[1] * q[2]) * d * 4;
+  if (!deterministic_) return rows * 4 * (1 + d) + shared + kSmallParts;
+  return has_too_many_scores(q) ? kSmallParts
+                                : rows * 4 + score_bytes(q, k[0]) + shared + kSmallParts;
+}
+
+bool CudnnAttention::forward(Stream& stream, const View& o, const View& lse, const ConstView& q,
+                             const ConstView& k, const ConstView& v, const AttentionSpec& spec,
+                             const Workspace& workspace) {
+  const std::array<ConstView, kForwardArguments> tensors{q, k, v, o, lse};
+  return plans_->run(stream, "attention_forward", tensors, spec, workspace);
+}
+
+bool CudnnAttention::backward(Stream& stream, const View& dq, const View& dk, const View& dv,
+                              const ConstView& d_o, const ConstView& q, const ConstView& k,
+                              const ConstView& v, const ConstView& o, const ConstView& lse,
+                              const AttentionSpec& spec, const Workspace& workspace) {
+  if (deterministic_ && has_too_many_scores(q.shape())) return false;
+  const std::array<ConstView, kArguments> tensors{q, k, v, o, lse, d_o, dq, dk, dv};
+  return plans_->run(stream, "attention_backward", tensors, spec, workspace);
+}
+
+}  // namespace tessera::cuda

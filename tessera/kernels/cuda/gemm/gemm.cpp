@@ -1,0 +1,90 @@
+// Matrix products by cuBLASLt, whole with their epilogue where it has that, else followed by the
+// kernels of gemm_epilogue.cu.
+#include "tessera/base/check.h"
+#include "tessera/kernels/cuda/cuda_kernels.h"
+#include "tessera/kernels/cuda/gemm/gemm_plan.h"
+#include "tessera/kernels/cuda/runtime.h"
+
+namespace tessera::cuda {
+namespace {
+
+using std::int64_t;
+
+bool has_gelu(const GemmSpec& spec) {
+  return spec.epilogue == Epilogue::bias_gelu || spec.epilogue == Epilogue::dgelu;
+}
+
+// cuBLASLt documents its GELU as the tanh form, which is ours. It takes it of the f32 sum before
+// that is rounded to aux, where the CPU takes it of aux, and promises nothing of its tanh. Results
+// of 16 bits hide both behind their own rounding; wider ones would not. Rows of aux must be a
+// multiple of 8 elements apart.
+bool library_gelu_fits(const View& d, const View& aux) {
+  return element_size(d.dtype()) == 2 && row_stride(aux) % 8 == 0 &&
+         reinterpret_cast<std::uintptr_t>(aux.raw()) % kGemmAlignment == 0;
+}
+
+cublasLtEpilogue_t library_epilogue(const GemmSpec& spec) {
+  switch (spec.epilogue) {
+    case Epilogue::bias: return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::bias_gelu:
+      return spec.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::dgelu: return CUBLASLT_EPILOGUE_DGELU;
+    default: return CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
+// False when the library cannot do it in one go.
+bool run_whole(GemmPlans& gemms, Stream& stream, GemmCall call, const GemmSpec& spec,
+               const Workspace& scratch) {
+  if (has_gelu(spec) && !library_gelu_fits(call.d, spec.aux)) return false;
+  call.epilogue = library_epilogue(spec);
+  if (spec.epilogue == Epilogue::bias || spec.epilogue == Epilogue::bias_gelu)
+    call.bias = spec.bias;
+  if (has_gelu(spec)) call.aux = spec.aux;
+  return gemms.run(stream, call, scratch);
+}
+
+void fill_zero(Stream& stream, const View& d) {
+  const std::size_t size = element_size(d.dtype());
+  check_op(cudaMemset2DAsync(d.raw(), static_cast<std::size_t>(row_stride(d)) * size, 0,
+                             static_cast<std::size_t>(d.dim(1)) * size,
+                             static_cast<std::size_t>(d.dim(0)), native(stream, "gemm")),
+           "gemm");
+}
+
+// The product without an epilogue: one sum, rounded once.
+void run_plain(GemmPlans& gemms, Stream& stream, const GemmCall& call, const Workspace& scratch) {
+  const bool no_terms = call.a.numel() == 0;  // k = 0, since m > 0
+  if (no_terms && !call.add) fill_zero(stream, call.d);
+  if (no_terms) return;
+  if (gemms.run(stream, call, scratch)) return;
+  fail(
+      "gemm: cuBLASLt has no algorithm for {}: use another type, or rows that begin at multiples "
+      "of "
+      "{} bytes",
+      to_string(problem_of(call, false)), kGemmAlignment);
+}
+
+}  // namespace
+
+std::string CudaKernels::autotuned() const { return gemms_->autotuned(); }
+void CudaKernels::take_autotuned(const std::string& text) { gemms_->take_autotuned(text); }
+
+// Step by step, a bias is put where the product goes and the product added to it, so that their
+// sum is rounded once. A product for dgelu, though, is rounded before it is scaled.
+void CudaKernels::do_gemm(Stream& stream, View d, const Operand& a, const Operand& b,
+                          const GemmSpec& spec, Workspace workspace) {
+  GemmCall call{d, a.data, b.data, spec.transpose_a, spec.transpose_b, spec.alpha, spec.accumulate};
+  if (a.data.numel() > 0 && run_whole(*gemms_, stream, call, spec, workspace)) return;
+  const bool gelu = spec.epilogue == Epilogue::bias_gelu;
+  if (gelu) call.d = spec.aux;
+  if (spec.bias && (gelu || spec.epilogue == Epilogue::bias)) {
+    do_copy(stream, call.d, ConstView(spec.bias.raw(), spec.bias.dtype(), d.shape(), {0, 1}));
+    call.add = true;
+  }
+  run_plain(*gemms_, stream, call, workspace);
+  if (gelu) gelu_of(stream, d, spec.aux);
+  if (spec.epilogue == Epilogue::dgelu) times_gelu_slope(stream, d, spec.aux);
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,13 @@
+// Autotuning of a matrix product: runs several algorithms and returns the fastest.
+#pragma once
+
+#include "tessera/kernels/cuda/gemm/gemm_matmul.h"
+
+namespace tessera::cuda {
+
+/// Runs `call` many times, which must do no harm, and blocks until that is done. `candidates`, at
+/// least one, are in the library's order.
+GemmAlgorithm find_fastest(const std::vector<GemmAlgorithm>& candidates, Matmul& matmul,
+                           const GemmLibrary& library, cudaStream_t stream, const GemmCall& call);
+
+}  // namespace tessera::cuda

@@ -1,0 +1,97 @@
+#include "tessera/kernels/cuda/gemm/gemm_plan.h"
+
+#include <fmt/core.h>
+
+#include "tessera/kernels/cuda/gemm/gemm_autotuner.h"
+#include "tessera/kernels/cuda/runtime.h"
+
+namespace tessera::cuda {
+namespace {
+
+using std::int64_t;
+
+constexpr int kCandidates = 32;
+
+cublasLtContext* make_library(Device device) {
+  check_op(cudaSetDevice(device.index), "gemm");
+  cublasLtHandle_t handle = nullptr;
+  check_blas(cublasLtCreate(&handle), "cublasLtCreate");
+  return handle;
+}
+
+// What an algorithm's description holds for.
+std::string setting_of(Device device) {
+  cudaDeviceProp properties{};
+  check_op(cudaGetDeviceProperties(&properties, device.index), "cudaGetDeviceProperties");
+  return fmt::format("{}\tcuBLASLt {}", properties.name, cublasLtGetVersion());
+}
+
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_op(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+// The call in a form that can be repeated: what it only writes is written again afterwards, but a
+// product that is added to d has to go elsewhere. Nothing if there is no room for that.
+std::optional<GemmCall> repeatable(const GemmCall& call, const Workspace& scratch) {
+  if (!call.add) return call;
+  const int64_t elements = (call.d.dim(0) - 1) * call.d.stride(0) + call.d.dim(1);
+  const std::size_t bytes = static_cast<std::size_t>(elements) * element_size(call.d.dtype());
+  if (!scratch || scratch.bytes() < bytes ||
+      reinterpret_cast<std::uintptr_t>(scratch.raw()) % kGemmAlignment != 0)
+    return {};
+  GemmCall elsewhere = call;
+  elsewhere.d = View(scratch.raw(), call.d.dtype(), call.d.shape(), call.d.strides());
+  elsewhere.add = false;
+  return elsewhere;
+}
+
+}  // namespace
+
+GemmPlans::GemmPlans(Device device, const CudaOptions& options, const View& workspace)
+    : tf32_(options.tf32),
+      deterministic_(options.deterministic),
+      handle_(make_library(device)),
+      library_{handle_.get(), workspace},
+      cache_(options.gemm_file, setting_of(device)) {}
+
+std::size_t GemmPlans::Hash::operator()(const GemmProblem& problem) const {
+  std::uint64_t hash = 0;
+  for (const int64_t number : problem)
+    hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x9e3779b97f4a7c15u + (hash >> 32);
+  return hash;
+}
+
+bool GemmPlans::run(Stream& stream, const GemmCall& call, const Workspace& scratch) {
+  const cudaStream_t on = native(stream, "gemm");
+  const GemmProblem problem = problem_of(call, tf32_);
+  const auto [found, is_new] = plans_.try_emplace(problem, call, tf32_);
+  Plan& plan = found->second;
+  if (is_new) plan.algorithm = choose(plan.matmul, to_string(problem), on, call, scratch);
+  if (!plan.algorithm) return false;
+  check_blas(plan.matmul.launch(library_, on, call, *plan.algorithm), "cublasLtMatmul");
+  return true;
+}
+
+void GemmPlans::take_autotuned(const std::string& text) {
+  cache_.take(text);
+  plans_.clear();
+}
+
+std::optional<GemmAlgorithm> GemmPlans::choose(Matmul& matmul, const std::string& problem,
+                                               cudaStream_t stream, const GemmCall& call,
+                                               const Workspace& scratch) {
+  const std::optional<GemmAlgorithm> stored = cache_.find(problem);
+  if (stored && matmul.accepts(library_, *stored)) return stored;
+  const std::vector<GemmAlgorithm> candidates = matmul.candidates(library_, call, kCandidates);
+  if (candidates.empty()) return {};
+  if (deterministic_ || is_capturing(stream)) return candidates.front();
+  const std::optional<GemmCall> trial = repeatable(call, scratch);
+  if (!trial) return candidates.front();
+  const GemmAlgorithm fastest = find_fastest(candidates, matmul, library_, stream, *trial);
+  cache_.store(problem, fastest);
+  return fastest;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,191 @@
+#include "tessera/observe/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tessera/model/flops.h"
+#include "tessera/model/layer_activations.h"
+#include "tessera/pipeline/schedules.h"
+
+namespace tessera {
+namespace {
+
+std::string human_bytes(std::int64_t bytes) {
+  const auto b = static_cast<double>(bytes);
+  if (b >= 1 << 30) return fmt::format("{:.2f} GiB", b / (1 << 30));
+  if (b >= 1 << 20) return fmt::format("{:.2f} MiB", b / (1 << 20));
+  return fmt::format("{:.2f} KiB", b / (1 << 10));
+}
+
+std::string with_commas(std::int64_t n) {
+  std::string digits = std::to_string(n);
+  for (auto i = static_cast<std::int64_t>(digits.size()) - 3; i > 0; i -= 3)
+    digits.insert(static_cast<std::size_t>(i), ",");
+  return digits;
+}
+
+void add(MemoryCounters& counters, MemoryUse use, std::int64_t bytes) {
+  counters.bytes[static_cast<std::size_t>(use)] += bytes;
+}
+
+std::string who_keeps(const RecomputeOptions& recompute) {
+  const std::int64_t n = recompute.num_layers;
+  if (recompute.granularity != RecomputeGranularity::full) return "a layer";
+  if (recompute.method == RecomputeMethod::block)
+    return fmt::format("each of the first {} layer(s), which are computed again,", n);
+  return n == 1 ? "a layer" : fmt::format("each group of {} layers", n);
+}
+
+// Of the activations, what each layer keeps per microbatch in flight.
+std::string layer_text(const SessionOptions& options) {
+  const std::vector<ActivationTerm> terms =
+      layer_activations(options.model, options.recompute, options.parallel, options.shape);
+  std::string text =
+      fmt::format("\nkept by {} for one microbatch, on one rank\n", who_keeps(options.recompute));
+  for (const ActivationTerm& term : terms)
+    text +=
+        fmt::format("  {:<32} {:<16} {:>16}\n", term.name, term.formula, with_commas(term.bytes));
+  return text +
+         fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(total_bytes(terms)));
+}
+
+// How a pipeline rank's parameters, gradients and optimizer state are shared: what formulas leave
+// out, and what lies elsewhere.
+std::string state_text(const SessionOptions& options, int pipeline_rank) {
+  if (!options.training) return "";
+  DescribedModel model(options, pipeline_rank);
+  const ParameterBuffers::Options buffers = buffer_options(options, 0);
+  const BucketLayout layout = ParameterBuffers::layout_for(model.fsdp_units(), buffers);
+  const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
+  std::int64_t own = 0;
+  for (const Parameter* parameter : model.parameters()) own += parameter->shape().numel();
+  const std::string whose =
+      options.parallel.pipeline > 1 ? fmt::format("rank {}: ", pipeline_rank) : "";
+  std::string text = fmt::format("  {}elements of parameters: {}, {} of padding", whose,
+                                 with_commas(own), with_commas(layout.elements() - own));
+  if (buffers.shards > 1) text += fmt::format("; {} ranks have a share each", buffers.shards);
+  if (buffers.shard_values)
+    text += fmt::format("\n  elements of gathered FSDP units: {}",
+                        with_commas(elements.all_values() - elements.values));
+  if (buffers.shard_gradients)
+    text += fmt::format("\n  elements of an FSDP unit's gradients before they are summed: {}",
+                        with_commas(elements.grad_slot));
+  if (const std::int64_t host = Optimizer::host_bytes_for(
+          options.optimizer, layout.trained_elements() / layout.shards(), options.model.dtype))
+    text += fmt::format("\n  optimizer state on the host: {}", human_bytes(host));
+  return text + "\n";
+}
+
+MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipeline_rank,
+                           const std::vector<Schedule>& training) {
+  Memory memory = Memory::counting(options.device);
+  Stream stream(options.device);
+  CudaOptions cuda = options.cuda;
+  cuda.gemm_file.clear();  // nothing is multiplied
+  const std::unique_ptr<Kernels> kernels = make_kernels(options.device, threads, cuda);
+  const Mesh mesh({}, make_self_communicator());  // nobody talks
+  Context context{*kernels, stream, mesh, {}};
+  DescribedModel model(options, pipeline_rank);
+  const Session::Plan plan =
+      Session::plan(options, model.chunks(), pipeline_rank, *kernels, training);
+  const std::deque<StageRunner> runners =
+      Session::make_runners(model.chunks(), context, plan.runner);
+  const RunnerMemory runner_memory = Session::memory_for(runners, memory, plan.runner);
+  const DeviceBatches batches(memory, options.shape, options.microbatches, batch_limits(options),
+                              SampleShare{std::max(1, options.parallel.tensor_2d), 0});
+  MemoryCounters counters = memory.counters();
+  add(counters, MemoryUse::data, Session::shared_loss_bytes(options));
+  const ParameterBuffers::Options buffers = buffer_options(options, 0);
+  const BucketLayout layout = ParameterBuffers::layout_for(model.fsdp_units(), buffers);
+  const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
+  const auto bytes = [](std::int64_t count, DType type) {
+    return count * static_cast<std::int64_t>(element_size(type));
+  };
+  add(counters, MemoryUse::parameters, bytes(elements.all_values(), options.model.dtype));
+  for (const GptModel& chunk : model.chunks())
+    add(counters, MemoryUse::parameters, chunk.rope_bytes(plan.positions));
+  add(counters, MemoryUse::activations,
+      plan.boundary_buffers *
+          BoundaryBuffers::message_bytes(options.model.dtype, boundary_shape(options)));
+  add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
+  if (!options.training) return counters;
+  add(counters, MemoryUse::gradients,
+      bytes(elements.all_grads(), *buffers.gradients) +
+          bytes(elements.bf16_in + elements.bf16_out, DType::bf16));
+  add(counters, MemoryUse::optimizer,
+      Optimizer::bytes_for(options.optimizer, layout.trained_elements() / layout.shards(),
+                           options.model.dtype));
+  return counters;
+}
+
+std::string bytes_of_use(const MemoryCounters& counters, int use) {
+  return human_bytes(counters.bytes[static_cast<std::size_t>(use)]);
+}
+
+// A line for each use.
+std::string rank_text(const MemoryCounters& counters) {
+  std::string text;
+  for (int i = 0; i < kMemoryUses; ++i)
+    text += fmt::format("  {:<14} {:>12}\n", to_string(static_cast<MemoryUse>(i)),
+                        bytes_of_use(counters, i));
+  return text + fmt::format("  {:<14} {:>12}\n", "total", human_bytes(counters.total()));
+}
+
+// A row for each pipeline rank: they have different layers, and hold different numbers of
+// microbatches.
+std::string pipeline_text(const SessionOptions& options, int threads) {
+  std::string text = "  rank";
+  for (int i = 0; i < kMemoryUses; ++i)
+    text += fmt::format(" {:>12}", to_string(static_cast<MemoryUse>(i)));
+  text += fmt::format(" {:>12}\n", "total");
+  const std::vector<Schedule> training = training_schedules(options);
+  for (int rank = 0; rank < options.parallel.pipeline; ++rank) {
+    const MemoryCounters counters = plan_memory(options, threads, rank, training);
+    text += fmt::format("  {:<4}", rank);
+    for (int i = 0; i < kMemoryUses; ++i) text += fmt::format(" {:>12}", bytes_of_use(counters, i));
+    text += fmt::format(" {:>12}\n", human_bytes(counters.total()));
+  }
+  return text;
+}
+
+std::string memory_text(const SessionOptions& options, int threads) {
+  const int ranks = options.parallel.pipeline;
+  std::string text = fmt::format(
+      "\nmemory of {} ({}, {}, {}microbatch{} of {} x {} tokens)\n",
+      ranks > 1 ? "each pipeline rank" : "one rank",
+      options.device.kind == DeviceKind::cuda ? "cuda" : "cpu", to_string(options.model.dtype),
+      options.microbatches > 1 ? fmt::format("{} ", options.microbatches) : "",
+      options.microbatches > 1 ? "es" : "", options.shape.batch, options.shape.seq);
+  text += ranks > 1 ? pipeline_text(options, threads) : rank_text(plan_memory(options, threads));
+  for (int rank = 0; rank < ranks; ++rank) text += state_text(options, rank);
+  return text;
+}
+
+}  // namespace
+
+MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipeline_rank) {
+  return plan_memory(options, threads, pipeline_rank, training_schedules(options));
+}
+
+std::string inspect_text(const SessionOptions& options, int threads) {
+  DescribedModel model(options);
+  std::string text = fmt::format("{:<44} {:>18} {:>16}\n", "parameter", "shape", "elements");
+  std::int64_t total = 0;
+  for (const Parameter* parameter : model.parameters())
+    for (const ShardedTensor& tensor : parameter->tensors()) {
+      text +=
+          fmt::format("{:<44} {:>18} {:>16}{}\n", tensor.name, tensor.global.to_string(),
+                      with_commas(tensor.global.numel()), parameter->trained() ? "" : "  frozen");
+      total += tensor.global.numel();
+    }
+  text += fmt::format("{:<44} {:>18} {:>16}\n", "total", "", with_commas(total));
+  if (options.shape.rows() == 0) return text;
+
+  text += fmt::format("\nFLOPs per token (forward and backward, {} tokens a sequence): {:.4g}\n",
+                      options.shape.seq, flops_per_token(options.model, options.shape.seq));
+  text += memory_text(options, threads);
+  return options.training ? text + layer_text(options) : text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,180 @@
+#include "tessera/verify/reference_model.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "tessera/engine/session_options.h"
+#include "tessera/verify/reference_pipeline.h"
+
+namespace tessera {
+namespace {
+
+using std::int64_t;
+
+constexpr int kLargestDegree = 4;
+constexpr int64_t kBucket = 5000;  // elements, so that there are several buckets
+
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// The smallest group in which key/value heads relate to ranks as they do: more of them, as many,
+// fewer, or one for all.
+int small_tensor(int tensor, int64_t groups) {
+  if (tensor <= kLargestDegree) return tensor;
+  return groups > 1 && groups < tensor ? 4 : 2;
+}
+
+int64_t small_groups(int64_t groups, int tensor, int small) {
+  if (groups == 1) return 1;
+  if (groups < tensor) return std::min<int64_t>(groups, small / 2);
+  return groups == tensor ? small : 2 * small;
+}
+
+void shrink_heads(ModelOptions& model, int tensor, int small) {
+  const int64_t per_group =
+      std::min<int64_t>(2, model.num_attention_heads / model.num_query_groups);
+  const bool square = model.kv_channels * model.num_attention_heads == model.hidden_size;
+  model.num_query_groups = small_groups(model.num_query_groups, tensor, small);
+  model.num_attention_heads = round_up(model.num_query_groups * per_group, small);
+  model.kv_channels = 8;
+  model.hidden_size = model.num_attention_heads * model.kv_channels + (square ? 0 : 8 * small);
+}
+
+void shrink_model(ModelOptions& model, int tensor, int small) {
+  const bool ragged = model.vocab_size % tensor != 0;
+  shrink_heads(model, tensor, small);
+  model.ffn_hidden_size = round_up(model.hidden_size + model.hidden_size / 2, small);
+  model.vocab_size = 16 * small + (ragged ? 1 : 0);
+  if (model.attention_window > 0) model.attention_window = 5;
+  model.window_first_layer = std::min<int64_t>(model.window_first_layer, 1);
+  model.rope.original_max_position = std::min<int64_t>(model.rope.original_max_position, 64);
+  model.dtype = DType::f64;
+}
+
+// Weights of a small model must be large for its layers to have a say in the loss.
+constexpr double kInitStd = 0.2;
+
+class Changes {
+ public:
+  void note(const char* name, int64_t before, int64_t after) {
+    if (before != after) lines_.push_back(fmt::format("{} {} -> {}", name, before, after));
+  }
+  void note_model(const ModelOptions& a, const ModelOptions& b) {
+    note("num-layers", a.num_layers, b.num_layers);
+    note("hidden-size", a.hidden_size, b.hidden_size);
+    note("ffn-hidden-size", a.ffn_hidden_size, b.ffn_hidden_size);
+    note("num-attention-heads", a.num_attention_heads, b.num_attention_heads);
+    note("num-query-groups", a.num_query_groups, b.num_query_groups);
+    note("kv-channels", a.kv_channels, b.kv_channels);
+    note("vocabulary", a.vocab_size, b.vocab_size);
+    note("window-size", a.attention_window, b.attention_window);
+  }
+  void note_shape(const SessionOptions& a, const SessionOptions& b) {
+    note("tensor-model-parallel-size", a.parallel.tensor, b.parallel.tensor);
+    note("tensor-model-parallel-grid side", a.parallel.tensor_2d, b.parallel.tensor_2d);
+    note("data-parallel size", a.parallel.data, b.parallel.data);
+    note("num-distributed-optimizer-instances", a.parallel.sharding_instances,
+         b.parallel.sharding_instances);
+    note("seq-length", a.shape.seq, b.shape.seq);
+    note("micro-batch-size", a.shape.batch, b.shape.batch);
+    note("microbatches", a.microbatches, b.microbatches);
+    note("recompute-num-layers", a.recompute.num_layers, b.recompute.num_layers);
+  }
+  // What is not proved: it rounds, or is about memory alone.
+  void note_dropped(const SessionOptions& a, const SessionOptions& b) {
+    const auto dropped = [&](bool given, const char* flag) {
+      if (given) lines_.push_back(fmt::format("{} dropped: all is f64", flag));
+    };
+    dropped(a.parallel.grad_reduce_in_bf16, "grad-reduce-in-bf16");
+    dropped(a.optimizer.gradients != b.optimizer.gradients, "main-grads-dtype");
+    dropped(a.optimizer.exp_avg != b.optimizer.exp_avg, "exp-avg-dtype");
+    dropped(a.optimizer.exp_avg_sq != b.optimizer.exp_avg_sq, "exp-avg-sq-dtype");
+    if (a.optimizer.cpu_offload) lines_.push_back("optimizer-cpu-offload dropped: there is no GPU");
+    for (std::size_t i = 0; i < a.optimizer.frozen.size(); ++i)
+      if (a.optimizer.frozen[i] != b.optimizer.frozen[i])
+        lines_.push_back(fmt::format("freeze-parameters {} -> {}", a.optimizer.frozen[i],
+                                     b.optimizer.frozen[i]));
+  }
+  void add(const std::vector<std::string>& lines) {
+    lines_.insert(lines_.end(), lines.begin(), lines.end());
+  }
+  std::vector<std::string> lines() && { return std::move(lines_); }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+void shrink_layout(ParallelOptions& parallel, int64_t groups) {
+  if (parallel.tensor_2d > 3) parallel.tensor_2d = 2;
+  parallel.tensor = parallel.tensor_2d > 0 ? parallel.tensor_2d * parallel.tensor_2d
+                                           : small_tensor(parallel.tensor, groups);
+  if (parallel.data > kLargestDegree) {
+    const bool groups_of_several = parallel.sharding_instances < parallel.data;
+    parallel.data = parallel.sharding_instances > 1 ? kLargestDegree : 2 + parallel.data % 2;
+    if (parallel.sharding_instances > 1)
+      parallel.sharding_instances = groups_of_several ? 2 : parallel.data;
+  }
+  parallel.expert_tensor = parallel.tensor;  // experts are not there yet
+}
+
+void drop_narrow_types(SessionOptions& reference) {
+  reference.optimizer.gradients = GradientType::accumulator;
+  reference.optimizer.exp_avg = reference.optimizer.exp_avg_sq = MomentType::accumulator;
+  reference.optimizer.cpu_offload = false;
+  reference.parallel.grad_reduce_in_bf16 = false;
+}
+
+// Layers that the reference model does not have are others of it.
+void shrink_frozen(SessionOptions& reference) {
+  static const std::regex layer("^layers\\.([0-9]{1,9})(.*)$");
+  for (std::string& pattern : reference.optimizer.frozen) {
+    std::smatch parts;
+    if (!std::regex_match(pattern, parts, layer)) continue;
+    const std::int64_t number = std::stoll(parts[1]) % reference.model.num_layers;
+    pattern = fmt::format("layers.{}{}", number, parts[2].str());
+  }
+}
+
+}  // namespace
+
+ReferenceModel make_reference_model(const Options& options) {
+  const SessionOptions before = session_options(options, true);
+  SessionOptions after = before;
+  shrink_layout(after.parallel, before.model.num_query_groups);
+  // With 2-D tensor parallelism, heads are shared by its columns alone.
+  const bool tensor_2d = after.parallel.tensor_2d > 0;
+  shrink_model(after.model, tensor_2d ? before.parallel.tensor_2d : before.parallel.tensor,
+               tensor_2d ? after.parallel.tensor_2d : after.parallel.tensor);
+  shrink_pipeline(after);
+  after.parallel.nproc = after.parallel.tensor * after.parallel.pipeline * after.parallel.data;
+  after.model.init_std = kInitStd;
+  after.shape.seq = round_up(12, after.parallel.tensor);
+  after.model.max_position_embeddings = after.shape.seq;
+  after.shape.batch =
+      tensor_2d ? int64_t{2} * after.parallel.tensor_2d : std::min<int64_t>(before.shape.batch, 2);
+  after.recompute.num_layers = std::min<int64_t>(after.recompute.num_layers, 2);
+  after.optimizer.loss_scale = 1;  // f64 needs none
+  after.parallel.bucket_elements = kBucket;
+  after.memory_budget_gib = 0;
+  drop_narrow_types(after);
+  shrink_frozen(after);
+  // Gradients that are zero in mathematics are noise in numbers, which Adam would blow up.
+  after.optimizer.adam_eps = std::max(after.optimizer.adam_eps, 1e-3);
+  after.device = {};
+  Changes changes;
+  changes.note_shape(before, after);
+  changes.add(pipeline_changes(before, after));
+  changes.note_model(before.model, after.model);
+  changes.note_dropped(before, after);
+  return {after, std::move(changes).lines()};
+}
+
+SessionOptions on_one_rank(SessionOptions session) {
+  session.microbatches *= session.parallel.data;
+  session.parallel = {};
+  session.pipeline = {};
+  return session;
+}
+
+}  // namespace tessera

@@ -1,0 +1,128 @@
+// The bytes that layers keep are those of the formula, in every layout.
+#include "tessera/model/layer_activations.h"
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "tessera/observe/inspect.h"
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+struct LayerCase {
+  std::string family;
+  DType dtype;
+  int tensor;
+  bool sequence_parallel;
+  RecomputeOptions recompute;
+  int tensor_2d = 0;
+};
+
+SessionOptions session_of(const LayerCase& c, std::int64_t layers) {
+  SessionOptions options = test::tiny_session(c.family);
+  options.shape = {16, 4};
+  options.model.dtype = c.dtype;
+  options.model.num_layers = layers;
+  options.model.num_attention_heads = 8;
+  options.model.num_query_groups = c.tensor_2d > 0 ? 4 : 2;
+  options.parallel.tensor = c.tensor;
+  options.parallel.sequence_parallel = c.sequence_parallel;
+  options.recompute = c.recompute;
+  options.parallel.tensor_2d = c.tensor_2d;
+  return options;
+}
+
+// What a session holds for activations on rank 0.
+std::int64_t measured(const SessionOptions& options) {
+  std::int64_t bytes = 0;
+  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+    Session session(options, rank);
+    if (rank.rank == 0)
+      bytes = session.memory().counters().bytes[static_cast<std::size_t>(MemoryUse::activations)];
+  });
+  return bytes;
+}
+
+std::vector<LayerCase> cases() {
+  std::vector<LayerCase> all;
+  for (const char* family : {"gpt", "llama", "qwen3"})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+      for (const int tensor : {1, 2, 4})
+        for (const bool sequence_parallel : {false, true})
+          for (const auto granularity :
+               {RecomputeGranularity::none, RecomputeGranularity::selective,
+                RecomputeGranularity::full})
+            for (const bool distribute : {false, true}) {
+              if (sequence_parallel && (tensor == 1 || distribute)) continue;
+              if (distribute && granularity != RecomputeGranularity::full) continue;
+              RecomputeOptions recompute;
+              recompute.granularity = granularity;
+              recompute.distribute_saved_activations = distribute;
+              all.push_back({family, dtype, tensor, sequence_parallel, recompute});
+            }
+  for (const char* family : {"gpt", "llama"})
+    for (const auto granularity : {RecomputeGranularity::none, RecomputeGranularity::full})
+      all.push_back({family, DType::f32, 4, false, {granularity}, 2});
+  return all;
+}
+
+TEST(LayerActivations, AreWhatLayersTake) {
+  for (const LayerCase& c : cases()) {
+    SCOPED_TRACE(fmt::format("{} {} tensor {} {} recompute {} {}", c.family, to_string(c.dtype),
+                             c.tensor, c.sequence_parallel,
+                             static_cast<int>(c.recompute.granularity),
+                             c.recompute.distribute_saved_activations));
+    const SessionOptions options = session_of(c, 2);
+    const auto terms =
+        layer_activations(options.model, options.recompute, options.parallel, options.shape);
+    EXPECT_EQ(measured(session_of(c, 4)) - measured(options), 2 * total_bytes(terms));
+    if (HasFailure()) return;
+  }
+}
+
+// `tessera inspect` plans what a rank then holds, by every use but the workspace, of which ranks
+// may need more to talk.
+TEST(LayerActivations, AreWhatInspectPlans) {
+  for (const LayerCase& c :
+       {LayerCase{"llama", DType::f32, 2, true, {}}, LayerCase{"gpt", DType::bf16, 4, false, {}},
+        LayerCase{"gpt", DType::f32, 4, false, {}, 2}}) {
+    const SessionOptions options = session_of(c, 3);
+    const MemoryCounters planned = plan_memory(options, 1);
+    run_ranks(c.tensor, 1, [&](Rank& rank) {
+      Session session(options, rank);
+      if (rank.rank > 0) return;
+      for (const MemoryUse use : {MemoryUse::parameters, MemoryUse::gradients, MemoryUse::optimizer,
+                                  MemoryUse::activations, MemoryUse::data})
+        EXPECT_EQ(planned.bytes[static_cast<std::size_t>(use)],
+                  session.memory().counters().bytes[static_cast<std::size_t>(use)])
+            << c.family << " " << to_string(use);
+    });
+  }
+}
+
+// Sequence parallelism divides everything by the number of ranks (but for key/value heads that
+// several ranks hold), and GPT stays within the known 34 S B h / t bytes of bf16.
+TEST(LayerActivations, ShrinkWithTheRanks) {
+  ModelOptions model = test::tiny_gpt();
+  model.dtype = DType::bf16;
+  model.hidden_size = 1024;
+  model.ffn_hidden_size = 4096;
+  model.num_attention_heads = model.num_query_groups = 16;
+  model.kv_channels = 64;
+  const BatchShape shape{2048, 2};
+  const auto bytes = [&](int tensor) {
+    ParallelOptions parallel;
+    parallel.tensor = tensor;
+    parallel.sequence_parallel = tensor > 1;
+    return total_bytes(layer_activations(model, {}, parallel, shape));
+  };
+  for (const int tensor : {1, 2, 4, 8}) {
+    EXPECT_EQ(bytes(tensor) * tensor, bytes(1)) << tensor;
+    EXPECT_LE(bytes(tensor), 34 * shape.rows() * model.hidden_size / tensor) << tensor;
+  }
+}
+
+}  // namespace
+}  // namespace tessera

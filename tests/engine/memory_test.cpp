@@ -1,0 +1,88 @@
+// Memory is what was planned, and a steady step asks for none.
+#include <gtest/gtest.h>
+
+#include "tessera/observe/inspect.h"
+#include "tests/support/layout_run.h"
+#include "tests/support/tiny_models.h"
+
+namespace tessera {
+namespace {
+
+TEST(Memory, PlanEqualsWhatASessionHolds) {
+  for (const std::string family : {"gpt", "llama", "qwen3"})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const RecomputeGranularity granularity :
+           {RecomputeGranularity::none, RecomputeGranularity::selective,
+            RecomputeGranularity::full}) {
+        SessionOptions options = test::tiny_session(family);
+        options.model.dtype = dtype;
+        options.recompute.granularity = granularity;
+        options.microbatches = 3;
+        Session session(options, {0, 1, 2, make_self_communicator()});
+        const MemoryCounters planned = plan_memory(options, 2);
+        for (int i = 0; i < kMemoryUses; ++i)
+          EXPECT_EQ(planned.bytes[static_cast<std::size_t>(i)],
+                    session.memory().counters().bytes[static_cast<std::size_t>(i)])
+              << family << " " << to_string(static_cast<MemoryUse>(i));
+      }
+}
+
+// bf16 gradients take half the memory and cost little of the result.
+TEST(Memory, GradientsInTheParametersType) {
+  std::vector<double> losses;
+  std::vector<std::int64_t> bytes;
+  for (const GradientType type : {GradientType::accumulator, GradientType::parameters}) {
+    SessionOptions options = test::tiny_session("llama");
+    options.model.dtype = DType::bf16;
+    options.optimizer.gradients = type;
+    options.microbatches = 2;
+    Session session(options, {0, 1, 2, make_self_communicator()});
+    bytes.push_back(
+        session.memory().counters().bytes[static_cast<std::size_t>(MemoryUse::gradients)]);
+    EXPECT_EQ(plan_memory(options, 2).total(), session.memory().counters().total());
+    const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+    for (int i = 0; i < 20; ++i)
+      losses.push_back(train_step(
+                           session, [&]() -> const HostBatch& { return batch; },
+                           LossAverage::per_microbatch, 1e-2)
+                           .loss);
+  }
+  EXPECT_EQ(bytes[0], 2 * bytes[1]);
+  EXPECT_LT(losses[39], 0.8 * losses[20]) << "it learns";
+  EXPECT_NEAR(losses[39], losses[19], 0.02 * losses[19]);
+  EXPECT_NE(losses[39], losses[19]);
+}
+
+TEST(Memory, InferenceHoldsTwoLayersAndNoGradients) {
+  const auto held = [](std::int64_t layers, MemoryUse use) {
+    SessionOptions options = test::tiny_session("llama");
+    options.model.num_layers = layers;
+    options.training = false;
+    Session session(options, {0, 1, 2, make_self_communicator()});
+    EXPECT_EQ(plan_memory(options, 2).total(), session.memory().counters().total());
+    return session.memory().counters().bytes[static_cast<std::size_t>(use)];
+  };
+  EXPECT_EQ(held(2, MemoryUse::activations), held(8, MemoryUse::activations));
+  EXPECT_LT(held(1, MemoryUse::activations), held(2, MemoryUse::activations));
+  EXPECT_EQ(held(2, MemoryUse::gradients), 0);
+}
+
+TEST(Memory, ASteadyStepAllocatesNoTensor) {
+  SessionOptions options = test::tiny_session("llama");
+  options.microbatches = 2;
+  Session session(options, {0, 1, 2, make_self_communicator()});
+  const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+  Steps steps(session, LossAverage::per_microbatch);
+  const auto step = [&] {
+    steps.submit([&]() -> const HostBatch& { return batch; });
+    steps.collect();
+  };
+  step();
+  step();
+  const std::int64_t before = session.memory().counters().allocations;
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(session.memory().counters().allocations, before);
+}
+
+}  // namespace
+}  // namespace tessera
