@@ -258,12 +258,12 @@ TEST(HfConvert, TypesAreConverted) {
 
 // Master weights, which a 16-bit run keeps in one of two forms, are what a wider export takes.
 TEST(HfConvert, AWiderExportTakesTheMasterWeights) {
-  for (const bool rest : {false, true}) {
+  for (const bool low_bits : {false, true}) {
     const test::TempFolder temp;
     const ModelOptions model = test::small_model();
     test::Made made;
     made.dtype = DType::bf16;
-    made.master = rest ? test::Made::Master::rest : test::Made::Master::whole;
+    made.master = low_bits ? test::Made::Master::low_bits : test::Made::Master::whole;
     Checkpoint checkpoint = test::made_checkpoint(temp / "saved", model, made);
     WeightReader exact(checkpoint, model, DType::f32), stored(checkpoint, model, std::nullopt);
     EXPECT_EQ(stored.dtype(), DType::bf16);
