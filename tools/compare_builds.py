@@ -31,7 +31,7 @@ from compare_configs import comparisons, timings  # noqa: E402
 
 CHECKED = ("consumed_samples", "learning_rate", "lm_loss", "grad_norm", "loss_scale", "skipped", "valid_loss")
 BUILDS = ("before", "after")
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 # Threads that wait must not spin: ranks share cores, and the two builds too.
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", **os.environ}
 
