@@ -18,7 +18,8 @@ void make_llama(ModelOptions& model) {
   model.position_embedding = PositionEmbedding::rope;
   model.rope.base = 500000.0;
   model.normalization = Normalization::rms_norm;
-  model.activation = Activation::swiglu;
+  model.activation = Activation::silu;
+  model.gated_mlp = true;
   model.qkv_bias = model.attention_output_bias = model.mlp_bias = false;
 }
 

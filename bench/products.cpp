@@ -35,7 +35,7 @@ std::vector<Product> products_of(const Workload& workload) {
   const std::int64_t rows = workload.rows();
   const std::int64_t q = model.num_attention_heads * model.kv_channels;
   const std::int64_t kv = model.num_query_groups * model.kv_channels;
-  const std::int64_t gates = model.activation == Activation::swiglu ? 2 : 1;
+  const std::int64_t gates = model.gated_mlp ? 2 : 1;
   std::vector<Product> products;
   const auto layer = [&](const std::string& name, std::int64_t in, std::int64_t out) {
     add_linear(products, name, rows, in, out, static_cast<double>(model.num_layers), false);

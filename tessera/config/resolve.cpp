@@ -13,7 +13,7 @@ namespace {
 std::int64_t default_ffn(const ModelOptions& model) {
   const std::int64_t h = model.hidden_size;
   if (h <= 0 || h > kMaxHidden) return 0;
-  return model.activation == Activation::swiglu ? 8 * h / 3 / 64 * 64 : 4 * h;
+  return model.gated_mlp ? 8 * h / 3 / 64 * 64 : 4 * h;
 }
 
 void fill(std::int64_t& value, std::int64_t derived) {

@@ -4,8 +4,8 @@
 namespace tessera {
 namespace {
 
-// y, or its gradient by name.
-void require_swiglu(const char* op, const char* name, const ConstView& y, const ConstView& x) {
+// y = act(gate) up, or a gradient of its shape, by name.
+void require_gated(const char* op, const char* name, const ConstView& y, const ConstView& x) {
   require_rows(op, "x", x, 2);
   require_contiguous(op, "x", x);
   require_float(op, "x", x);
@@ -22,27 +22,31 @@ void require_like_x(const char* op, const char* name, const ConstView& y, const 
 
 }  // namespace
 
-void Kernels::swiglu_forward(Stream& stream, View y, ConstView x) {
-  require_swiglu("swiglu_forward", "y", y, x);
-  do_swiglu_forward(stream, y, x);
+void Kernels::activation_forward(Stream& stream, View y, ConstView x, Activation activation) {
+  require_like_x("activation_forward", "y", y, x);
+  do_activation_forward(stream, y, x, activation);
 }
 
-void Kernels::swiglu_backward(Stream& stream, View dx, View y, ConstView dy, ConstView x) {
-  require_swiglu("swiglu_backward", "dy", dy, x);
-  require_like_x("swiglu_backward", "dx", dx, x);
-  if (y) require_swiglu("swiglu_backward", "y", y, x);
-  do_swiglu_backward(stream, dx, y, dy, x);
+void Kernels::activation_backward(Stream& stream, View dx, ConstView dy, ConstView x,
+                                  Activation activation) {
+  constexpr const char* op = "activation_backward";
+  require_like_x(op, "dy", dy, x);
+  require_like_x(op, "dx", dx, x);
+  do_activation_backward(stream, dx, dy, x, activation);
 }
 
-void Kernels::gelu_forward(Stream& stream, View y, ConstView x) {
-  require_like_x("gelu_forward", "y", y, x);
-  do_gelu_forward(stream, y, x);
+void Kernels::gated_activation_forward(Stream& stream, View y, ConstView x, Activation activation) {
+  require_gated("gated_activation_forward", "y", y, x);
+  do_gated_activation_forward(stream, y, x, activation);
 }
 
-void Kernels::gelu_backward(Stream& stream, View dx, ConstView dy, ConstView x) {
-  require_like_x("gelu_backward", "dy", dy, x);
-  require_like_x("gelu_backward", "dx", dx, x);
-  do_gelu_backward(stream, dx, dy, x);
+void Kernels::gated_activation_backward(Stream& stream, View dx, View y, ConstView dy, ConstView x,
+                                        Activation activation) {
+  constexpr const char* op = "gated_activation_backward";
+  require_gated(op, "dy", dy, x);
+  require_like_x(op, "dx", dx, x);
+  if (y) require_gated(op, "y", y, x);
+  do_gated_activation_backward(stream, dx, y, dy, x, activation);
 }
 
 void Kernels::copy(Stream& stream, View to, ConstView from) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "tessera/base/activation.h"
 #include "tessera/kernels/specs.h"
 #include "tessera/kernels/step_state.h"
 #include "tessera/tensor/stream.h"
@@ -92,13 +93,15 @@ class Kernels {
 
   // Pointwise (checks_pointwise.cpp)
   // -----------------------------------------------------------------------
-  /// y[N,F] = silu(gate) up, with x[N,2F] = [gate | up].
-  void swiglu_forward(Stream&, View y, ConstView x);
-  /// Gives y again, unless it is empty, so that nobody need keep it; y may be dy, and dx may be x.
-  void swiglu_backward(Stream&, View dx, View y, ConstView dy, ConstView x);
-  /// The tanh form.
-  void gelu_forward(Stream&, View y, ConstView x);
-  void gelu_backward(Stream&, View dx, ConstView dy, ConstView x);  ///< dx may be dy
+  /// y = act(x), any shape (activation.h). y may be x.
+  void activation_forward(Stream&, View y, ConstView x, Activation);
+  /// dx = dy act'(x). dx may be dy or x.
+  void activation_backward(Stream&, View dx, ConstView dy, ConstView x, Activation);
+  /// y[N,F] = act(gate) up, with x[N,2F] = [gate | up]: SwiGLU with silu, GEGLU with gelu.
+  void gated_activation_forward(Stream&, View y, ConstView x, Activation);
+  /// dx[N,2F] = [d gate | d up]. Computes y again, unless it is empty, so that it need not be kept;
+  /// y may be dy, and dx may be x.
+  void gated_activation_backward(Stream&, View dx, View y, ConstView dy, ConstView x, Activation);
   /// y = x + dropout(branch), or dropout(branch) when x is empty; [N, C]. Applied to a gradient it
   /// is its own backward.
   void add_dropout(Stream&, View y, ConstView x, ConstView branch, const DropoutSpec&);
@@ -177,10 +180,11 @@ class Kernels {
                                  ConstView, bool, Workspace) = 0;
   virtual void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView,
                                      ConstView, std::int64_t, const NormSpec&, bool) = 0;
-  virtual void do_swiglu_forward(Stream&, View, ConstView) = 0;
-  virtual void do_swiglu_backward(Stream&, View, View, ConstView, ConstView) = 0;
-  virtual void do_gelu_forward(Stream&, View, ConstView) = 0;
-  virtual void do_gelu_backward(Stream&, View, ConstView, ConstView) = 0;
+  virtual void do_activation_forward(Stream&, View, ConstView, Activation) = 0;
+  virtual void do_activation_backward(Stream&, View, ConstView, ConstView, Activation) = 0;
+  virtual void do_gated_activation_forward(Stream&, View, ConstView, Activation) = 0;
+  virtual void do_gated_activation_backward(Stream&, View, View, ConstView, ConstView,
+                                            Activation) = 0;
   virtual void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) = 0;
   virtual void do_copy(Stream&, View, ConstView) = 0;
   virtual void do_fill(Stream&, View, double) = 0;

@@ -40,10 +40,8 @@ AttentionLayerSpec attention_spec(const ModelOptions& o, const RecomputeOptions&
 }
 
 MlpSpec mlp_spec(const ModelOptions& o, const std::string& name) {
-  return {name + ".mlp", o.activation == Activation::swiglu ? MlpKind::swiglu : MlpKind::gelu,
-          o.hidden_size, o.ffn_hidden_size,
-          o.mlp_bias,    o.init_std,
-          output_std(o)};
+  return {name + ".mlp",     o.activation, o.gated_mlp, o.hidden_size,
+          o.ffn_hidden_size, o.mlp_bias,   o.init_std,  output_std(o)};
 }
 
 BlockSpec block_spec(const ModelOptions& o, const RecomputeOptions& recompute, std::int64_t layer) {
@@ -139,7 +137,7 @@ std::int64_t parameter_count(const ModelOptions& o) {
   const std::int64_t q = o.num_attention_heads * o.kv_channels;
   const std::int64_t kv = o.num_query_groups * o.kv_channels;
   const std::int64_t norm = o.normalization == Normalization::layer_norm ? 2 * h : h;
-  const std::int64_t inner = (o.activation == Activation::swiglu ? 2 : 1) * o.ffn_hidden_size;
+  const std::int64_t inner = (o.gated_mlp ? 2 : 1) * o.ffn_hidden_size;
   std::int64_t layer = 2 * norm + h * (q + 2 * kv) + q * h + h * inner + o.ffn_hidden_size * h;
   if (o.qkv_bias) layer += q + 2 * kv;
   if (o.attention_output_bias) layer += h;

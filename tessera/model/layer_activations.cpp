@@ -62,10 +62,10 @@ class Terms {
     add("log-sum-exp", "S B H", batch * heads * seq * number_);
   }
   void mlp() {
-    const bool swiglu = model_.activation == Activation::swiglu;
-    add(swiglu ? "gate, up" : "before GELU", swiglu ? "2 S B F" : "S B F",
-        local_.rows * (swiglu ? 2 : 1) * local_.ffn * element_);
-    if (!swiglu) add("after GELU", "S B F", local_.rows * local_.ffn * element_);
+    const bool gated = model_.gated_mlp;
+    add(gated ? "gate, up" : "before activation", gated ? "2 S B F" : "S B F",
+        local_.rows * (gated ? 2 : 1) * local_.ffn * element_);
+    if (!gated) add("after activation", "S B F", local_.rows * local_.ffn * element_);
   }
   std::vector<ActivationTerm> all() && { return std::move(terms_); }
 

@@ -19,13 +19,13 @@ void ParallelLinear::collect(ParameterList& parameters) {
 void ParallelLinear::forward_gelu(Context& context, View y, View pre, ConstView x,
                                   const LinearScratch& scratch) const {
   forward(context, pre, x, scratch);
-  context.kernels.gelu_forward(context.stream, y, pre);
+  context.kernels.activation_forward(context.stream, y, pre, Activation::gelu);
 }
 
 void ParallelLinear::backward_input_gelu(Context& context, View dx, ConstView dy, View pre,
                                          const LinearScratch& scratch) const {
   backward_input(context, dx, dy, scratch)->wait(context.stream);
-  context.kernels.gelu_backward(context.stream, dx, dx, pre);
+  context.kernels.activation_backward(context.stream, dx, dx, pre, Activation::gelu);
 }
 
 void ParallelLinear::bias_gradient(Context& context, ConstView dy) {

@@ -5,7 +5,7 @@ namespace {
 
 LinearSpec up_spec(const MlpSpec& spec) {
   std::vector<LinearPart> parts{{spec.name + ".up", spec.ffn}};
-  if (spec.kind == MlpKind::swiglu) parts.insert(parts.begin(), {spec.name + ".gate", spec.ffn});
+  if (spec.gated) parts.insert(parts.begin(), {spec.name + ".gate", spec.ffn});
   return {parts, spec.hidden, spec.bias, spec.init_std};
 }
 
@@ -33,18 +33,18 @@ Mlp::Saved Mlp::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch
   const std::int64_t n = shape.rows();
   Saved saved;
   saved.pre = activations.until_input.take(dtype_, {n, pre_width()});
-  if (spec_.kind == MlpKind::gelu || activations.split_backward)
+  if (!spec_.gated || activations.split_backward)
     saved.act = activations.until_weight.take(dtype_, {n, ffn_});
-  // SwiGLU's gradient takes the place of its input, unless the two gradients are computed apart.
-  const bool in_place =
-      spec_.kind == MlpKind::swiglu && !activations.split_backward && activations.gradients;
+  // A gated activation's gradient takes the place of its input, unless the two gradients are
+  // computed apart.
+  const bool in_place = spec_.gated && !activations.split_backward && activations.gradients;
   saved.d_pre = in_place ? saved.pre : activations.gradient(scratch, dtype_, {n, pre_width()});
   saved.rows = SublayerRows(activations, rows_, dtype_, shape, spec_.hidden);
   return saved;
 }
 
 Mlp::Scratch Mlp::plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const {
-  if (spec_.kind == MlpKind::gelu) return {};
+  if (!spec_.gated) return {};
   return {scratch.take(dtype_, {shape.rows(), ffn_})};
 }
 
@@ -56,11 +56,14 @@ void Mlp::forward(Context& context, View y, ConstView x, Saved& saved, const Scr
                   const LinearScratch& linear) const {
   const View act = saved.act ? saved.act : scratch.act;
   saved.rows.set_input(x);
-  if (spec_.kind == MlpKind::gelu) {
+  if (fused()) {
     up_->forward_gelu(context, act, saved.pre, x, linear);
   } else {
     up_->forward(context, saved.pre, x, linear);
-    context.kernels.swiglu_forward(context.stream, act, saved.pre);
+    if (spec_.gated)
+      context.kernels.gated_activation_forward(context.stream, act, saved.pre, spec_.activation);
+    else
+      context.kernels.activation_forward(context.stream, act, saved.pre, spec_.activation);
   }
   down_->forward(context, y, act, linear);
 }
@@ -68,12 +71,17 @@ void Mlp::forward(Context& context, View y, ConstView x, Saved& saved, const Scr
 WorkHandle Mlp::backward_input(Context& context, View dx, ConstView dy, Saved& saved,
                                const Scratch& scratch, const LinearScratch& linear) {
   const ConstView dy_seen = saved.rows.begin_backward(context, rows_, linear.all, dy);
-  if (spec_.kind == MlpKind::gelu) {
+  if (fused()) {
     down_->backward_input_gelu(context, saved.d_pre, dy_seen, saved.pre, linear);
+  } else if (!spec_.gated) {
+    down_->backward_input(context, saved.d_pre, dy_seen, linear)->wait(context.stream);
+    context.kernels.activation_backward(context.stream, saved.d_pre, saved.d_pre, saved.pre,
+                                        spec_.activation);
   } else {
     down_->backward_input(context, scratch.act, dy_seen, linear)->wait(context.stream);
-    context.kernels.swiglu_backward(context.stream, saved.d_pre, saved.act ? View() : scratch.act,
-                                    scratch.act, saved.pre);
+    context.kernels.gated_activation_backward(context.stream, saved.d_pre,
+                                              saved.act ? View() : scratch.act, scratch.act,
+                                              saved.pre, spec_.activation);
   }
   saved.act_seen = saved.act ? saved.act : scratch.act;
   saved.rows.fetch_input(context, rows_, linear.all);

@@ -1,5 +1,5 @@
-// The feed-forward sublayer: normed input -> branch, with GELU or SwiGLU between its two linear
-// layers.
+// The feed-forward sublayer: normed input -> branch, with an activation, plain or gated, between
+// its two linear layers.
 #pragma once
 
 #include <string>
@@ -10,11 +10,10 @@
 
 namespace tessera {
 
-enum class MlpKind { gelu, swiglu };
-
 struct MlpSpec {
   std::string name;  ///< layers.3.mlp
-  MlpKind kind = MlpKind::gelu;
+  Activation activation = Activation::gelu;
+  bool gated = false;  ///< act(gate) up with two matrices before it (SwiGLU), instead of act(up)
   std::int64_t hidden = 0;
   std::int64_t ffn = 0;  ///< global
   bool bias = false;
@@ -27,13 +26,13 @@ class Mlp {
   struct Saved {
     SublayerRows rows;
     View pre;            ///< [N, F], or [N, 2F] = gate | up: before the activation
-    View act;            ///< [N, F]: after it; swiglu: split backward only
-    View d_pre;          ///< as pre; swiglu: in its place where that can be
+    View act;            ///< [N, F]: after it; gated: split backward only
+    View d_pre;          ///< as pre; gated: in its place where that can be
     ConstView act_seen;  ///< what backward_weight reads
   };
   struct Scratch {
-    /// [N, F], swiglu only. Its output in forward; in backward that output's gradient, then the
-    /// output again, which is cheaper to compute twice than to keep.
+    /// [N, F], gated only. The activation's output in forward; in backward that output's gradient,
+    /// then the output again, which is cheaper to compute twice than to keep.
     View act;
   };
 
@@ -52,7 +51,9 @@ class Mlp {
   void backward_weight(Context&, Saved&, const LinearScratch&);
 
  private:
-  std::int64_t pre_width() const { return spec_.kind == MlpKind::swiglu ? 2 * ffn_ : ffn_; }
+  std::int64_t pre_width() const { return spec_.gated ? 2 * ffn_ : ffn_; }
+  /// Whether the matrix products compute the activation along with themselves.
+  bool fused() const { return !spec_.gated && spec_.activation == Activation::gelu; }
 
   MlpSpec spec_;
   DType dtype_;

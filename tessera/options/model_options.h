@@ -4,13 +4,13 @@
 
 #include <cstdint>
 
+#include "tessera/base/activation.h"
 #include "tessera/base/dtype.h"
 
 namespace tessera {
 
 enum class PositionEmbedding { learned_absolute, rope, none };
 enum class Normalization { layer_norm, rms_norm };
-enum class Activation { gelu, swiglu };  ///< gelu is the tanh form
 enum class RopeScaling { none, linear, llama3, yarn };
 
 struct RopeOptions {
@@ -33,7 +33,7 @@ struct RopeOptions {
 struct ModelOptions {
   std::int64_t num_layers = 0;
   std::int64_t hidden_size = 0;
-  std::int64_t ffn_hidden_size = 0;  ///< derived: 4 h, or for swiglu (8 h / 3) rounded down to 64s
+  std::int64_t ffn_hidden_size = 0;  ///< derived: 4 h, or if gated (8 h / 3) rounded down to 64s
   std::int64_t num_attention_heads = 0;
   std::int64_t num_query_groups = 0;  ///< key/value heads; derived: num_attention_heads
   std::int64_t kv_channels = 0;  ///< size of a head; derived: hidden_size / num_attention_heads
@@ -45,6 +45,7 @@ struct ModelOptions {
   Normalization normalization = Normalization::layer_norm;
   double norm_epsilon = 1e-5;
   Activation activation = Activation::gelu;
+  bool gated_mlp = false;  ///< act(gate) up instead of act(up); with silu it is SwiGLU
   bool qkv_bias = true;
   bool attention_output_bias = true;
   bool mlp_bias = true;

@@ -50,7 +50,8 @@ TEST(HfConfig, TakesTheDefaultsOfEachFamily) {
   EXPECT_EQ(llama.rope.base, 10000.0);
   EXPECT_EQ(llama.rope.scaling, RopeScaling::none);
   EXPECT_EQ(llama.norm_epsilon, 1e-6);
-  EXPECT_EQ(llama.activation, Activation::swiglu);
+  EXPECT_EQ(llama.activation, Activation::silu);
+  EXPECT_TRUE(llama.gated_mlp);
   EXPECT_EQ(llama.attention_window, 0);
   EXPECT_EQ(llama.dtype, DType::f32);
   EXPECT_FALSE(llama.qkv_bias || llama.attention_output_bias || llama.mlp_bias || llama.qk_norm ||

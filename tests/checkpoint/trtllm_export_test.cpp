@@ -104,6 +104,7 @@ TEST(TrtllmExport, Gpt2HasBiasesAndATiedHead) {
   model.position_embedding = PositionEmbedding::learned_absolute;
   model.normalization = Normalization::layer_norm;
   model.activation = Activation::gelu;
+  model.gated_mlp = false;
   model.num_query_groups = 4;
   model.qkv_bias = model.attention_output_bias = model.mlp_bias = true;
   model.tie_embeddings = true;

@@ -26,8 +26,11 @@ TEST(Parse, TakesValuesInBothForms) {
 TEST(Parse, SwitchesNeedNoValueAndCanBeTakenBack) {
   EXPECT_TRUE(parse("train", "--mock-data").options.data.mock_data);
   EXPECT_FALSE(parse("train", "--mock-data=false").options.data.mock_data);
-  EXPECT_EQ(parse("train", "--swiglu").options.model.activation, Activation::swiglu);
-  EXPECT_EQ(parse("train", "--swiglu=false").options.model.activation, Activation::gelu);
+  for (const bool on : {true, false}) {
+    const ModelOptions model = parse("train", on ? "--swiglu" : "--swiglu=false").options.model;
+    EXPECT_EQ(model.activation, on ? Activation::silu : Activation::gelu);
+    EXPECT_EQ(model.gated_mlp, on);
+  }
   EXPECT_FALSE(parse("train", "--mock-data=false").was_given("mock-data"));
 }
 
@@ -57,7 +60,8 @@ TEST(Parse, EveryModelFlagLands) {
   expected.rope = {500000, 0.5, RopeScaling::yarn, 4, 1, 4, 32768, 16, 2, 1.5};
   expected.normalization = Normalization::rms_norm;
   expected.norm_epsilon = 1e-6;
-  expected.activation = Activation::swiglu;
+  expected.activation = Activation::silu;
+  expected.gated_mlp = true;
   expected.qkv_bias = expected.attention_output_bias = expected.mlp_bias = false;
   expected.qk_norm = true;
   expected.tie_embeddings = false;

@@ -28,7 +28,8 @@ TEST(Resolve, FillsInWhatFollows) {
 TEST(Resolve, FollowsMegatronsGatedWidth) {
   ModelOptions model;
   model.hidden_size = 4096;
-  model.activation = Activation::swiglu;
+  model.activation = Activation::silu;
+  model.gated_mlp = true;
   resolve_model(model);
   EXPECT_EQ(model.ffn_hidden_size, 10880);
 }

@@ -157,7 +157,8 @@ TEST(OptionsFromYaml, TakesNamesInAnySpelling) {
       options_from_yaml("--num-layers: 3\nhidden_size: 64\nswiglu: true\nbf16: true\n", "x");
   EXPECT_EQ(options.model.num_layers, 3);
   EXPECT_EQ(options.model.hidden_size, 64);
-  EXPECT_EQ(options.model.activation, Activation::swiglu);
+  EXPECT_EQ(options.model.activation, Activation::silu);
+  EXPECT_TRUE(options.model.gated_mlp);
   EXPECT_EQ(options.model.dtype, DType::bf16);
 }
 

@@ -117,15 +117,19 @@ void BandwidthSpeedTest::activations(std::int64_t n, std::int64_t f) {
   const Tensor x = random(dtype(), n, 2 * f), dx = random(dtype(), n, 2 * f);
   const Tensor y = random(dtype(), n, f), dy = random(dtype(), n, f);
   const std::int64_t bytes = n * f * element();
-  report("swiglu_forward", 3 * bytes,
-         [&](int i) { kernels().swiglu_forward(stream(), at(y, i), at(x, i)); });
-  report("swiglu_backward", 6 * bytes, [&](int i) {
-    kernels().swiglu_backward(stream(), at(dx, i), at(dy, i), at(dy, i), at(x, i));
+  report("swiglu_forward", 3 * bytes, [&](int i) {
+    kernels().gated_activation_forward(stream(), at(y, i), at(x, i), Activation::silu);
   });
-  report("gelu_forward", 2 * bytes,
-         [&](int i) { kernels().gelu_forward(stream(), at(y, i), at(dy, i)); });
-  report("gelu_backward", 3 * bytes,
-         [&](int i) { kernels().gelu_backward(stream(), at(y, i), at(y, i + 1), at(dy, i)); });
+  report("swiglu_backward", 6 * bytes, [&](int i) {
+    kernels().gated_activation_backward(stream(), at(dx, i), at(dy, i), at(dy, i), at(x, i),
+                                        Activation::silu);
+  });
+  report("gelu_forward", 2 * bytes, [&](int i) {
+    kernels().activation_forward(stream(), at(y, i), at(dy, i), Activation::gelu);
+  });
+  report("gelu_backward", 3 * bytes, [&](int i) {
+    kernels().activation_backward(stream(), at(y, i), at(y, i + 1), at(dy, i), Activation::gelu);
+  });
 }
 
 void BandwidthSpeedTest::copies(std::int64_t n, std::int64_t c) {

@@ -220,27 +220,28 @@ TEST_P(CudaBandwidthTest, AddDropoutOfEveryWidth) {
 }
 
 TEST_P(CudaBandwidthTest, ActivationsOfEveryWidth) {
-  for (const std::int64_t c : kWidths)
-    for (const std::int64_t n : {1, 5, 100})
-      for (const std::int64_t lead : {0, 1}) {
-        SCOPED_TRACE(fmt::format("{} x {}, lead {}", n, c, lead));
-        expect_same(
-            [&](Lab& lab) -> Results {
-              const Padded x = flat(lab, {n, 2 * c}, 1, lead), dy = flat(lab, {n, c}, 2, lead);
-              const Padded y = flat(lab, {n, c}, 3, lead), dx = flat(lab, {n, 2 * c}, 4, lead);
-              const Padded gelu = flat(lab, {n, c}, 5, lead), at = flat(lab, {n, c}, 6, lead);
-              lab->swiglu_forward(lab.stream, y, x.view);
-              lab->swiglu_backward(lab.stream, dx, {}, dy.view, x.view);
-              const Padded again = flat(lab, {n, c}, 2, lead);
-              lab->swiglu_backward(lab.stream, dx, again, again.view, x.view);
-              EXPECT_EQ(lab.read(again.view), lab.read(y.view));
-              lab->gelu_forward(lab.stream, gelu, at.view);
-              lab->gelu_backward(lab.stream, dy, dy.view, at.view);  // in place of dy
-              return {lab.read(y.whole), lab.read(dx.whole), lab.read(gelu.whole),
-                      lab.read(dy.whole)};
-            },
-            2);
-      }
+  for (const Activation kind : kActivations)
+    for (const std::int64_t c : kWidths)
+      for (const std::int64_t n : {1, 5, 100})
+        for (const std::int64_t lead : {0, 1}) {
+          SCOPED_TRACE(fmt::format("{}, {} x {}, lead {}", to_string(kind), n, c, lead));
+          expect_same(
+              [&](Lab& lab) -> Results {
+                const Padded x = flat(lab, {n, 2 * c}, 1, lead), dy = flat(lab, {n, c}, 2, lead);
+                const Padded y = flat(lab, {n, c}, 3, lead), dx = flat(lab, {n, 2 * c}, 4, lead);
+                const Padded act = flat(lab, {n, c}, 5, lead), at = flat(lab, {n, c}, 6, lead);
+                lab->gated_activation_forward(lab.stream, y, x.view, kind);
+                lab->gated_activation_backward(lab.stream, dx, {}, dy.view, x.view, kind);
+                const Padded again = flat(lab, {n, c}, 2, lead);
+                lab->gated_activation_backward(lab.stream, dx, again, again.view, x.view, kind);
+                EXPECT_EQ(lab.read(again.view), lab.read(y.view));
+                lab->activation_forward(lab.stream, act, at.view, kind);
+                lab->activation_backward(lab.stream, dy, dy.view, at.view, kind);  // in place of dy
+                return {lab.read(y.whole), lab.read(dx.whole), lab.read(act.whole),
+                        lab.read(dy.whole)};
+              },
+              2);
+        }
 }
 
 TEST_P(CudaBandwidthTest, RopeOfEveryShape) {
@@ -308,7 +309,8 @@ TEST_P(CudaBandwidthTest, CapturedInAGraph) {
                           b.view(), kNorms[0], dropout);
     gpu->norm_backward(stream, results[2], dw, db, dy.view(), results[1].view(), stats.view(),
                        w.view(), kNorms[0], false, false, room);
-    gpu->gelu_backward(stream, results[3], results[2].view(), results[0].view());
+    gpu->activation_backward(stream, results[3], results[2].view(), results[0].view(),
+                             Activation::gelu);
     gpu->add_dropout(stream, results[4], x.view(), results[3].view(), dropout);
   };
   const auto bytes = [&] {

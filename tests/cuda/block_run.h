@@ -34,7 +34,7 @@ inline BlockCase gpt_like() {
                     .init_std = 0.1,
                     .output_init_std = 0.1};
   spec.mlp = {.name = "layers.0.mlp",
-              .kind = MlpKind::gelu,
+              .activation = Activation::gelu,
               .hidden = 96,
               .ffn = 384,
               .bias = true,
@@ -58,7 +58,8 @@ inline BlockCase llama_like() {
                     .init_std = 0.1,
                     .output_init_std = 0.1};
   spec.mlp = {.name = "layers.0.mlp",
-              .kind = MlpKind::swiglu,
+              .activation = Activation::silu,
+              .gated = true,
               .hidden = 160,
               .ffn = 424,
               .init_std = 0.1,

@@ -253,23 +253,26 @@ TEST_P(CudaKernelsTest, AddNormWithDropout) {
 }
 
 TEST_P(CudaKernelsTest, Activations) {
-  expect_same(
-      [&](Lab& lab) -> Results {
-        const std::int64_t n = 37, f = 129;
-        const Tensor x = random(lab, {n, 2 * f}, 1, 3);
-        const Tensor dy = random(lab, {n, f}, 2);
-        const Tensor wide_dy = random(lab, {n, 2 * f}, 3);
-        const Tensor y = random(lab, {n, f}, 4);
-        const Tensor dx = random(lab, {n, 2 * f}, 5);
-        const Tensor gelu = random(lab, {n, 2 * f}, 6);
-        const Tensor dgelu = random(lab, {n, 2 * f}, 7);
-        lab->swiglu_forward(lab.stream, y, x.view());
-        lab->swiglu_backward(lab.stream, dx, {}, dy.view(), x.view());
-        lab->gelu_forward(lab.stream, gelu, x.view());
-        lab->gelu_backward(lab.stream, dgelu, wide_dy.view(), x.view());
-        return {lab.read(y), lab.read(dx), lab.read(gelu), lab.read(dgelu)};
-      },
-      2);
+  for (const Activation kind : kActivations) {
+    SCOPED_TRACE(to_string(kind));
+    expect_same(
+        [&](Lab& lab) -> Results {
+          const std::int64_t n = 37, f = 129;
+          const Tensor x = random(lab, {n, 2 * f}, 1, 3);
+          const Tensor dy = random(lab, {n, f}, 2);
+          const Tensor wide_dy = random(lab, {n, 2 * f}, 3);
+          const Tensor gated = random(lab, {n, f}, 4);
+          const Tensor d_gated = random(lab, {n, 2 * f}, 5);
+          const Tensor plain = random(lab, {n, 2 * f}, 6);
+          const Tensor d_plain = random(lab, {n, 2 * f}, 7);
+          lab->gated_activation_forward(lab.stream, gated, x.view(), kind);
+          lab->gated_activation_backward(lab.stream, d_gated, {}, dy.view(), x.view(), kind);
+          lab->activation_forward(lab.stream, plain, x.view(), kind);
+          lab->activation_backward(lab.stream, d_plain, wide_dy.view(), x.view(), kind);
+          return {lab.read(gated), lab.read(d_gated), lab.read(plain), lab.read(d_plain)};
+        },
+        2);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, CudaKernelsTest, every_float(), name_of_dtype);

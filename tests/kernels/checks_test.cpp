@@ -122,7 +122,8 @@ TEST_P(ChecksTest, NumbersOutOfRange) {
       },
       {"norm_forward", "epsilon"});
   const Tensor odd = lab.full(DType::f32, {4, 3}, 0);
-  expect_error([&] { lab->swiglu_forward(lab.stream, x, odd); }, {"swiglu_forward", "even", "3"});
+  expect_error([&] { lab->gated_activation_forward(lab.stream, x, odd, Activation::silu); },
+               {"gated_activation_forward", "even", "3"});
 }
 
 TEST_P(ChecksTest, AttentionOptions) {

@@ -1,4 +1,4 @@
-// Gradients of matrix products, norms, activations and dropout, by central differences in double.
+// Gradients of matrix products, norms and dropout, by central differences in double.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -109,34 +109,6 @@ TEST_P(LayerGradients, AddNorm) {
     check_gradients(
         {{random({n, c}), random({n, c}), random({c}), random({c})}, forward, backward});
   }
-}
-
-TEST_P(LayerGradients, Swiglu) {
-  const auto forward = [&](const Inputs& x) {
-    const Tensor y = empty({3, 4});
-    lab->swiglu_forward(stream, y, tensor({3, 8}, x[0]));
-    return lab.read(y);
-  };
-  const auto backward = [&](const Inputs& x, const Values& dy) {
-    const Tensor dx = empty({3, 8});
-    lab->swiglu_backward(stream, dx, {}, tensor({3, 4}, dy), tensor({3, 8}, x[0]));
-    return Inputs{lab.read(dx)};
-  };
-  check_gradients({{random({3, 8}, 2)}, forward, backward});
-}
-
-TEST_P(LayerGradients, Gelu) {
-  const auto forward = [&](const Inputs& x) {
-    const Tensor y = empty({40});
-    lab->gelu_forward(stream, y, tensor({40}, x[0]));
-    return lab.read(y);
-  };
-  const auto backward = [&](const Inputs& x, const Values& dy) {
-    const Tensor dx = empty({40});
-    lab->gelu_backward(stream, dx, tensor({40}, dy), tensor({40}, x[0]));
-    return Inputs{lab.read(dx)};
-  };
-  check_gradients({{random({40}, 2)}, forward, backward});
 }
 
 TEST_P(LayerGradients, Dropout) {

@@ -52,12 +52,12 @@ TEST(CpuMath, SigmoidIsAccurateInBothTails) {
   double worst = 0;
   for_floats(-87.0f, 100.0f, [&](float x) {
     const double exact = reference::sigmoid(static_cast<double>(x));
-    worst = std::max(worst, std::fabs(static_cast<double>(cpu::sigmoid(x)) / exact - 1));
+    worst = std::max(worst, std::fabs(static_cast<double>(cpu::Math::sigmoid(x)) / exact - 1));
   });
   EXPECT_LE(worst, 2.5e-7);
-  EXPECT_EQ(cpu::sigmoid(-kFloatInfinity), 0.0f);
-  EXPECT_EQ(cpu::sigmoid(kFloatInfinity), 1.0f);
-  EXPECT_TRUE(std::isnan(cpu::sigmoid(kFloatNan)));
+  EXPECT_EQ(cpu::Math::sigmoid(-kFloatInfinity), 0.0f);
+  EXPECT_EQ(cpu::Math::sigmoid(kFloatInfinity), 1.0f);
+  EXPECT_TRUE(std::isnan(cpu::Math::sigmoid(kFloatNan)));
 }
 
 // tanh itself would lose all digits of the left tail; the gate's error is that of its exponent.
@@ -70,8 +70,8 @@ TEST(CpuMath, GeluIsAccurateInBothTails) {
     const double exact =
         at * reference::sigmoid(2 * std::sqrt(2 / M_PI) * (at + 0.044715 * at * at * at));
     if (std::fabs(at) > 1e-37)  // below, the result has fewer digits
-      worst = std::max(worst, std::fabs(static_cast<double>(cpu::gelu(x)) / exact - 1));
-    worst_slope = std::max(worst_slope, std::fabs(static_cast<double>(cpu::gelu_derivative(x)) -
+      worst = std::max(worst, std::fabs(static_cast<double>(cpu::Math::gelu(x)) / exact - 1));
+    worst_slope = std::max(worst_slope, std::fabs(static_cast<double>(cpu::Math::gelu_slope(x)) -
                                                   reference::gelu_slope(at)));
   });
   EXPECT_LE(worst, 3e-6);
@@ -80,16 +80,16 @@ TEST(CpuMath, GeluIsAccurateInBothTails) {
 
 TEST(CpuMath, GeluFarOutIsZeroOrTheInput) {
   for (const float x : {-15.0f, -1e4f, -1e10f, -std::numeric_limits<float>::max()}) {
-    EXPECT_EQ(cpu::gelu(x), 0.0f) << x;
+    EXPECT_EQ(cpu::Math::gelu(x), 0.0f) << x;
   }
   for (const float x : {15.0f, 1e4f, 1e10f, std::numeric_limits<float>::max()}) {
-    EXPECT_EQ(cpu::gelu(x), x);
+    EXPECT_EQ(cpu::Math::gelu(x), x);
   }
-  for (const float x : {-1e10f, -15.0f}) EXPECT_EQ(cpu::gelu_derivative(x), 0.0f) << x;
-  for (const float x : {15.0f, 1e10f}) EXPECT_EQ(cpu::gelu_derivative(x), 1.0f) << x;
-  EXPECT_EQ(cpu::gelu(kFloatInfinity), kFloatInfinity);
-  EXPECT_TRUE(std::isnan(cpu::gelu(kFloatNan)));
-  EXPECT_TRUE(std::isnan(cpu::gelu_derivative(kFloatNan)));
+  for (const float x : {-1e10f, -15.0f}) EXPECT_EQ(cpu::Math::gelu_slope(x), 0.0f) << x;
+  for (const float x : {15.0f, 1e10f}) EXPECT_EQ(cpu::Math::gelu_slope(x), 1.0f) << x;
+  EXPECT_EQ(cpu::Math::gelu(kFloatInfinity), kFloatInfinity);
+  EXPECT_TRUE(std::isnan(cpu::Math::gelu(kFloatNan)));
+  EXPECT_TRUE(std::isnan(cpu::Math::gelu_slope(kFloatNan)));
 }
 
 }  // namespace

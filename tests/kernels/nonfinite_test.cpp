@@ -45,12 +45,12 @@ TEST_P(NonfiniteTest, Gemm) {
 TEST_P(NonfiniteTest, Activations) {
   const Tensor x = spoiled({2, 6}, 7, kNan);
   const Tensor y = empty({2, 3});
-  lab->swiglu_forward(stream, y, x);
+  lab->gated_activation_forward(stream, y, x, Activation::silu);
   expect_nan_only(y, 4, 5);
-  lab->gelu_forward(stream, x, x);
+  lab->activation_forward(stream, x, x, Activation::gelu);
   expect_nan_only(x, 7, 8);
   const Tensor infinite = lab.tensor(dtype(), {2}, {kInfinity, 100});
-  lab->gelu_forward(stream, infinite, infinite);
+  lab->activation_forward(stream, infinite, infinite, Activation::gelu);
   EXPECT_EQ(lab.read(infinite), (Values{kInfinity, 100}));
 }
 

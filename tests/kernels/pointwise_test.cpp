@@ -1,4 +1,4 @@
-// Activations, rotation by position, residual addition, copies and fills.
+// Rotation by position, residual addition, copies and fills.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,47 +10,6 @@ namespace tessera::test {
 namespace {
 
 class PointwiseTest : public KernelTest {};
-
-TEST_P(PointwiseTest, Swiglu) {
-  for (const std::int64_t rows : {1, 5})
-    for (const std::int64_t f : {1, 7, 130}) {
-      const auto width = static_cast<std::size_t>(f);
-      const Input x = random({rows, 2 * f}, 3);
-      const Input dy = random({rows, f});
-      const Tensor y = empty({rows, f});
-      lab->swiglu_forward(stream, y, View(x));
-      expect_values(y, reference::swiglu(x.values, width), 2);
-      const Tensor dx = empty({rows, 2 * f});
-      lab->swiglu_backward(stream, dx, {}, View(dy), View(x));
-      expect_values(dx, reference::swiglu_backward(dy.values, x.values, width), 2);
-      lab->swiglu_backward(stream, x, dy, View(dy), View(x));
-      EXPECT_EQ(lab.bytes(x), lab.bytes(dx)) << "dx may be x";
-      EXPECT_EQ(lab.bytes(dy), lab.bytes(y)) << "y comes again, and may be dy";
-    }
-}
-
-TEST_P(PointwiseTest, Gelu) {
-  for (const std::int64_t n : {1, 3, 131}) {
-    const Input x = random({n, 3}, 3);
-    const Input dy = random({n, 3});
-    Values expected = x.values;
-    for (double& each : expected) each = reference::gelu(each);
-    const Tensor y = empty({n, 3});
-    lab->gelu_forward(stream, y, View(x));
-    expect_values(y, expected, 2);
-    const Tensor dx = empty({n, 3});
-    lab->gelu_backward(stream, dx, View(dy), View(x));
-    expect_values(
-        dx,
-        reference::each(dy.values, x.values,
-                        [](double d, double at) { return d * reference::gelu_slope(at); }),
-        2);
-    lab->gelu_backward(stream, dy, View(dy), View(x));
-    EXPECT_EQ(lab.bytes(dy), lab.bytes(dx)) << "dx may be dy";
-    lab->gelu_forward(stream, x, View(x));
-    EXPECT_EQ(lab.bytes(x), lab.bytes(y)) << "y may be x";
-  }
-}
 
 // Rotates by tables that hold any numbers, so that nothing rests on cos^2 + sin^2 = 1.
 TEST_P(PointwiseTest, RopeTurnsTheFirstChannelsByPosition) {

@@ -78,9 +78,9 @@ void expect_equal_bits(Communicator& world, Device device) {
 
 // A step of a small training run: a kernel, a sum over the ranks, a kernel that uses it.
 void compute(Lab& lab, Communicator& world, const View& y, const View& x) {
-  lab->gelu_forward(lab.stream, y, x);
+  lab->activation_forward(lab.stream, y, x, Activation::gelu);
   world.all_reduce(y, ReduceOp::sum, lab.stream)->wait(lab.stream);
-  lab->gelu_forward(lab.stream, x, y);
+  lab->activation_forward(lab.stream, x, y, Activation::gelu);
 }
 
 void expect_captured_as_uncaptured(Communicator& world, Device device) {

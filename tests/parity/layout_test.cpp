@@ -58,7 +58,8 @@ TEST_P(Layouts, EqualOneRankWithRopeAndSwiglu) {
     ModelOptions& model = options.model;
     model.position_embedding = PositionEmbedding::rope;
     model.normalization = Normalization::rms_norm;
-    model.activation = Activation::swiglu;
+    model.activation = Activation::silu;
+    model.gated_mlp = true;
     model.qkv_bias = model.attention_output_bias = model.mlp_bias = false;
     return options;
   };

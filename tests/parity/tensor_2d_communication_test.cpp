@@ -77,7 +77,7 @@ class Tensor2dTraffic : public testing::TestWithParam<std::tuple<std::string, in
 TEST_P(Tensor2dTraffic, OfALayersProducts) {
   const ModelOptions& m = options_.model;
   const std::int64_t heads = m.num_attention_heads * m.kv_channels;
-  const int gates = m.activation == Activation::swiglu ? 2 : 1;
+  const int gates = m.gated_mlp ? 2 : 1;
   const double linears = linear(m.hidden_size, 3 * heads) + linear(heads, m.hidden_size) +
                          linear(m.hidden_size, gates * m.ffn_hidden_size) +
                          linear(m.ffn_hidden_size, m.hidden_size);

@@ -177,21 +177,29 @@ inline std::vector<OpCall> norm_part_calls() {
 
 inline std::vector<OpCall> pointwise_calls() {
   return {
-      {"swiglu_forward",
+      {"gated_activation_forward",
        {{"y", kF32, {3, 4}}, {"x", kF32, {3, 8}, kLeads}},
-       [](Lab& lab, const Views& v) { lab->swiglu_forward(lab.stream, v[0], v[1]); }},
-      {"swiglu_backward",
+       [](Lab& lab, const Views& v) {
+         lab->gated_activation_forward(lab.stream, v[0], v[1], Activation::silu);
+       }},
+      {"gated_activation_backward",
        {{"dx", kF32, {3, 8}},
         {"y", kF32, {3, 4}, kOptional},
         {"dy", kF32, {3, 4}},
         {"x", kF32, {3, 8}, kLeads}},
-       [](Lab& lab, const Views& v) { lab->swiglu_backward(lab.stream, v[0], v[1], v[2], v[3]); }},
-      {"gelu_forward",
+       [](Lab& lab, const Views& v) {
+         lab->gated_activation_backward(lab.stream, v[0], v[1], v[2], v[3], Activation::silu);
+       }},
+      {"activation_forward",
        {{"y", kF32, {3, 4}}, {"x", kF32, {3, 4}, kLeads}},
-       [](Lab& lab, const Views& v) { lab->gelu_forward(lab.stream, v[0], v[1]); }},
-      {"gelu_backward",
+       [](Lab& lab, const Views& v) {
+         lab->activation_forward(lab.stream, v[0], v[1], Activation::gelu);
+       }},
+      {"activation_backward",
        {{"dx", kF32, {3, 4}}, {"dy", kF32, {3, 4}}, {"x", kF32, {3, 4}, kLeads}},
-       [](Lab& lab, const Views& v) { lab->gelu_backward(lab.stream, v[0], v[1], v[2]); }},
+       [](Lab& lab, const Views& v) {
+         lab->activation_backward(lab.stream, v[0], v[1], v[2], Activation::gelu);
+       }},
       {"add_dropout",
        {{"y", kF32, {4, 3}},
         {"x", kF32, {4, 3}, kOptional},

@@ -118,15 +118,17 @@ inline void run_norm_parts(OpRun& t) {
 inline void run_activations(OpRun& t) {
   const Tensor x = t.random({50, 1000}), y = t.zeros(t.dtype, {50, 500});
   const Tensor dx = t.zeros(t.dtype, {50, 1000});
-  t.lab->swiglu_forward(t.stream, y, x);
-  t.keep(y);
-  t.lab->swiglu_backward(t.stream, dx, y, y, x);
-  t.keep(dx);
-  t.keep(y);
-  t.lab->gelu_forward(t.stream, dx, x);
-  t.keep(dx);
-  t.lab->gelu_backward(t.stream, dx, x, x);
-  t.keep(dx);
+  for (const Activation each : kActivations) {
+    t.lab->gated_activation_forward(t.stream, y, x, each);
+    t.keep(y);
+    t.lab->gated_activation_backward(t.stream, dx, y, y, x, each);
+    t.keep(dx);
+    t.keep(y);
+    t.lab->activation_forward(t.stream, dx, x, each);
+    t.keep(dx);
+    t.lab->activation_backward(t.stream, dx, x, x, each);
+    t.keep(dx);
+  }
 }
 
 inline void run_copies(OpRun& t) {

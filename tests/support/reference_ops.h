@@ -2,9 +2,11 @@
 // Attention has a file of its own.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
+#include "tessera/base/activation.h"
 #include "tessera/kernels/specs.h"
 #include "tests/support/tensors.h"
 
@@ -57,21 +59,52 @@ inline double gelu_slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
+inline double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+inline double normal_density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * M_PI); }
+
+inline double activation(Activation kind, double x) {
+  switch (kind) {
+    case Activation::gelu: return gelu(x);
+    case Activation::gelu_exact: return x * normal_cdf(x);
+    case Activation::quick_gelu: return x * sigmoid(1.702 * x);
+    case Activation::silu: return x * sigmoid(x);
+    case Activation::relu: return std::max(x, 0.0);
+    case Activation::squared_relu: return std::max(x, 0.0) * std::max(x, 0.0);
+  }
+  return NAN;
+}
+inline double activation_slope(Activation kind, double x) {
+  // Of x sigmoid(c x).
+  const auto swish_slope = [x](double c) {
+    const double s = sigmoid(c * x);
+    return s + c * x * s * (1 - s);
+  };
+  switch (kind) {
+    case Activation::gelu: return gelu_slope(x);
+    case Activation::gelu_exact: return normal_cdf(x) + x * normal_density(x);
+    case Activation::quick_gelu: return swish_slope(1.702);
+    case Activation::silu: return swish_slope(1);
+    case Activation::relu: return x > 0 ? 1 : 0;
+    case Activation::squared_relu: return 2 * std::max(x, 0.0);
+  }
+  return NAN;
+}
+
 /// x: rows of [gate | up], f wide each.
-inline Values swiglu(const Values& x, size_t f) {
+inline Values gated_activation(Activation kind, const Values& x, size_t f) {
   Values y;
   for (size_t row = 0; row < x.size(); row += 2 * f)
-    for (size_t j = 0; j < f; ++j) y.push_back(x[row + j] * sigmoid(x[row + j]) * x[row + f + j]);
+    for (size_t j = 0; j < f; ++j) y.push_back(activation(kind, x[row + j]) * x[row + f + j]);
   return y;
 }
-inline Values swiglu_backward(const Values& dy, const Values& x, size_t f) {
+inline Values gated_activation_backward(Activation kind, const Values& dy, const Values& x,
+                                        size_t f) {
   Values dx(x.size());
   for (size_t i = 0; i < dy.size(); ++i) {
     const size_t gate = i / f * 2 * f + i % f;
     const size_t up = gate + f;
-    const double s = sigmoid(x[gate]);
-    dx[gate] = dy[i] * x[up] * (s + x[gate] * s * (1 - s));
-    dx[up] = dy[i] * x[gate] * s;
+    dx[gate] = dy[i] * x[up] * activation_slope(kind, x[gate]);
+    dx[up] = dy[i] * activation(kind, x[gate]);
   }
   return dx;
 }

@@ -26,7 +26,8 @@ inline ModelOptions tiny_llama() {
   model.num_query_groups = 2;
   model.position_embedding = PositionEmbedding::rope;
   model.normalization = Normalization::rms_norm;
-  model.activation = Activation::swiglu;
+  model.activation = Activation::silu;
+  model.gated_mlp = true;
   model.qkv_bias = model.attention_output_bias = model.mlp_bias = false;
   model.tie_embeddings = false;
   return model;

@@ -186,7 +186,8 @@ void read_llama_like(ModelOptions& options, const JsonFields& config, const std:
               config.what(), rotated, options.kv_channels);
   options.normalization = Normalization::rms_norm;
   options.norm_epsilon = config.number("rms_norm_eps", 1e-6, 1e-30, 1.0);
-  options.activation = Activation::swiglu;
+  options.activation = Activation::silu;
+  options.gated_mlp = true;
   check_activation(config, "hidden_act", "silu", "swish");
   options.qk_norm = family == "qwen3";
   options.tie_embeddings = config.boolean("tie_word_embeddings", false);

@@ -92,7 +92,7 @@ void add_llama_layer(TensorList& list, const ModelOptions& options, std::int64_t
   list.add_linear(hf + "self_attn.o_proj", {ours + "attention.out", h}, queries,
                   options.attention_output_bias);
   list.add_norm(hf + "post_attention_layernorm", ours + "mlp_norm");
-  if (options.activation == Activation::swiglu)
+  if (options.gated_mlp)
     list.add_linear(hf + "mlp.gate_proj", {ours + "mlp.gate", f}, h, options.mlp_bias);
   list.add_linear(hf + "mlp.up_proj", {ours + "mlp.up", f}, h, options.mlp_bias);
   list.add_linear(hf + "mlp.down_proj", {ours + "mlp.down", h}, f, options.mlp_bias);

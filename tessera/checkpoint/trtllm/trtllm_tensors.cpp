@@ -77,7 +77,7 @@ class RankTensors {
     add_inputs(name + "attention.dense", ours + "attention.out",
                model_.num_attention_heads * model_.kv_channels, model_.attention_output_bias);
     add_norm(name + "post_layernorm", ours + "mlp_norm");
-    const bool gated = model_.activation == Activation::swiglu;
+    const bool gated = model_.gated_mlp;
     const Rows rows = share_of_rows(model_.ffn_hidden_size);
     add_columns(name + "mlp.fc", {{ours + (gated ? "mlp.gate" : "mlp.up"), rows}}, model_.mlp_bias);
     if (gated) add_columns(name + "mlp.gate", {{ours + "mlp.up", rows}}, model_.mlp_bias);

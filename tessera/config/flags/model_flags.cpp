@@ -161,9 +161,12 @@ std::vector<Flag> layer_flags() {
       action(
           "swiglu",
           [](Settings& s, bool on) {
-            s.options.model.activation = on ? Activation::swiglu : Activation::gelu;
+            s.options.model.activation = on ? Activation::silu : Activation::gelu;
+            s.options.model.gated_mlp = on;
           },
-          [](const Settings& s) { return s.options.model.activation == Activation::swiglu; },
+          [](const Settings& s) {
+            return s.options.model.gated_mlp && s.options.model.activation == Activation::silu;
+          },
           "gated MLP with SiLU instead of GELU"),
       action(
           "disable-bias-linear", set_biases, [](const Settings& s) { return !has_all_biases(s); },

@@ -38,10 +38,10 @@ class CpuKernels final : public Kernels {
                          bool, Workspace) override;
   void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView, ConstView,
                              std::int64_t, const NormSpec&, bool) override;
-  void do_swiglu_forward(Stream&, View, ConstView) override;
-  void do_swiglu_backward(Stream&, View, View, ConstView, ConstView) override;
-  void do_gelu_forward(Stream&, View, ConstView) override;
-  void do_gelu_backward(Stream&, View, ConstView, ConstView) override;
+  void do_activation_forward(Stream&, View, ConstView, Activation) override;
+  void do_activation_backward(Stream&, View, ConstView, ConstView, Activation) override;
+  void do_gated_activation_forward(Stream&, View, ConstView, Activation) override;
+  void do_gated_activation_backward(Stream&, View, View, ConstView, ConstView, Activation) override;
   void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) override;
   void do_copy(Stream&, View, ConstView) override;
   void do_fill(Stream&, View, double) override;

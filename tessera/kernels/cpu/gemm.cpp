@@ -41,12 +41,12 @@ void finish_row(const View& d, const A* sums, const GemmSpec& spec, const Tile& 
 #pragma omp simd
     for (int64_t j = 0; j < tile.columns; ++j) {
       store<D>(aux[j], bias ? sums[j] + load(bias[j]) : sums[j]);
-      store<D>(out[j], gelu<A>(load(aux[j])));
+      store<D>(out[j], Math::gelu(load(aux[j])));
     }
   } else {
 #pragma omp simd
     for (int64_t j = 0; j < tile.columns; ++j)
-      store<D>(out[j], sums[j] * gelu_derivative<A>(load(aux[j])));
+      store<D>(out[j], sums[j] * Math::gelu_slope(load(aux[j])));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tessera/base/dtype.h"
+#include "tessera/kernels/activation.h"
 
 namespace tessera::cpu {
 
@@ -50,34 +51,42 @@ inline float exp_of(float x) {
   return x > kLargest ? std::numeric_limits<float>::infinity() : finite;
 }
 
-template <class A>
-inline A sigmoid(A x) {
-  return A(1) / (A(1) + exp_of(-x));
-}
+/// What kernels/activation.h builds on, and the epilogues of matrix products.
+struct Math {
+  template <class A>
+  static A sigmoid(A x) {
+    return A(1) / (A(1) + exp_of(-x));
+  }
 
-constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
-constexpr double kGeluCubic = 0.044715;
+  /// erfc keeps the digits of the left tail, where 1 + erf would cancel.
+  template <class A>
+  static A normal_cdf(A x) {
+    return A(0.5) * std::erfc(A(-M_SQRT1_2) * x);
+  }
+  template <class A>
+  static A normal_density(A x) {
+    return A(0.5 * M_2_SQRTPI * M_SQRT1_2) * exp_of(A(-0.5) * x * x);
+  }
 
-// gelu(x) = x (1 + tanh(u)) / 2 with u = kGeluScale (x + kGeluCubic x^3). Computed as x
-// sigmoid(2u): the same number, without the cancellation of 1 + tanh(u) in the left tail.
-template <class A>
-inline A gelu_exponent(A x) {
-  return A(2 * kGeluScale) * (x + A(kGeluCubic) * x * x * x);
-}
-
-template <class A>
-inline A gelu(A x) {
-  return x * sigmoid(gelu_exponent(x));
-}
-
-template <class A>
-inline A gelu_derivative(A x) {
-  const A z = gelu_exponent(x);
-  const A slope = A(2 * kGeluScale) * (A(1) + A(3 * kGeluCubic) * x * x);
-  // sigmoid and its derivative through e^-|z|, which neither overflows nor cancels.
-  const A e = exp_of(-std::fabs(z));
-  const A r = A(1) / (A(1) + e);
-  return (z < 0 ? e * r : r) + x * (e * r * r) * slope;
-}
+  // gelu(x) = x (1 + tanh(u)) / 2 with u = kGeluScale (x + kGeluCubic x^3). Computed as x
+  // sigmoid(2u): the same number, without the cancellation of 1 + tanh(u) in the left tail.
+  template <class A>
+  static A gelu_exponent(A x) {
+    return A(2 * kGeluScale) * (x + A(kGeluCubic) * x * x * x);
+  }
+  template <class A>
+  static A gelu(A x) {
+    return x * sigmoid(gelu_exponent(x));
+  }
+  template <class A>
+  static A gelu_slope(A x) {
+    const A z = gelu_exponent(x);
+    const A slope = A(2 * kGeluScale) * (A(1) + A(3 * kGeluCubic) * x * x);
+    // sigmoid and its derivative through e^-|z|, which neither overflows nor cancels.
+    const A e = exp_of(-std::fabs(z));
+    const A r = A(1) / (A(1) + e);
+    return (z < 0 ? e * r : r) + x * (e * r * r) * slope;
+  }
+};
 
 }  // namespace tessera::cpu

@@ -7,16 +7,23 @@
 
 namespace tessera::cpu {
 
+/// Not inlined: a loop that is compiled twice, for one thread and for several, may fuse multiply
+/// and add differently in each, and round differently.
+template <class F>
+[[gnu::noinline]] void run_piece(F& f, std::int64_t i) {
+  f(i);
+}
+
 /// Calls f(i) for 0 <= i < n on up to `threads` threads; pieces are dealt as threads become free.
 template <class F>
 void parallel_for(int threads, std::int64_t n, F&& f) {
   const int team = static_cast<int>(std::min<std::int64_t>(threads, n));
   if (team <= 1) {
-    for (std::int64_t i = 0; i < n; ++i) f(i);
+    for (std::int64_t i = 0; i < n; ++i) run_piece(f, i);
     return;
   }
 #pragma omp parallel for num_threads(team) schedule(dynamic, 1)
-  for (std::int64_t i = 0; i < n; ++i) f(i);
+  for (std::int64_t i = 0; i < n; ++i) run_piece(f, i);
 }
 
 /// Calls f(begin, end) over [0, n) in pieces of `piece`.

@@ -1,4 +1,4 @@
-// Ops on single elements: activations, dropout, rotation by position, fill.
+// Ops on single elements: dropout, rotation by position, fill.
 #include "tessera/kernels/cpu/cpu_kernels.h"
 #include "tessera/kernels/cpu/dropout_row.h"
 #include "tessera/kernels/cpu/math.h"
@@ -25,75 +25,6 @@ void rotate(T* x1, T* x2, const A* cos, const A* sin, int64_t half, A direction)
 }
 
 }  // namespace
-
-void CpuKernels::do_swiglu_forward(Stream&, View y, ConstView x) {
-  dispatch_float(x.dtype(), "swiglu_forward", [&]<class T>(TypeTag<T>) {
-    const int64_t f = y.dim(1);
-    parallel_pieces(threads_, y.dim(0), rows_per_piece(f), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const T* gate = x.data<T>() + i * 2 * f;
-        const T* up = gate + f;
-        T* out = y.data<T>() + i * f;
-#pragma omp simd
-        for (int64_t j = 0; j < f; ++j) {
-          const Accumulator<T> g = load(gate[j]);
-          store<T>(out[j], g * sigmoid(g) * load(up[j]));
-        }
-      }
-    });
-  });
-}
-
-void CpuKernels::do_swiglu_backward(Stream&, View dx, View y, ConstView dy, ConstView x) {
-  dispatch_float(x.dtype(), "swiglu_backward", [&]<class T>(TypeTag<T>) {
-    using A = Accumulator<T>;
-    const int64_t f = dy.dim(1);
-    parallel_pieces(threads_, dy.dim(0), rows_per_piece(f), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const T* gate = x.data<T>() + i * 2 * f;
-        const T* up = gate + f;
-        const T* upstream = dy.data<T>() + i * f;
-        T* dgate = dx.data<T>() + i * 2 * f;
-        T* dup = dgate + f;
-        T* again = y ? y.data<T>() + i * f : nullptr;
-#pragma omp simd
-        for (int64_t j = 0; j < f; ++j) {
-          const A g = load(gate[j]);
-          const A u = load(up[j]);
-          const A d = load(upstream[j]);
-          const A s = sigmoid(g);
-          store<T>(dgate[j], d * u * s * (A(1) + g * (A(1) - s)));
-          store<T>(dup[j], d * g * s);
-          if (again) store<T>(again[j], g * s * u);
-        }
-      }
-    });
-  });
-}
-
-void CpuKernels::do_gelu_forward(Stream&, View y, ConstView x) {
-  dispatch_float(x.dtype(), "gelu_forward", [&]<class T>(TypeTag<T>) {
-    T* out = y.data<T>();
-    const T* in = x.data<T>();
-    parallel_pieces(threads_, x.numel(), kTurn, [&](int64_t begin, int64_t end) {
-#pragma omp simd
-      for (int64_t j = begin; j < end; ++j) store<T>(out[j], gelu(load(in[j])));
-    });
-  });
-}
-
-void CpuKernels::do_gelu_backward(Stream&, View dx, ConstView dy, ConstView x) {
-  dispatch_float(x.dtype(), "gelu_backward", [&]<class T>(TypeTag<T>) {
-    T* out = dx.data<T>();
-    const T* upstream = dy.data<T>();
-    const T* in = x.data<T>();
-    parallel_pieces(threads_, x.numel(), kTurn, [&](int64_t begin, int64_t end) {
-#pragma omp simd
-      for (int64_t j = begin; j < end; ++j)
-        store<T>(out[j], load(upstream[j]) * gelu_derivative(load(in[j])));
-    });
-  });
-}
 
 void CpuKernels::do_add_dropout(Stream&, View y, ConstView x, ConstView branch,
                                 const DropoutSpec& spec) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "tessera/base/dtype.h"
+#include "tessera/kernels/activation.h"
 
 namespace tessera::cuda {
 
@@ -25,47 +26,65 @@ __device__ void contribute(T& x, Accumulator<T> value, bool accumulate) {
   store<T>(x, accumulate ? load(x) + value : value);
 }
 
-template <class A>
-__device__ A sigmoid(A x) {
-  return A(1) / (A(1) + exp(-x));
-}
+/// What kernels/activation.h builds on, to the last digits of the accumulator.
+struct PreciseMath {
+  template <class A>
+  __device__ static A sigmoid(A x) {
+    return A(1) / (A(1) + exp(-x));
+  }
 
-/// A sigmoid to about 1e-6, for what is rounded to 16 bits: two special functions instead of the
-/// thirty instructions of the exact one.
-__device__ inline float quick_sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+  /// erfc keeps the digits of the left tail, where 1 + erf would cancel.
+  template <class A>
+  __device__ static A normal_cdf(A x) {
+    return A(0.5) * erfc(A(-M_SQRT1_2) * x);
+  }
+  template <class A>
+  __device__ static A normal_density(A x) {
+    return A(0.5 * M_2_SQRTPI * M_SQRT1_2) * exp(A(-0.5) * x * x);
+  }
 
-constexpr double kGeluScale = 0.79788456080286535588;  // sqrt(2 / pi)
-constexpr double kGeluCubic = 0.044715;
+  template <class A>
+  __device__ static A gelu_tanh(A x) {
+    return tanh(A(kGeluScale) * (x + A(kGeluCubic) * x * x * x));
+  }
+  template <class A>
+  __device__ static A gelu(A x) {
+    return A(0.5) * x * (A(1) + gelu_tanh(x));
+  }
+  template <class A>
+  __device__ static A gelu_slope(A x) {
+    const A t = gelu_tanh(x);
+    const A slope = A(kGeluScale) * (A(1) + A(3 * kGeluCubic) * x * x);
+    return A(0.5) * (A(1) + t) + A(0.5) * x * (A(1) - t * t) * slope;
+  }
+};
 
-template <class A>
-__device__ A gelu_tanh(A x) {
-  return tanh(A(kGeluScale) * (x + A(kGeluCubic) * x * x * x));
-}
+/// The same to about 1e-6, for what is rounded to 16 bits: the hardware's special functions instead
+/// of the thirty instructions of an exact one.
+struct QuickMath {
+  __device__ static float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
-template <class A>
-__device__ A gelu(A x) {
-  return A(0.5) * x * (A(1) + gelu_tanh(x));
-}
+  __device__ static float normal_cdf(float x) { return PreciseMath::normal_cdf(x); }
+  __device__ static float normal_density(float x) {
+    return static_cast<float>(0.5 * M_2_SQRTPI * M_SQRT1_2) * __expf(-0.5f * x * x);
+  }
 
-template <class A>
-__device__ A gelu_derivative(A x) {
-  const A t = gelu_tanh(x);
-  const A slope = A(kGeluScale) * (A(1) + A(3 * kGeluCubic) * x * x);
-  return A(0.5) * (A(1) + t) + A(0.5) * x * (A(1) - t * t) * slope;
-}
+  /// With (1 + tanh(u)) / 2 = sigmoid(2 u).
+  __device__ static float gelu(float x) {
+    const float slope = static_cast<float>(2 * kGeluScale * kGeluCubic);
+    return x * sigmoid(x * fmaf(slope * x, x, static_cast<float>(2 * kGeluScale)));
+  }
+  __device__ static float gelu_slope(float x) {
+    const float scale = static_cast<float>(2 * kGeluScale);
+    const float cubic = static_cast<float>(2 * kGeluScale * kGeluCubic) * x * x;
+    const float s = sigmoid(x * (scale + cubic));
+    return fmaf(x * s * (1.0f - s), fmaf(3.0f, cubic, scale), s);
+  }
+};
 
-/// The same to about 1e-6, with (1 + tanh(u)) / 2 = sigmoid(2 u).
-__device__ inline float quick_gelu(float x) {
-  const float slope = static_cast<float>(2 * kGeluScale * kGeluCubic);
-  return x * quick_sigmoid(x * fmaf(slope * x, x, static_cast<float>(2 * kGeluScale)));
-}
-
-__device__ inline float quick_gelu_derivative(float x) {
-  const float scale = static_cast<float>(2 * kGeluScale);
-  const float cubic = static_cast<float>(2 * kGeluScale * kGeluCubic) * x * x;
-  const float s = quick_sigmoid(x * (scale + cubic));
-  return fmaf(x * s * (1.0f - s), fmaf(3.0f, cubic, scale), s);
-}
+/// The functions for results of type T.
+template <class T>
+using MathFor = std::conditional_t<sizeof(T) == 2, QuickMath, PreciseMath>;
 
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;

@@ -20,7 +20,7 @@ struct GeluOfRows {
     const int64_t column = i % columns;
     const Accumulator<T> at = load(x[row * x_stride + column]);
     T& out = d[row * d_stride + column];
-    store<T>(out, kSlope ? load(out) * gelu_derivative(at) : gelu(at));
+    store<T>(out, kSlope ? load(out) * PreciseMath::gelu_slope(at) : PreciseMath::gelu(at));
   }
 };
 

@@ -1,0 +1,97 @@
+// Activations, plain and gated. One loop per op and activation: the formulas of
+// kernels/activation.h are inlined into it, and compilers turn it into vector instructions.
+#include "tessera/kernels/activation.h"
+
+#include "tessera/kernels/cpu/cpu_kernels.h"
+#include "tessera/kernels/cpu/math.h"
+#include "tessera/kernels/cpu/parallel.h"
+
+namespace tessera::cpu {
+namespace {
+
+using std::int64_t;
+
+constexpr int64_t kActivationPiece = 16384;  // elements that a thread takes at a time
+
+// Calls f(TypeTag, function) with the element type and the activation as types.
+template <class F>
+void dispatch(DType dtype, Activation activation, const char* op, F&& f) {
+  dispatch_float(dtype, op, [&]<class T>(TypeTag<T> type) {
+    dispatch_activation(activation, [&]<Activation kActivation>(ActivationTag<kActivation>) {
+      f(type, ActivationFunction<kActivation, Math>{});
+    });
+  });
+}
+
+}  // namespace
+
+void CpuKernels::do_activation_forward(Stream&, View y, ConstView x, Activation activation) {
+  dispatch(x.dtype(), activation, "activation_forward", [&]<class T, class F>(TypeTag<T>, F) {
+    T* out = y.data<T>();
+    const T* in = x.data<T>();
+    parallel_pieces(threads_, x.numel(), kActivationPiece, [&](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t j = begin; j < end; ++j) store<T>(out[j], F::value(load(in[j])));
+    });
+  });
+}
+
+void CpuKernels::do_activation_backward(Stream&, View dx, ConstView dy, ConstView x,
+                                        Activation activation) {
+  dispatch(x.dtype(), activation, "activation_backward", [&]<class T, class F>(TypeTag<T>, F) {
+    T* out = dx.data<T>();
+    const T* upstream = dy.data<T>();
+    const T* in = x.data<T>();
+    parallel_pieces(threads_, x.numel(), kActivationPiece, [&](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t j = begin; j < end; ++j)
+        store<T>(out[j], F::gradient(load(upstream[j]), load(in[j])));
+    });
+  });
+}
+
+void CpuKernels::do_gated_activation_forward(Stream&, View y, ConstView x, Activation activation) {
+  dispatch(x.dtype(), activation, "gated_activation_forward", [&]<class T, class F>(TypeTag<T>, F) {
+    const int64_t f = y.dim(1);
+    parallel_pieces(threads_, y.dim(0), rows_per_piece(f), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* gate = x.data<T>() + i * 2 * f;
+        const T* up = gate + f;
+        T* out = y.data<T>() + i * f;
+#pragma omp simd
+        for (int64_t j = 0; j < f; ++j) store<T>(out[j], F::value(load(gate[j])) * load(up[j]));
+      }
+    });
+  });
+}
+
+// All of an element's inputs are read before its outputs are written, which may be in their place.
+void CpuKernels::do_gated_activation_backward(Stream&, View dx, View y, ConstView dy, ConstView x,
+                                              Activation activation) {
+  constexpr const char* op = "gated_activation_backward";
+  dispatch(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
+    using A = Accumulator<T>;
+    const int64_t f = dy.dim(1);
+    parallel_pieces(threads_, dy.dim(0), rows_per_piece(f), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* gate = x.data<T>() + i * 2 * f;
+        const T* up = gate + f;
+        const T* upstream = dy.data<T>() + i * f;
+        T* dgate = dx.data<T>() + i * 2 * f;
+        T* dup = dgate + f;
+        T* again = y ? y.data<T>() + i * f : nullptr;
+#pragma omp simd
+        for (int64_t j = 0; j < f; ++j) {
+          const A g = load(gate[j]);
+          const A u = load(up[j]);
+          const A d = load(upstream[j]);
+          store<T>(dgate[j], F::gradient(d * u, g));
+          store<T>(dup[j], F::times(d, g));
+          if (again) store<T>(again[j], F::value(g) * u);
+        }
+      }
+    });
+  });
+}
+
+}  // namespace tessera::cpu

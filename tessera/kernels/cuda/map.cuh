@@ -1,0 +1,71 @@
+// Elementwise ops: a function of the elements at the same place of several tensors, over rows with
+// any distance between them, in chunks of 16 bytes (chunks.cuh).
+#pragma once
+
+#include "tessera/kernels/cuda/chunks.cuh"
+
+namespace tessera::cuda {
+
+/// Calls op(to, from) with the elements at one place of kIns tensors, widened to the accumulator,
+/// and writes what it leaves in `to` to kOuts tensors. The same memory may be read and written: a
+/// thread reads all inputs of a chunk before it writes the first output.
+template <class T, int kIns, int kOuts, class Op>
+struct Map {
+  static constexpr int kWidth = kPackWidth<T>;
+  struct Parts {
+    Pack<T, kWidth> in[kIns];
+  };
+  StridedRows<const T> in[kIns];
+  StridedRows<T> out[kOuts];
+  Op op{};
+
+  struct Row {
+    const T* in[kIns];
+    T* out[kOuts];
+    Op op;
+    template <bool kPacked>
+    __device__ Parts read(std::int64_t at, std::int64_t n) const {
+      Parts parts;
+#pragma unroll
+      for (int i = 0; i < kIns; ++i) parts.in[i] = load_chunk<kPacked, kWidth>(in[i], at, n);
+      return parts;
+    }
+    template <bool kPacked>
+    __device__ void write(std::int64_t at, std::int64_t n, const Parts& parts) const {
+      using A = Accumulator<T>;
+      Pack<A, kWidth> x[kIns], y[kOuts];
+#pragma unroll
+      for (int i = 0; i < kIns; ++i) x[i] = widened(parts.in[i]);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) {
+        A from[kIns], to[kOuts];
+#pragma unroll
+        for (int i = 0; i < kIns; ++i) from[i] = x[i].at[k];
+        op(to, from);
+#pragma unroll
+        for (int i = 0; i < kOuts; ++i) y[i].at[k] = to[i];
+      }
+#pragma unroll
+      for (int i = 0; i < kOuts; ++i) store_chunk<kPacked>(out[i], at, n, rounded<T>(y[i]));
+    }
+  };
+  __device__ Row row(std::int64_t number) const {
+    Row at;
+#pragma unroll
+    for (int i = 0; i < kIns; ++i) at.in[i] = in[i][number];
+#pragma unroll
+    for (int i = 0; i < kOuts; ++i) at.out[i] = out[i][number];
+    at.op = op;
+    return at;
+  }
+
+  /// Over [rows, n]. Packs are used where every row of every tensor begins where one can.
+  void run(Stream& stream, const char* name, std::int64_t rows, std::int64_t n) const {
+    bool packed = true;
+    for (const auto& each : in) packed = packed && each.template packs<kWidth>(rows);
+    for (const auto& each : out) packed = packed && each.template packs<kWidth>(rows);
+    for_each_chunk(stream, name, rows, n, packed, *this);
+  }
+};
+
+}  // namespace tessera::cuda
