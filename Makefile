@@ -24,7 +24,7 @@ test: build ## all tests, with a quick subset of every extended test suite
 	@tools/setup.sh test
 	ctest --test-dir build/cpu -j $$(($(JOBS) + 2)) --output-on-failure --no-tests=error  # some mostly sleep
 
-lint: ## format, layers, size limits, scripts, clang-tidy
+lint: ## format, layers, local names, size limits, scripts, clang-tidy
 	@tools/setup.sh build lint
 	@tools/lint.sh
 

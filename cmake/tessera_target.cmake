@@ -35,8 +35,9 @@ endif()
 set(tessera_common_headers
   <fmt/core.h> <algorithm> <functional> <map> <memory> <optional> <span> <string> <vector>)
 
-# Sources of a module are compiled several at a time, in two thirds of the time; so their local names differ. Not
-# where `tools/lint.sh --all` reads them one by one, with their own includes (-DTESSERA_TOGETHER=OFF).
+# Unity build: CMake compiles several sources of a module as one, in two thirds of the time. Local names must therefore
+# be unique within a module (tools/check_local_names.py checks that). `tools/lint.sh --all` turns it off
+# (-DTESSERA_TOGETHER=OFF) to read each source with its own includes.
 option(TESSERA_TOGETHER "Compile several sources of a module at a time" ON)
 function(tessera_together target)
   if(TESSERA_TOGETHER)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All that can be checked without running the program: format, layers, size limits, scripts and
+# All that can be checked without running the program: format, layers, local names, size limits, scripts and
 # clang-tidy. Runs every step even after one failed, so that one run shows all there is to fix; so
 # `set -e` is off inside the steps, and each returns its own verdict.
 #
@@ -34,6 +34,8 @@ mapfile -t cmake <<<"$(files -name 'CMakeLists.txt' -o -name '*.cmake')"
 format() { clang-format-14 --dry-run -Werror "${code[@]}"; }
 
 layers() { tools/check_layers.py; }
+
+local_names() { tools/check_local_names.py; }
 
 tool_tests() { python3 -B -m unittest discover --buffer -s tests/tools -p "*_test.py"; }
 
@@ -84,7 +86,7 @@ step() {
 }
 
 mkdir -p "$log"
-for name in format layers tool_tests size_limits scripts tidy; do step "$name"; done
+for name in format layers local_names tool_tests size_limits scripts tidy; do step "$name"; done
 if [ ${#failed[@]} -gt 0 ]; then
   echo "lint: failed: ${failed[*]}"
   exit 1

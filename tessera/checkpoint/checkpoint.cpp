@@ -29,7 +29,7 @@ Manifest manifest_of(const fs::path& path, std::string_view text) {
   return parse_manifest(text, fmt::format("'{}'", (path / kManifestFile).string()));
 }
 
-std::string listed(const std::vector<std::int64_t>& iterations) {
+std::string list_iterations(const std::vector<std::int64_t>& iterations) {
   constexpr std::size_t kShown = 5;
   std::string text;
   for (std::size_t i = iterations.size(); i-- > 0 && iterations.size() - i <= kShown;)
@@ -56,7 +56,7 @@ std::optional<Checkpoint> Checkpoint::find(const fs::path& folder,
   if (wanted) {
     check_input(std::find(iterations.begin(), iterations.end(), *wanted) != iterations.end(),
                 "'{}' has no checkpoint of iteration {}{}", folder.string(), *wanted,
-                iterations.empty() ? "" : ": it has " + listed(iterations));
+                iterations.empty() ? "" : ": it has " + list_iterations(iterations));
     return Checkpoint(iteration_folder(folder, *wanted));
   }
   std::string why;

@@ -20,7 +20,7 @@ std::string line(std::string_view title, const std::string& text) {
 }
 
 // {"ranks": 2, "tensor": 2} as "ranks 2, tensor 2".
-std::string listed(const Json& object) {
+std::string list_fields(const Json& object) {
   std::string text;
   for (const auto& [key, value] : object.items())
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key,
@@ -117,8 +117,8 @@ std::string checkpoint_text(const Checkpoint& checkpoint, const CheckpointView& 
   std::string text = line("checkpoint", checkpoint.path().string());
   text += line("iteration", std::to_string(manifest.iteration));
   text += line("consumed", consumed(checkpoint, view));
-  text += line("saved by", listed(parse_json(manifest.layout, "layout")));
-  text += line("state", listed(parse_json(manifest.state, "state")));
+  text += line("saved by", list_fields(parse_json(manifest.layout, "layout")));
+  text += line("state", list_fields(parse_json(manifest.state, "state")));
   text += kinds_text(checkpoint);
   text += files_text(manifest);
   if (view.tensors) text += tensors_text(manifest);

@@ -138,8 +138,8 @@ class ArgumentReader {
   Assignments given_;
 };
 
-void read_entry(Command command, const YamlEntry& entry, std::string_view what, Assignments& given,
-                Problems& problems) {
+void assign_entry(Command command, const YamlEntry& entry, std::string_view what,
+                  Assignments& given, Problems& problems) {
   const std::string where = fmt::format("{}:{}", what, entry.line);
   const std::string name = canonical(entry.key);
   const Flag* flag = flag_of(name, command);
@@ -196,7 +196,7 @@ Assignments read_config(Command command, std::string_view yaml, std::string_view
                         Problems& problems) {
   Assignments given;
   for (const YamlEntry& entry : read_flat_yaml(yaml, what))
-    read_entry(command, entry, what, given, problems);
+    assign_entry(command, entry, what, given, problems);
   check_alternatives(given, problems);
   return given;
 }

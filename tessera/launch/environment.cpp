@@ -27,9 +27,9 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return number;
 }
 
-class Reader {
+class VariableReader {
  public:
-  explicit Reader(const Variables& variables) : variables_(variables) {}
+  explicit VariableReader(const Variables& variables) : variables_(variables) {}
 
   bool has(const char* name) const { return variables_(name).has_value(); }
 
@@ -75,13 +75,13 @@ class Reader {
   const Variables& variables_;
 };
 
-bool is_torchrun(const Reader& read) {
+bool is_torchrun(const VariableReader& read) {
   if (!read.has("RANK") && !read.has("WORLD_SIZE")) return false;
   // Scripts for mpirun often set RANK and WORLD_SIZE themselves; torchrun always leaves a run id.
   return read.has("TORCHELASTIC_RUN_ID") || !read.has("OMPI_COMM_WORLD_RANK");
 }
 
-int rendezvous_port(const Reader& read) {
+int rendezvous_port(const VariableReader& read) {
   if (read.has("TESSERA_RENDEZVOUS_PORT"))
     return static_cast<int>(read.number("TESSERA_RENDEZVOUS_PORT", 1, kLargestPort));
   const std::int64_t port = read.number("MASTER_PORT", 1, kLargestPort);
@@ -90,7 +90,7 @@ int rendezvous_port(const Reader& read) {
   return static_cast<int>(port < kLargestPort ? port + 1 : port - 1);
 }
 
-void read_secret(const Reader& read, Environment& found) {
+void read_secret(const VariableReader& read, Environment& found) {
   if (read.has("TESSERA_RENDEZVOUS_SECRET")) {
     found.secret = read.text("TESSERA_RENDEZVOUS_SECRET");
     check_input(found.secret.size() >= kShortestSecret,
@@ -108,7 +108,7 @@ void read_secret(const Reader& read, Environment& found) {
   found.secret_is_weak = no_run_id && !one_machine;
 }
 
-Environment read_torchrun(const Reader& read) {
+Environment read_torchrun(const VariableReader& read) {
   read.need("torchrun", {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"});
   Environment found;
   found.launcher = Launcher::torchrun;
@@ -127,7 +127,7 @@ Environment read_torchrun(const Reader& read) {
   return found;
 }
 
-Environment read_mpirun(const Reader& read) {
+Environment read_mpirun(const VariableReader& read) {
   read.need("mpirun",
             {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"});
   Environment found;
@@ -148,7 +148,7 @@ Environment read_mpirun(const Reader& read) {
 
 // A step is what srun starts. What runs in a batch script or in a shell of its own sees the
 // variables of the job, but nobody started the other ranks.
-bool is_step(const Reader& read) {
+bool is_step(const VariableReader& read) {
   if (!read.has("SLURM_STEP_ID") || !read.has("SLURM_PROCID")) return false;
   const std::string job = read.text("SLURM_JOB_NAME");
   return read.number("SLURM_STEP_ID", 0, 0xffffffff) < kFirstSpecialStep && job != "bash" &&
@@ -161,7 +161,7 @@ struct NodeRun {
 };
 
 // "4(x2),3" is two nodes with 4 tasks and one with 3.
-std::vector<NodeRun> tasks_per_node(const Reader& read, const char* name) {
+std::vector<NodeRun> tasks_per_node(const VariableReader& read, const char* name) {
   std::vector<NodeRun> runs;
   std::istringstream list(read.text(name));
   for (std::string part; std::getline(list, part, ',');) {
@@ -182,7 +182,7 @@ std::vector<NodeRun> tasks_per_node(const Reader& read, const char* name) {
 
 // The tasks of this node by a list, if the list is about as many tasks as there are: that of a job
 // says nothing about a step with other ones.
-int tasks_of_node(const Reader& read, const char* list, int size) {
+int tasks_of_node(const VariableReader& read, const char* list, int size) {
   if (!read.has(list) || !read.has("SLURM_NODEID")) return 0;
   std::int64_t node = read.number("SLURM_NODEID", 0, kMostRanks);
   std::int64_t total = 0, here = 0;
@@ -195,7 +195,7 @@ int tasks_of_node(const Reader& read, const char* list, int size) {
 }
 
 // How many tasks of the step run on this node; 0 when SLURM does not say.
-int srun_local_size(const Reader& read, int size) {
+int srun_local_size(const VariableReader& read, int size) {
   for (const char* list : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"})
     if (const int tasks = tasks_of_node(read, list, size)) return tasks;
   // What was asked for is what there is only if it fills all nodes.
@@ -205,7 +205,7 @@ int srun_local_size(const Reader& read, int size) {
   return std::int64_t{tasks} * read.count(nodes) == size ? tasks : 0;
 }
 
-Environment read_srun(const Reader& read) {
+Environment read_srun(const VariableReader& read) {
   const char* size = read.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
   read.need("srun", {"SLURM_STEP_ID", "SLURM_PROCID", size, "SLURM_LOCALID"});
   Environment found;
@@ -239,7 +239,7 @@ std::optional<std::string> process_variable(const char* name) {
 }
 
 Environment recognise_environment(const Variables& variables) {
-  const Reader read(variables);
+  const VariableReader read(variables);
   if (is_torchrun(read)) return read_torchrun(read);
   if (read.has("OMPI_COMM_WORLD_RANK") || read.has("OMPI_COMM_WORLD_SIZE"))
     return read_mpirun(read);

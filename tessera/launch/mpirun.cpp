@@ -98,7 +98,8 @@ pid_t start(const std::vector<std::string>& command, const AwaitedSignals& signa
 
 // With `gentle`, the first signal is passed on as a wish, and `wished` is set to it; a second one,
 // `last`, ends the ranks.
-int wait_for(pid_t child, const AwaitedSignals& signals, bool gentle, int& wished, int& last) {
+int wait_for_child(pid_t child, const AwaitedSignals& signals, bool gentle, int& wished,
+                   int& last) {
   int status = 0;
   Clock::time_point first;
   while (::waitpid(child, &status, WNOHANG) == 0) {
@@ -183,7 +184,7 @@ int run_with_mpirun(int ranks, const std::vector<std::string>& arguments, bool g
   std::atomic<bool> ended = false;
   std::thread reader([&] { show(ends[0], output, ended); });
   int wished = 0, last = 0;
-  const int code = wait_for(child, signals, gentle, wished, last);
+  const int code = wait_for_child(child, signals, gentle, wished, last);
   ended = true;
   reader.join();
   if (last != 0) return SignalWatch::exit_code_at_once(last);

@@ -28,9 +28,9 @@ class Writer {
   std::span<std::byte> left_;
 };
 
-class Reader {
+class FrameReader {
  public:
-  explicit Reader(Bytes bytes) : left_(bytes) {}
+  explicit FrameReader(Bytes bytes) : left_(bytes) {}
   Bytes take(std::size_t count) {
     const Bytes part = left_.first(count);
     left_ = left_.subspan(count);
@@ -60,7 +60,7 @@ std::array<std::byte, Challenge::kBytes> Challenge::to_bytes() const {
 }
 
 std::optional<Challenge> Challenge::from_bytes(std::span<const std::byte, kBytes> bytes) {
-  Reader read(bytes);
+  FrameReader read(bytes);
   if (!read.take_mark()) return std::nullopt;
   Challenge challenge;
   read.take(challenge.nonce);
@@ -74,7 +74,7 @@ std::array<std::byte, Hello::kBytes> Hello::to_bytes() const {
 }
 
 std::optional<Hello> Hello::from_bytes(std::span<const std::byte, kBytes> bytes) {
-  Reader read(bytes);
+  FrameReader read(bytes);
   if (!read.take_mark()) return std::nullopt;
   Hello hello;
   hello.rank = read.number();
@@ -101,7 +101,7 @@ std::array<std::byte, AnswerHeader::kBytes> AnswerHeader::to_bytes() const {
 }
 
 std::optional<AnswerHeader> AnswerHeader::from_bytes(std::span<const std::byte, kBytes> bytes) {
-  Reader read(bytes);
+  FrameReader read(bytes);
   const std::uint32_t verdict = read.number();
   AnswerHeader header{static_cast<Verdict>(verdict), read.number()};
   if (verdict > static_cast<std::uint32_t>(Verdict::failed) || header.bytes > kMostBytes)

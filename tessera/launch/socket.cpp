@@ -36,7 +36,7 @@ Socket open_for(const addrinfo& to) {
 }
 
 // False when the deadline passed first.
-bool wait_for(int descriptor, short events, Deadline deadline) {
+bool wait_for_events(int descriptor, short events, Deadline deadline) {
   pollfd waiting{descriptor, events, 0};
   for (;;) {
     const int ready = ::poll(&waiting, 1, milliseconds_until(deadline));
@@ -55,7 +55,7 @@ bool try_connect(const Socket& socket, const addrinfo& to, Deadline deadline, st
   if (::connect(socket.descriptor(), to.ai_addr, to.ai_addrlen) == 0) return true;
   int error = errno;
   if (error == EINPROGRESS) {
-    if (!wait_for(socket.descriptor(), POLLOUT, deadline)) {
+    if (!wait_for_events(socket.descriptor(), POLLOUT, deadline)) {
       why = "no answer";
       return false;
     }
@@ -140,7 +140,7 @@ bool Socket::send_all(std::span<const std::byte> bytes, Deadline deadline) const
     if (sent > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
     } else if (errno != EINTR) {
-      if (errno != EAGAIN || !wait_for(descriptor_, POLLOUT, deadline)) return false;
+      if (errno != EAGAIN || !wait_for_events(descriptor_, POLLOUT, deadline)) return false;
     }
   }
   return true;
@@ -161,7 +161,8 @@ bool Socket::receive_all(std::span<std::byte> bytes, Deadline deadline) const {
     std::size_t count = 0;
     const Received received = receive_some(bytes, count);
     if (received == Received::closed) return false;
-    if (received == Received::nothing_yet && !wait_for(descriptor_, POLLIN, deadline)) return false;
+    if (received == Received::nothing_yet && !wait_for_events(descriptor_, POLLIN, deadline))
+      return false;
     bytes = bytes.subspan(count);
   }
   return true;

@@ -74,7 +74,7 @@ double bubble_of(const Timeline& timeline) {
 }
 
 using ActionKey = std::tuple<ActionKind, int, int>;
-std::multiset<ActionKey> actions_of(const std::vector<TimedAction>& row) {
+std::multiset<ActionKey> action_keys(const std::vector<TimedAction>& row) {
   std::multiset<ActionKey> actions;
   for (const auto& [action, begin, end] : row)
     actions.insert({action.kind, action.chunk, action.microbatch});
@@ -85,7 +85,7 @@ std::multiset<ActionKey> actions_of(const std::vector<TimedAction>& row) {
 void check_same_actions(const Plan& plan, const Timeline& recorded,
                         const std::vector<fs::path>& files) {
   for (std::size_t rank = 0; rank < files.size(); ++rank)
-    check_input(actions_of(recorded.ranks[rank]) == actions_of(plan.report.timeline.ranks[rank]),
+    check_input(action_keys(recorded.ranks[rank]) == action_keys(plan.report.timeline.ranks[rank]),
                 "the trace '{}' has not the actions of this plan ({}): give the flags of the run "
                 "that was recorded",
                 files[rank].string(), plan.picture.title);

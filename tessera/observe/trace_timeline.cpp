@@ -91,7 +91,7 @@ std::vector<Piece> pieces_of(const Json& trace, const std::string& what) {
   return device.empty() ? host : device;
 }
 
-std::vector<TimedAction> actions_of(const std::vector<Piece>& pieces, int step) {
+std::vector<TimedAction> merge_pieces(const std::vector<Piece>& pieces, int step) {
   std::map<std::tuple<int, int, int>, TimedAction> actions;
   for (const Piece& piece : pieces) {
     if (piece.step != step) continue;
@@ -122,7 +122,7 @@ Timeline timeline_of_traces(const std::vector<fs::path>& files) {
   Timeline timeline;
   double first = std::numeric_limits<double>::infinity();
   for (const std::vector<Piece>& pieces : all) {
-    timeline.ranks.push_back(actions_of(pieces, step));
+    timeline.ranks.push_back(merge_pieces(pieces, step));
     check_input(!timeline.ranks.back().empty(), "the traces have no step in common");
     first = std::min(first, timeline.ranks.back().front().begin);
   }

@@ -8,7 +8,7 @@ namespace {
 
 using test::expect_input_error;
 
-ModelOptions options_of(const std::string& family, const std::string& more = "") {
+ModelOptions written_options(const std::string& family, const std::string& more = "") {
   return parse_hf_config(R"({"model_type":")" + family + "\"" + more + "}", "x").options;
 }
 
@@ -51,7 +51,7 @@ void expect_equal(const ModelOptions& a, const ModelOptions& b) {
 
 void expect_round_trip(const std::string& family, const std::string& more) {
   SCOPED_TRACE(family + more);
-  const ModelOptions options = options_of(family, more);
+  const ModelOptions options = written_options(family, more);
   EXPECT_EQ(hf_family_for(options), family);
   const HfModel back = parse_hf_config(hf_config_for(options, family).dump(), "written");
   EXPECT_EQ(back.family, family);
@@ -84,7 +84,7 @@ TEST(HfConfigWrite, RoundTripsRope) {
 }
 
 TEST(HfConfigWrite, FindsAFamilyForOptions) {
-  ModelOptions options = options_of("llama");
+  ModelOptions options = written_options("llama");
   EXPECT_EQ(hf_family_for(options), "llama");
   options.qkv_bias = true;
   EXPECT_EQ(hf_family_for(options), "qwen2");
@@ -97,21 +97,21 @@ TEST(HfConfigWrite, FindsAFamilyForOptions) {
   options.mlp_bias = true;
   EXPECT_EQ(hf_family_for(options), "");
 
-  ModelOptions odd = options_of("llama", R"(,"num_attention_heads":6,"head_dim":64)");
+  ModelOptions odd = written_options("llama", R"(,"num_attention_heads":6,"head_dim":64)");
   EXPECT_EQ(hf_family_for(odd), "mistral") << "Llama needs a hidden size that heads divide";
   odd.rope.percent = 0.5;
   EXPECT_EQ(hf_family_for(odd), "");
 
-  ModelOptions gpt = options_of("gpt2");
+  ModelOptions gpt = written_options("gpt2");
   gpt.mlp_bias = false;
   EXPECT_EQ(hf_family_for(gpt), "");
-  gpt = options_of("gpt2");
+  gpt = written_options("gpt2");
   gpt.position_embedding = PositionEmbedding::rope;
   EXPECT_EQ(hf_family_for(gpt), "");
 }
 
 TEST(HfConfigWrite, SaysWhyAFamilyDoesNotFit) {
-  ModelOptions options = options_of("mistral");
+  ModelOptions options = written_options("mistral");
   expect_input_error([&] { hf_config_for(options, "llama"); }, {"'llama'", "attention window"});
   options.window_first_layer = 2;
   expect_input_error([&] { hf_config_for(options, "mistral"); }, {"every layer"});

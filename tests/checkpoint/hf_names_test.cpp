@@ -14,7 +14,7 @@ constexpr auto kSmall =
     R"(,"vocab_size":11,"hidden_size":8,"intermediate_size":12,"num_hidden_layers":2,)"
     R"("num_attention_heads":4,"num_key_value_heads":2,"head_dim":6)";
 
-ModelOptions options_of(const std::string& family, const std::string& more) {
+ModelOptions family_options(const std::string& family, const std::string& more) {
   return parse_hf_config(R"({"model_type":")" + family + "\"" + more + "}", "x").options;
 }
 
@@ -25,7 +25,7 @@ std::map<std::string, HfTensor> tensors_of(const ModelOptions& options, const st
 }
 
 TEST(HfNames, NamesLlama) {
-  const auto tensors = tensors_of(options_of("llama", kSmall), "llama");
+  const auto tensors = tensors_of(family_options("llama", kSmall), "llama");
   EXPECT_EQ(tensors.size(), 3u + 2 * 9);
   const HfTensor& k = tensors.at("model.layers.1.self_attn.k_proj.weight");
   EXPECT_EQ(k.shape, (Shape{12, 8}));
@@ -42,12 +42,12 @@ TEST(HfNames, NamesLlama) {
 
 TEST(HfNames, NamesBiasesAndNormsOfQwen) {
   const auto qwen2 = tensors_of(
-      options_of("qwen2", std::string(kSmall) + R"(,"tie_word_embeddings":true)"), "qwen2");
+      family_options("qwen2", std::string(kSmall) + R"(,"tie_word_embeddings":true)"), "qwen2");
   EXPECT_EQ(qwen2.size(), 2u + 2 * 12);
   EXPECT_EQ(qwen2.at("model.layers.0.self_attn.q_proj.bias").shape, (Shape{24}));
   EXPECT_FALSE(qwen2.contains("model.layers.0.self_attn.o_proj.bias"));
   EXPECT_FALSE(qwen2.contains("lm_head.weight"));
-  const auto qwen3 = tensors_of(options_of("qwen3", kSmall), "qwen3");
+  const auto qwen3 = tensors_of(family_options("qwen3", kSmall), "qwen3");
   EXPECT_EQ(qwen3.at("model.layers.1.self_attn.k_norm.weight").shape, (Shape{6}));
   EXPECT_EQ(qwen3.at("model.layers.1.self_attn.k_norm.weight").parts[0].name,
             "layers.1.attention.k_norm.weight");
@@ -55,7 +55,8 @@ TEST(HfNames, NamesBiasesAndNormsOfQwen) {
 
 TEST(HfNames, FusesAndTransposesGpt2) {
   const auto tensors = tensors_of(
-      options_of("gpt2", R"(,"vocab_size":11,"n_embd":8,"n_layer":2,"n_head":2,"n_positions":5)"),
+      family_options("gpt2",
+                     R"(,"vocab_size":11,"n_embd":8,"n_layer":2,"n_head":2,"n_positions":5)"),
       "gpt2");
   EXPECT_EQ(tensors.size(), 4u + 2 * 12);
   const HfTensor& fused = tensors.at("transformer.h.1.attn.c_attn.weight");
@@ -77,7 +78,7 @@ TEST(HfNames, FusesAndTransposesGpt2) {
 }
 
 TEST(HfNames, NamesEveryParameterWithoutAFamily) {
-  ModelOptions options = options_of("gpt2", R"(,"n_layer":1)");
+  ModelOptions options = family_options("gpt2", R"(,"n_layer":1)");
   options.qk_norm = true;
   options.tie_embeddings = false;
   std::set<std::string> names;

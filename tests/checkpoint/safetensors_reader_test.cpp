@@ -16,16 +16,16 @@ using test::expect_input_error;
 using test::safetensors_bytes;
 
 // Parses a file made of this header and so many bytes of data, and drops the result.
-void parse(const std::string& header, std::size_t data_bytes) {
+void parse_header(const std::string& header, std::size_t data_bytes) {
   const std::string bytes = safetensors_bytes(header, data_bytes);
   SafetensorsFile(as_bytes(bytes), "x.safetensors");
 }
 
-void expect_refused(const std::string& header, std::size_t data_bytes,
-                    std::initializer_list<const char*> parts) {
+void expect_refused_header(const std::string& header, std::size_t data_bytes,
+                           std::initializer_list<const char*> parts) {
   SCOPED_TRACE(header);
-  expect_input_error([&] { parse(header, data_bytes); }, parts);
-  expect_input_error([&] { parse(header, data_bytes); }, {"'x.safetensors'"});
+  expect_input_error([&] { parse_header(header, data_bytes); }, parts);
+  expect_input_error([&] { parse_header(header, data_bytes); }, {"'x.safetensors'"});
 }
 
 TEST(SafetensorsReader, ReadsEntriesMetadataAndOffsets) {
@@ -48,16 +48,16 @@ TEST(SafetensorsReader, ReadsEntriesMetadataAndOffsets) {
 }
 
 TEST(SafetensorsReader, AcceptsWhatTheFormatAllows) {
-  parse("{}", 0);
-  parse("  \n{}\t  ", 0);
-  parse(R"({"e":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]},)"
-        R"("f":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-        R"("g":{"dtype":"F32","shape":[3,0],"data_offsets":[4,4]}})",
-        4);
-  parse(R"({"p":{"dtype":"F4","shape":[6],"data_offsets":[0,3]},)"
-        R"("q":{"dtype":"F6_E3M2","shape":[4],"data_offsets":[3,6]}})",
-        6);
-  parse(R"({"\u00e4\n":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1],"note":1}})", 1);
+  parse_header("{}", 0);
+  parse_header("  \n{}\t  ", 0);
+  parse_header(R"({"e":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]},)"
+               R"("f":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+               R"("g":{"dtype":"F32","shape":[3,0],"data_offsets":[4,4]}})",
+               4);
+  parse_header(R"({"p":{"dtype":"F4","shape":[6],"data_offsets":[0,3]},)"
+               R"("q":{"dtype":"F6_E3M2","shape":[4],"data_offsets":[3,6]}})",
+               6);
+  parse_header(R"({"\u00e4\n":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1],"note":1}})", 1);
 }
 
 TEST(SafetensorsReader, RefusesDamagedLengths) {
@@ -74,21 +74,21 @@ TEST(SafetensorsReader, RefusesDamagedLengths) {
 }
 
 TEST(SafetensorsReader, RefusesDamagedHeaders) {
-  expect_refused("", 0, {"'{'"});
-  expect_refused("[]", 0, {"'{'"});
-  expect_refused("\xef\xbb\xbf{}", 0, {"'{'"});
-  expect_refused("{\"a\":", 0, {"not valid JSON"});
-  expect_refused("{}x", 0, {"not valid JSON"});
-  expect_refused(std::string("{}\0\0", 4), 0, {"zero byte at byte 10"});
-  expect_refused("{\"\xff\":1}", 0, {"not valid JSON"});
-  expect_refused(std::string(100, '[') + "]", 0, {"'{'"});
-  expect_refused("{\"a\":" + std::string(100000, '['), 0, {"nested"});
-  expect_refused(R"({"__metadata__":[]})", 0, {"__metadata__", "array"});
-  expect_refused(R"({"__metadata__":{"n":1}})", 0, {"__metadata__", "'n'", "number"});
-  expect_refused(R"({"__metadata__":{"n":"1","n":"2"}})", 0, {"'n'", "twice"});
-  expect_refused(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                 R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
-                 1, {"'a'", "twice"});
+  expect_refused_header("", 0, {"'{'"});
+  expect_refused_header("[]", 0, {"'{'"});
+  expect_refused_header("\xef\xbb\xbf{}", 0, {"'{'"});
+  expect_refused_header("{\"a\":", 0, {"not valid JSON"});
+  expect_refused_header("{}x", 0, {"not valid JSON"});
+  expect_refused_header(std::string("{}\0\0", 4), 0, {"zero byte at byte 10"});
+  expect_refused_header("{\"\xff\":1}", 0, {"not valid JSON"});
+  expect_refused_header(std::string(100, '[') + "]", 0, {"'{'"});
+  expect_refused_header("{\"a\":" + std::string(100000, '['), 0, {"nested"});
+  expect_refused_header(R"({"__metadata__":[]})", 0, {"__metadata__", "array"});
+  expect_refused_header(R"({"__metadata__":{"n":1}})", 0, {"__metadata__", "'n'", "number"});
+  expect_refused_header(R"({"__metadata__":{"n":"1","n":"2"}})", 0, {"'n'", "twice"});
+  expect_refused_header(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                        R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+                        1, {"'a'", "twice"});
 }
 
 TEST(SafetensorsReader, RefusesDamagedEntries) {
@@ -97,40 +97,44 @@ TEST(SafetensorsReader, RefusesDamagedEntries) {
     return R"({"t":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets +
            "}}";
   };
-  expect_refused(R"({"t":3})", 0, {"tensor 't'", "number", "object"});
-  expect_refused(R"({"t":{}})", 0, {"tensor 't'", "dtype"});
-  expect_refused(R"({"t":{"dtype":"F32"}})", 0, {"tensor 't'", "no shape"});
-  expect_refused(R"({"t":{"dtype":"F32","shape":[1]}})", 4, {"tensor 't'", "no data_offsets"});
-  expect_refused(entry("7", "[1]", "[0,4]"), 4, {"tensor 't'", "dtype is number"});
-  expect_refused(entry("\"F31\"", "[1]", "[0,4]"), 4, {"tensor 't'", "'F31'"});
-  expect_refused(entry("\"F32\"", "4", "[0,4]"), 4, {"tensor 't'", "shape is number"});
-  expect_refused(entry("\"F32\"", "[-1]", "[0,4]"), 4, {"tensor 't'", "shape", "-1"});
-  expect_refused(entry("\"F32\"", "[1.0]", "[0,4]"), 4, {"tensor 't'", "shape", "1.0"});
-  expect_refused(entry("\"F32\"", "[\"1\"]", "[0,4]"), 4, {"tensor 't'", "shape"});
-  expect_refused(entry("\"F32\"", "[1]", "{}"), 4, {"tensor 't'", "data_offsets is object"});
-  expect_refused(entry("\"F32\"", "[1]", "[0]"), 4, {"tensor 't'", "1 numbers instead of 2"});
-  expect_refused(entry("\"F32\"", "[1]", "[0,2,4]"), 4, {"tensor 't'", "3 numbers"});
-  expect_refused(entry("\"F32\"", "[1]", "[0,4.0]"), 4, {"tensor 't'", "data_offsets", "4.0"});
-  expect_refused(entry("\"F32\"", "[1]", "[4,0]"), 4, {"tensor 't'", "[4, 0]"});
-  expect_refused(entry("\"F32\"", "[1]", "[0,3]"), 3, {"tensor 't'", "hold 3 bytes", "needs 4"});
-  expect_refused(entry("\"F4\"", "[3]", "[0,2]"), 2, {"tensor 't'", "12 bits"});
-  expect_refused(entry("\"F32\"", "[1]", "[0,18446744073709551615]"), 4,
-                 {"tensor 't'", "18446744073709551615", "4 bytes of data"});
-  expect_refused(entry("\"F32\"", "[1]", "[18446744073709551612,18446744073709551615]"), 4,
-                 {"tensor 't'", "cut short"});
-  expect_refused(entry("\"F32\"", "[1]", "[0,18446744073709551616]"), 4, {"tensor 't'"});
+  expect_refused_header(R"({"t":3})", 0, {"tensor 't'", "number", "object"});
+  expect_refused_header(R"({"t":{}})", 0, {"tensor 't'", "dtype"});
+  expect_refused_header(R"({"t":{"dtype":"F32"}})", 0, {"tensor 't'", "no shape"});
+  expect_refused_header(R"({"t":{"dtype":"F32","shape":[1]}})", 4,
+                        {"tensor 't'", "no data_offsets"});
+  expect_refused_header(entry("7", "[1]", "[0,4]"), 4, {"tensor 't'", "dtype is number"});
+  expect_refused_header(entry("\"F31\"", "[1]", "[0,4]"), 4, {"tensor 't'", "'F31'"});
+  expect_refused_header(entry("\"F32\"", "4", "[0,4]"), 4, {"tensor 't'", "shape is number"});
+  expect_refused_header(entry("\"F32\"", "[-1]", "[0,4]"), 4, {"tensor 't'", "shape", "-1"});
+  expect_refused_header(entry("\"F32\"", "[1.0]", "[0,4]"), 4, {"tensor 't'", "shape", "1.0"});
+  expect_refused_header(entry("\"F32\"", "[\"1\"]", "[0,4]"), 4, {"tensor 't'", "shape"});
+  expect_refused_header(entry("\"F32\"", "[1]", "{}"), 4, {"tensor 't'", "data_offsets is object"});
+  expect_refused_header(entry("\"F32\"", "[1]", "[0]"), 4,
+                        {"tensor 't'", "1 numbers instead of 2"});
+  expect_refused_header(entry("\"F32\"", "[1]", "[0,2,4]"), 4, {"tensor 't'", "3 numbers"});
+  expect_refused_header(entry("\"F32\"", "[1]", "[0,4.0]"), 4,
+                        {"tensor 't'", "data_offsets", "4.0"});
+  expect_refused_header(entry("\"F32\"", "[1]", "[4,0]"), 4, {"tensor 't'", "[4, 0]"});
+  expect_refused_header(entry("\"F32\"", "[1]", "[0,3]"), 3,
+                        {"tensor 't'", "hold 3 bytes", "needs 4"});
+  expect_refused_header(entry("\"F4\"", "[3]", "[0,2]"), 2, {"tensor 't'", "12 bits"});
+  expect_refused_header(entry("\"F32\"", "[1]", "[0,18446744073709551615]"), 4,
+                        {"tensor 't'", "18446744073709551615", "4 bytes of data"});
+  expect_refused_header(entry("\"F32\"", "[1]", "[18446744073709551612,18446744073709551615]"), 4,
+                        {"tensor 't'", "cut short"});
+  expect_refused_header(entry("\"F32\"", "[1]", "[0,18446744073709551616]"), 4, {"tensor 't'"});
 }
 
 TEST(SafetensorsReader, RefusesOverflowingShapes) {
   const auto shape = [](const std::string& dims) {
     return R"({"t":{"dtype":"F64","shape":)" + dims + R"(,"data_offsets":[0,0]}})";
   };
-  expect_refused(shape("[18446744073709551615]"), 0, {"tensor 't'", "2^56", "dimension 0"});
-  expect_refused(shape("[18446744073709551616]"), 0, {"tensor 't'", "shape"});
-  expect_refused(shape("[4294967296,4294967296]"), 0, {"tensor 't'", "dimension 1"});
-  expect_refused(shape("[4294967296,2147483648,2]"), 0, {"tensor 't'", "2^56"});
-  expect_refused(shape("[0,9223372036854775807,3]"), 0, {"tensor 't'", "dimension 1"});
-  expect_refused(shape("[2305843009213693952]"), 0, {"tensor 't'", "2^56"});
+  expect_refused_header(shape("[18446744073709551615]"), 0, {"tensor 't'", "2^56", "dimension 0"});
+  expect_refused_header(shape("[18446744073709551616]"), 0, {"tensor 't'", "shape"});
+  expect_refused_header(shape("[4294967296,4294967296]"), 0, {"tensor 't'", "dimension 1"});
+  expect_refused_header(shape("[4294967296,2147483648,2]"), 0, {"tensor 't'", "2^56"});
+  expect_refused_header(shape("[0,9223372036854775807,3]"), 0, {"tensor 't'", "dimension 1"});
+  expect_refused_header(shape("[2305843009213693952]"), 0, {"tensor 't'", "2^56"});
 }
 
 TEST(SafetensorsReader, RefusesHolesOverlapsAndTrailingBytes) {
@@ -138,16 +142,16 @@ TEST(SafetensorsReader, RefusesHolesOverlapsAndTrailingBytes) {
     return R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + a +
            R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + b + "}}";
   };
-  parse(two("[0,4]", "[4,8]"), 8);
-  parse(two("[4,8]", "[0,4]"), 8);
+  parse_header(two("[0,4]", "[4,8]"), 8);
+  parse_header(two("[4,8]", "[0,4]"), 8);
   const std::string at = std::to_string(8 + two("[0,4]", "[4,8]").size() + 4);
-  expect_refused(two("[0,4]", "[5,9]"), 9, {"tensor 'b'", "a hole", at.c_str()});
-  expect_refused(two("[0,4]", "[3,7]"), 7, {"tensor 'b'", "an overlap", at.c_str()});
-  expect_refused(two("[0,4]", "[0,4]"), 4, {"tensor 'b'", "an overlap"});
-  expect_refused(two("[1,5]", "[5,9]"), 9, {"tensor 'a'", "a hole"});
-  expect_refused(two("[0,4]", "[4,8]"), 9, {"1 bytes belong to no tensor"});
-  expect_refused(two("[0,4]", "[4,8]"), 7, {"tensor 'b'", "7 bytes of data"});
-  expect_refused("{}", 1, {"1 bytes belong to no tensor"});
+  expect_refused_header(two("[0,4]", "[5,9]"), 9, {"tensor 'b'", "a hole", at.c_str()});
+  expect_refused_header(two("[0,4]", "[3,7]"), 7, {"tensor 'b'", "an overlap", at.c_str()});
+  expect_refused_header(two("[0,4]", "[0,4]"), 4, {"tensor 'b'", "an overlap"});
+  expect_refused_header(two("[1,5]", "[5,9]"), 9, {"tensor 'a'", "a hole"});
+  expect_refused_header(two("[0,4]", "[4,8]"), 9, {"1 bytes belong to no tensor"});
+  expect_refused_header(two("[0,4]", "[4,8]"), 7, {"tensor 'b'", "7 bytes of data"});
+  expect_refused_header("{}", 1, {"1 bytes belong to no tensor"});
 }
 
 TEST(SafetensorsReader, RefusesAFileCutAtAnyByte) {

@@ -19,7 +19,7 @@ std::string refusal(std::string_view command, std::string_view line) {
   return "accepted";
 }
 
-void expect_refused(std::string_view command, std::string_view line, std::string_view why) {
+void expect_refused_config(std::string_view command, std::string_view line, std::string_view why) {
   const std::string text = refusal(command, line);
   EXPECT_NE(text.find(why), std::string::npos) << line << "\n" << text;
 }
@@ -40,26 +40,28 @@ TEST(ConvertOptions, TakesOneDirection) {
 }
 
 TEST(ConvertOptions, RefusesWhatGoesNowhere) {
-  expect_refused("convert", "--load run", "nothing to convert");
-  expect_refused("convert", "--from-hf model", "--from-hf needs --save");
-  expect_refused("convert", "--from-hf model --save a --load b", "and no --load");
-  expect_refused("convert", "--to-hf model", "--to-hf needs --load");
-  expect_refused("convert", "--to-trtllm model --load a --save b", "--to-trtllm needs --load");
-  expect_refused("convert", "--to-hf a --to-trtllm b --load c", "exclude each other");
-  expect_refused("convert", "--to-hf a --load c --tp 2",
-                 "has no effect: it belongs to --to-trtllm");
-  expect_refused("convert", "--from-hf a --save c --max-shard-size 1GB", "belongs to --to-hf");
-  expect_refused("convert", "--from-hf a --save c --ckpt-step 1", "belongs to --load");
-  expect_refused("convert", "--load-hf a --to-hf b", "not of tessera convert");
-  expect_refused("convert", "--load a --to-hf b --max-shard-size 5XB", "such as 500MB");
-  expect_refused("convert", "--load a --to-trtllm b --tp 0", "--tp");
-  expect_refused("convert", "--load a --to-hf b --num-layers 2", "not of tessera convert");
+  expect_refused_config("convert", "--load run", "nothing to convert");
+  expect_refused_config("convert", "--from-hf model", "--from-hf needs --save");
+  expect_refused_config("convert", "--from-hf model --save a --load b", "and no --load");
+  expect_refused_config("convert", "--to-hf model", "--to-hf needs --load");
+  expect_refused_config("convert", "--to-trtllm model --load a --save b",
+                        "--to-trtllm needs --load");
+  expect_refused_config("convert", "--to-hf a --to-trtllm b --load c", "exclude each other");
+  expect_refused_config("convert", "--to-hf a --load c --tp 2",
+                        "has no effect: it belongs to --to-trtllm");
+  expect_refused_config("convert", "--from-hf a --save c --max-shard-size 1GB",
+                        "belongs to --to-hf");
+  expect_refused_config("convert", "--from-hf a --save c --ckpt-step 1", "belongs to --load");
+  expect_refused_config("convert", "--load-hf a --to-hf b", "not of tessera convert");
+  expect_refused_config("convert", "--load a --to-hf b --max-shard-size 5XB", "such as 500MB");
+  expect_refused_config("convert", "--load a --to-trtllm b --tp 0", "--tp");
+  expect_refused_config("convert", "--load a --to-hf b --num-layers 2", "not of tessera convert");
 }
 
 // The same letters are what other programs call a flag of ours.
 TEST(ConvertOptions, TrainersAreToldWhatTheyMean) {
-  expect_refused("train", "--tp 2", "did you mean --tensor-model-parallel-size?");
-  expect_refused("train", "--to-hf a", "a flag of tessera convert");
+  expect_refused_config("train", "--tp 2", "did you mean --tensor-model-parallel-size?");
+  expect_refused_config("train", "--to-hf a", "a flag of tessera convert");
 }
 
 TEST(ConvertOptions, ThePrintedTypeIsOneThatWasGiven) {
@@ -77,10 +79,11 @@ TEST(InspectOptions, ACheckpointMayComeFirst) {
   EXPECT_EQ(parsed.inspect.diff, "other");
   EXPECT_EQ(parsed.options.train.ckpt_step, 3);
   EXPECT_TRUE(accept("inspect", "--load run/ckpt --tensors").inspect.tensors);
-  expect_refused("inspect", "run/ckpt --load other", "--load is given twice");
-  expect_refused("inspect", "--load run/ckpt other", "unexpected argument 'other'");
-  expect_refused("inspect", "--load-hf model --verify", "has no effect: it belongs to --load");
-  expect_refused("generate", "run/ckpt", "unexpected argument 'run/ckpt'");
+  expect_refused_config("inspect", "run/ckpt --load other", "--load is given twice");
+  expect_refused_config("inspect", "--load run/ckpt other", "unexpected argument 'other'");
+  expect_refused_config("inspect", "--load-hf model --verify",
+                        "has no effect: it belongs to --load");
+  expect_refused_config("generate", "run/ckpt", "unexpected argument 'run/ckpt'");
 }
 
 }  // namespace

@@ -182,9 +182,9 @@ TEST(Blend, ComesFromFilesToo) {
   test::expect_input_error([&] { blends_of(options); }, {"missing"});
 }
 
-class Numbers : public Dataset {
+class FixedSamples : public Dataset {
  public:
-  explicit Numbers(std::int64_t size) : size_(size) {}
+  explicit FixedSamples(std::int64_t size) : size_(size) {}
   std::int64_t size() const override { return size_; }
   std::int64_t seq_length() const override { return 1; }
   void get(std::int64_t i, const SampleView& sample) const override {
@@ -196,8 +196,8 @@ class Numbers : public Dataset {
 };
 
 TEST(BlendedDataset, RefusesToTakeMoreThanThereIs) {
-  const std::vector<std::shared_ptr<const Dataset>> sets{std::make_shared<Numbers>(2),
-                                                         std::make_shared<Numbers>(5)};
+  const std::vector<std::shared_ptr<const Dataset>> sets{std::make_shared<FixedSamples>(2),
+                                                         std::make_shared<FixedSamples>(5)};
   const std::vector<double> halves{0.5, 0.5};
   EXPECT_NO_THROW(BlendedDataset(sets, blend_by_weights("", halves, 4)));
   test::expect_input_error([&] { BlendedDataset(sets, blend_by_weights("", halves, 6)); },
@@ -208,7 +208,7 @@ TEST(BlendedDataset, RefusesToTakeMoreThanThereIs) {
 }
 
 TEST(BlendedDataset, SamplesAreToldApart) {
-  const auto same = std::make_shared<Numbers>(5);
+  const auto same = std::make_shared<FixedSamples>(5);
   const std::vector<double> halves{0.5, 0.5};
   const BlendedDataset blend({same, same}, blend_by_weights("", halves, 6));
   EXPECT_NE(blend.identity(0), blend.identity(1));  // number 0 of the one and of the other

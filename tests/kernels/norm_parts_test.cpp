@@ -9,7 +9,7 @@
 namespace tessera::test {
 namespace {
 
-constexpr NormSpec kPartSpecs[] = {{NormKind::layer, 1e-5}, {NormKind::rms, 1e-6}};
+constexpr NormSpec kPartedNorms[] = {{NormKind::layer, 1e-5}, {NormKind::rms, 1e-6}};
 
 class NormPartsTest : public KernelTest {
  protected:
@@ -25,7 +25,7 @@ class NormPartsTest : public KernelTest {
 };
 
 TEST_P(NormPartsTest, EqualTheNormOfWholeRows) {
-  for (const NormSpec& spec : kPartSpecs)
+  for (const NormSpec& spec : kPartedNorms)
     for (const std::int64_t parts : {1, 2, 3})
       for (const std::int64_t n : {1, 65})
         for (const std::int64_t width : {3, 7, 64, 130}) {
@@ -54,8 +54,8 @@ TEST_P(NormPartsTest, KeepTheirAccuracyFarFromZero) {
   const double offset = dtype() == DType::f64 ? 1e6 : 300;
   const Input x = rows({9, 96}, offset);
   const Input w = random({96});
-  NormParts norm(lab, dtype(), kPartSpecs[0], 2);
-  const Values whole = reference::norm(x.values, w.values, {}, kPartSpecs[0]).y;
+  NormParts norm(lab, dtype(), kPartedNorms[0], 2);
+  const Values whole = reference::norm(x.values, w.values, {}, kPartedNorms[0]).y;
   // What is left is the rounding of the inputs' distance from their mean.
   expect_close(norm.forward(x.values, w.values, {}).y, whole, 0.1 * offset * tolerance(1));
 }
@@ -64,7 +64,7 @@ TEST_P(NormPartsTest, GradientsMayBeAdded) {
   const Input x = rows({70, 12}, 1);
   const Input w = random({12});
   const Input dy = random({70, 12});
-  NormParts norm(lab, dtype(), kPartSpecs[0], 1);
+  NormParts norm(lab, dtype(), kPartedNorms[0], 1);
   const Values y = norm.forward(x.values, w.values, {}).y;
   const NormParts::Gradients once = norm.backward(dy.values, x.values, w.values);
   const NormParts::Gradients twice = norm.backward(dy.values, x.values, w.values, once);

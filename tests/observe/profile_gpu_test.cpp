@@ -18,14 +18,14 @@ constexpr int kBefore = 4;  // the last of them replay a graph
 constexpr int kTraced = 2;
 constexpr int kAfter = 3;  // they replay it again
 
-struct TracedRun {
+struct TracedGpuRun {
   std::vector<TraceEvent> events;
   double seconds = 0;  ///< from start to stop
   std::vector<double> losses;
   test::Bits bits;
 };
 
-TracedRun traced_run(const SessionOptions& options) {
+TracedGpuRun traced_run(const SessionOptions& options) {
   Session session(options, {0, 1, 2, make_self_communicator()});
   const double rate = 3e-4;
   session.optimizer().set_rates(session.context(), std::span(&rate, 1));
@@ -36,7 +36,7 @@ TracedRun traced_run(const SessionOptions& options) {
       steps.submit([&]() -> const HostBatch& { return batches.next(); });
   };
   Trace& trace = *session.context().trace;
-  TracedRun run;
+  TracedGpuRun run;
   submit(kBefore);
   trace.start();
   const auto start = std::chrono::steady_clock::now();
@@ -62,7 +62,7 @@ std::vector<TraceEvent> of_kind(const std::vector<TraceEvent>& events, TraceKind
 }
 
 TEST_P(ProfileOnGpu, EveryKernelAndCopyCarriesTheRangeThatLaunchedIt) {
-  const TracedRun run = traced_run(options());
+  const TracedGpuRun run = traced_run(options());
   std::set<std::string> ranges;
   std::size_t work = 0;
   for (const TraceEvent& event : run.events) {
@@ -83,7 +83,7 @@ TEST_P(ProfileOnGpu, EveryKernelAndCopyCarriesTheRangeThatLaunchedIt) {
 }
 
 TEST_P(ProfileOnGpu, KernelsAndCopiesHaveTimesAndSizes) {
-  const TracedRun run = traced_run(options());
+  const TracedGpuRun run = traced_run(options());
   const std::vector<TraceEvent> kernels = of_kind(run.events, TraceKind::kernel);
   ASSERT_FALSE(kernels.empty());
   double sum = 0;
@@ -107,15 +107,15 @@ TEST_P(ProfileOnGpu, KernelsAndCopiesHaveTimesAndSizes) {
 }
 
 TEST_P(ProfileOnGpu, ChangesNoBit) {
-  const TracedRun traced = traced_run(options());
+  const TracedGpuRun traced = traced_run(options());
   const test::Trained plain = test::train(options(), kBefore + kTraced + kAfter);
   EXPECT_EQ(traced.losses, plain.losses);
   test::expect_equal_bits(traced.bits, plain.bits);
 }
 
 TEST_P(ProfileOnGpu, RecordsAgain) {
-  const TracedRun first = traced_run(options());
-  const TracedRun second = traced_run(options());
+  const TracedGpuRun first = traced_run(options());
+  const TracedGpuRun second = traced_run(options());
   EXPECT_EQ(of_kind(first.events, TraceKind::kernel).size(),
             of_kind(second.events, TraceKind::kernel).size());
 }

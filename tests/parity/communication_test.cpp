@@ -12,12 +12,12 @@ namespace tessera {
 namespace {
 
 // Of one microbatch on rank 0.
-struct Traffic {
+struct RingTraffic {
   double forward = 0;
   double backward = 0;
 };
 
-Traffic traffic_of(const SessionOptions& options, std::int64_t layers) {
+RingTraffic ring_traffic_of(const SessionOptions& options, std::int64_t layers) {
   const test::StepCounts counts = test::step_counts(options, layers);
   for (const auto& [call, count] : counts.both)
     EXPECT_TRUE(call == "all_reduce" || call == "all_gather" || call == "reduce_scatter")
@@ -26,9 +26,9 @@ Traffic traffic_of(const SessionOptions& options, std::int64_t layers) {
   return {forward, test::ring_bytes(counts.both, options.parallel.tensor) - forward};
 }
 
-Traffic layer_traffic(const SessionOptions& options) {
-  const Traffic two = traffic_of(options, 2);
-  const Traffic three = traffic_of(options, 3);
+RingTraffic layer_traffic(const SessionOptions& options) {
+  const RingTraffic two = ring_traffic_of(options, 2);
+  const RingTraffic three = ring_traffic_of(options, 3);
   return {three.forward - two.forward, three.backward - two.backward};
 }
 
@@ -49,7 +49,7 @@ TEST_P(LayerTraffic, TensorParallel) {
     const SessionOptions options = session_of(family, t, false);
     const double bsh = static_cast<double>(options.shape.rows() * options.model.hidden_size);
     const double unit = bsh * (t - 1) / t * sizeof(float);
-    const Traffic got = layer_traffic(options);
+    const RingTraffic got = layer_traffic(options);
     EXPECT_DOUBLE_EQ(got.forward, 4 * unit);
     EXPECT_DOUBLE_EQ(got.backward, 4 * unit);
   }
@@ -67,7 +67,7 @@ TEST_P(LayerTraffic, SequenceParallel) {
     constexpr std::int64_t kAligned = 64;  // elements that a parameter takes at least
     const std::int64_t room = (model.hidden_size + kAligned - 1) / kAligned * kAligned;
     const double norms = 2.0 * (t - 1) / t * sizeof(float) * static_cast<double>(vectors * room);
-    const Traffic got = layer_traffic(options);
+    const RingTraffic got = layer_traffic(options);
     EXPECT_DOUBLE_EQ(got.forward, 4 * unit);
     EXPECT_DOUBLE_EQ(got.backward, 6 * unit + norms);
   }

@@ -17,7 +17,7 @@ namespace tessera {
 namespace {
 
 // Of rank 0.
-struct StepTraffic {
+struct ShardedTraffic {
   double bytes = 0;                 ///< that it sends around rings of all ranks
   std::vector<std::int64_t> units;  ///< elements of each, padding included
   std::int64_t elements = 0;
@@ -37,8 +37,8 @@ SessionOptions sharded_session(int data, Sharding sharding) {
 }
 
 // Of the second step: what the first one leaves behind counts, too.
-StepTraffic traffic_of(const SessionOptions& options) {
-  StepTraffic traffic;
+ShardedTraffic step_traffic_of(const SessionOptions& options) {
+  ShardedTraffic traffic;
   run_ranks(options.parallel.data, 1, [&](Rank& rank) {
     CommCounts counts;
     Rank recorded = rank;
@@ -84,25 +84,25 @@ class DataTraffic : public testing::TestWithParam<int> {
 };
 
 TEST_P(DataTraffic, WithoutSharding) {
-  const StepTraffic step = traffic_of(sharded_session(data(), Sharding::none));
+  const ShardedTraffic step = step_traffic_of(sharded_session(data(), Sharding::none));
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), false),
                    2 * share() * static_cast<double>(step.elements));
 }
 
 TEST_P(DataTraffic, WithShardedOptimizer) {
-  const StepTraffic step = traffic_of(sharded_session(data(), Sharding::optimizer));
+  const ShardedTraffic step = step_traffic_of(sharded_session(data(), Sharding::optimizer));
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
                    (1 + 1) * share() * static_cast<double>(step.elements));
 }
 
 TEST_P(DataTraffic, WithShardedGradients) {
-  const StepTraffic step = traffic_of(sharded_session(data(), Sharding::gradients));
+  const ShardedTraffic step = step_traffic_of(sharded_session(data(), Sharding::gradients));
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
                    (kMicrobatches + 1) * share() * static_cast<double>(step.elements));
 }
 
 TEST_P(DataTraffic, WithShardedParameters) {
-  const StepTraffic step = traffic_of(sharded_session(data(), Sharding::parameters));
+  const ShardedTraffic step = step_traffic_of(sharded_session(data(), Sharding::parameters));
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
                    share() * (kMicrobatches * static_cast<double>(step.elements) +
                               gathered_elements(step.units)));
@@ -112,7 +112,7 @@ TEST_P(DataTraffic, WithShardedParameters) {
 TEST_P(DataTraffic, OfATiedTable) {
   SessionOptions options = sharded_session(data(), Sharding::gradients);
   options.model.tie_embeddings = true;
-  const StepTraffic step = traffic_of(options);
+  const ShardedTraffic step = step_traffic_of(options);
   EXPECT_DOUBLE_EQ(step.bytes - small_change(data(), true),
                    share() * ((kMicrobatches + 1) * static_cast<double>(step.elements) +
                               kMicrobatches * static_cast<double>(step.units.front())));
@@ -123,9 +123,9 @@ TEST_P(DataTraffic, OfATiedTable) {
 TEST_P(DataTraffic, OfASplitBackward) {
   for (const Sharding sharding : {Sharding::gradients, Sharding::parameters}) {
     SessionOptions options = sharded_session(data(), sharding);
-    const StepTraffic whole = traffic_of(options);
+    const ShardedTraffic whole = step_traffic_of(options);
     options.pipeline.schedule = ScheduleKind::zb_h1;
-    const StepTraffic split = traffic_of(options);
+    const ShardedTraffic split = step_traffic_of(options);
     EXPECT_EQ(split.elements, whole.elements);
     EXPECT_DOUBLE_EQ(split.bytes, whole.bytes);
   }
@@ -135,11 +135,11 @@ TEST_P(DataTraffic, OfASplitBackward) {
 TEST_P(DataTraffic, OfBf16Gradients) {
   SessionOptions options = sharded_session(data(), Sharding::none);
   options.parallel.grad_reduce_in_bf16 = true;
-  const StepTraffic whole = traffic_of(options);
+  const ShardedTraffic whole = step_traffic_of(options);
   EXPECT_DOUBLE_EQ(whole.bytes - small_change(data(), false),
                    2 * share() / 2 * static_cast<double>(whole.elements));
   options.parallel.sharding = Sharding::gradients;
-  const StepTraffic sharded = traffic_of(options);
+  const ShardedTraffic sharded = step_traffic_of(options);
   EXPECT_DOUBLE_EQ(sharded.bytes - small_change(data(), true),
                    share() * (kMicrobatches / 2.0 + 1) * static_cast<double>(sharded.elements));
 }

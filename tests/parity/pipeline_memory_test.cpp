@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-SessionOptions session_of(ScheduleKind schedule, int ranks, int chunks, int microbatches) {
+SessionOptions pipeline_session(ScheduleKind schedule, int ranks, int chunks, int microbatches) {
   SessionOptions options = test::tiny_session("llama");
   options.model.num_layers = 16;
   options.microbatches = microbatches;
@@ -23,11 +23,11 @@ SessionOptions session_of(ScheduleKind schedule, int ranks, int chunks, int micr
   return options;
 }
 
-std::int64_t held(const MemoryCounters& counters) {
+std::int64_t held_activations(const MemoryCounters& counters) {
   return counters.bytes[static_cast<std::size_t>(MemoryUse::activations)];
 }
 
-struct Measured {
+struct PipelineMemory {
   std::int64_t activations = 0;
   std::int64_t boundary_bytes = 0;
   std::int64_t buffer_bytes = 0;  ///< of an activation buffer
@@ -36,12 +36,12 @@ struct Measured {
   int boundary_buffers = 0;
 };
 
-std::vector<Measured> measure(const SessionOptions& options) {
-  std::vector<Measured> measured(static_cast<std::size_t>(options.parallel.pipeline));
+std::vector<PipelineMemory> measure_pipeline(const SessionOptions& options) {
+  std::vector<PipelineMemory> measured(static_cast<std::size_t>(options.parallel.pipeline));
   run_ranks(options.parallel.pipeline, 1, [&](Rank& rank) {
     Session session(options, rank);
-    Measured& mine = measured[static_cast<std::size_t>(rank.rank)];
-    mine.activations = held(session.memory().counters());
+    PipelineMemory& mine = measured[static_cast<std::size_t>(rank.rank)];
+    mine.activations = held_activations(session.memory().counters());
     mine.boundary_buffers =
         Session::plan(options, session.chunks(), rank.rank, session.context().kernels)
             .boundary_buffers;
@@ -50,7 +50,8 @@ std::vector<Measured> measure(const SessionOptions& options) {
     for (const StageRunner& runner : session.runners())
       mine.buffer_bytes =
           std::max(mine.buffer_bytes, static_cast<std::int64_t>(runner.sizes().activations));
-    EXPECT_EQ(mine.activations, held(plan_memory(options, 1, rank.rank))) << "as inspect says";
+    EXPECT_EQ(mine.activations, held_activations(plan_memory(options, 1, rank.rank)))
+        << "as inspect says";
     // A step stays within it.
     const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
     const std::int64_t before = session.memory().counters().allocations;
@@ -78,12 +79,12 @@ TEST(PipelineMemory, IsWhatTheCheckerCounts) {
   for (const auto& kind : kinds)
     for (const int ranks : {1, 2, 4, 8}) {
       if (ranks == 1 && kind.chunks > 1) continue;
-      const SessionOptions options = session_of(kind.schedule, ranks, kind.chunks, 2 * ranks);
+      const SessionOptions options = pipeline_session(kind.schedule, ranks, kind.chunks, 2 * ranks);
       const PipelineShape shape =
           make_pipeline_shape(options.pipeline, ranks, options.microbatches);
       const ScheduleReport report =
           check_schedules(shape, training_schedules(options.pipeline, shape));
-      const std::vector<Measured> measured = measure(options);
+      const std::vector<PipelineMemory> measured = measure_pipeline(options);
       for (std::size_t r = 0; r < measured.size(); ++r) {
         SCOPED_TRACE(fmt::format("{}, rank {} of {}", kind.name, r, ranks));
         EXPECT_EQ(measured[r].step.activation_buffers, report.in_flight[r]);
@@ -101,8 +102,8 @@ TEST(PipelineMemory, IsWhatTheCheckerCounts) {
 }
 
 TEST(PipelineMemory, OfAnActivationBufferIsWhatItsLayersKeep) {
-  const SessionOptions options = session_of(ScheduleKind::one_f_one_b, 4, 1, 4);
-  const std::vector<Measured> measured = measure(options);
+  const SessionOptions options = pipeline_session(ScheduleKind::one_f_one_b, 4, 1, 4);
+  const std::vector<PipelineMemory> measured = measure_pipeline(options);
   const std::int64_t layer = total_bytes(
       layer_activations(options.model, options.recompute, options.parallel, options.shape));
   EXPECT_EQ(measured[1].buffer_bytes, 4 * layer) << "four layers, no embedding and no head";

@@ -39,15 +39,15 @@ struct StepTraffic {
   Traffic both;  ///< forward and backward
 };
 
-StepTraffic traffic_of(const SessionOptions& options, std::int64_t layers) {
+StepTraffic traffic_2d(const SessionOptions& options, std::int64_t layers) {
   const test::StepCounts counts = test::step_counts(options, layers);
   return {ring_traffic(counts.forward, options.parallel.tensor_2d),
           ring_traffic(counts.both, options.parallel.tensor_2d)};
 }
 
-StepTraffic layer_traffic(const SessionOptions& options) {
-  const StepTraffic two = traffic_of(options, 2);
-  const StepTraffic three = traffic_of(options, 3);
+StepTraffic layer_traffic_2d(const SessionOptions& options) {
+  const StepTraffic two = traffic_2d(options, 2);
+  const StepTraffic three = traffic_2d(options, 3);
   return {minus(three.forward, two.forward), minus(three.both, two.both)};
 }
 
@@ -81,7 +81,7 @@ TEST_P(Tensor2dTraffic, OfALayersProducts) {
   const double linears = linear(m.hidden_size, 3 * heads) + linear(heads, m.hidden_size) +
                          linear(m.hidden_size, gates * m.ffn_hidden_size) +
                          linear(m.ffn_hidden_size, m.hidden_size);
-  StepTraffic layer = layer_traffic(options_);
+  StepTraffic layer = layer_traffic_2d(options_);
   EXPECT_DOUBLE_EQ(layer.forward["broadcast"], linears);
   EXPECT_DOUBLE_EQ(layer.forward["reduce_scatter"], 0);
   EXPECT_DOUBLE_EQ(layer.both["broadcast"] + layer.both["reduce_scatter"], 3 * linears);
@@ -92,7 +92,7 @@ TEST_P(Tensor2dTraffic, OfALayersNormsAndVectors) {
   const ModelOptions& m = options_.model;
   const double rows = static_cast<double>(options_.shape.rows()) / q_;
   const double share = static_cast<double>(q_ - 1) / q_;
-  StepTraffic layer = layer_traffic(options_);
+  StepTraffic layer = layer_traffic_2d(options_);
   const double gathered = 2 * share * q_ * 2 * rows * sizeof(float);
   EXPECT_DOUBLE_EQ(layer.forward["all_gather"], gathered);
   EXPECT_DOUBLE_EQ(layer.forward["all_reduce"], 0);
@@ -117,8 +117,8 @@ TEST_P(Tensor2dTraffic, OfTheOutputLayer) {
   const ModelOptions& m = options_.model;
   const double rows = static_cast<double>(options_.shape.rows()) / q_;
   const double share = static_cast<double>(q_ - 1) / q_;
-  const StepTraffic layer = layer_traffic(options_);
-  const StepTraffic two = traffic_of(options_, 2);
+  const StepTraffic layer = layer_traffic_2d(options_);
+  const StepTraffic two = traffic_2d(options_, 2);
   StepTraffic rest{minus(minus(two.forward, layer.forward), layer.forward),
                    minus(minus(two.both, layer.both), layer.both)};
   const double head = linear(m.hidden_size, m.vocab_size);

@@ -40,7 +40,7 @@ const std::vector<Layout> kLayouts{
 };
 
 // On one rank without a layout.
-Options options_for(const fs::path& folder, const Layout* layout, DType dtype) {
+Options layout_options(const fs::path& folder, const Layout* layout, DType dtype) {
   Options options = test::ranks_options(folder, kEnd);
   options.model.dtype = dtype;
   options.model.num_layers = 8;
@@ -79,7 +79,7 @@ void go_on(const Options& options, const fs::path& again) {
 
 void expect_pairs(DType dtype, double tolerance, std::size_t stride) {
   const test::TempFolder temp;
-  Options one = options_for(temp / "one", nullptr, dtype);
+  Options one = layout_options(temp / "one", nullptr, dtype);
   one.train.exit_interval = 0;
   test::run(one);
   const std::vector<double> want = test::losses_of(temp / "one");
@@ -90,8 +90,8 @@ void expect_pairs(DType dtype, double tolerance, std::size_t stride) {
     for (const Layout& to : kLayouts) {
       if (&from == &to || pair++ % stride != 0) continue;
       SCOPED_TRACE(fmt::format("{} -> {}", from.name, to.name));
-      if (!std::exchange(made, true)) test::run(options_for(saved, &from, dtype));
-      Options options = options_for(temp / "next", &to, dtype);
+      if (!std::exchange(made, true)) test::run(layout_options(saved, &from, dtype));
+      Options options = layout_options(temp / "next", &to, dtype);
       options.train.load = saved.string();
       options.train.exit_interval = 0;
       options.train.save_interval = kEnd;
@@ -109,14 +109,18 @@ void expect_pairs(DType dtype, double tolerance, std::size_t stride) {
   }
 }
 
-bool all() { return std::getenv("TESSERA_FULL") != nullptr; }
+TEST(AnyLayout, GoesOnInAnyOtherInF64) {
+  expect_pairs(DType::f64, 1e-9, test::runs_all_cases() ? 1 : 29);
+}
 
-TEST(AnyLayout, GoesOnInAnyOtherInF64) { expect_pairs(DType::f64, 1e-9, all() ? 1 : 29); }
-
-TEST(AnyLayout, GoesOnInAnyOtherInF32) { expect_pairs(DType::f32, 1e-5, all() ? 5 : 71); }
+TEST(AnyLayout, GoesOnInAnyOtherInF32) {
+  expect_pairs(DType::f32, 1e-5, test::runs_all_cases() ? 5 : 71);
+}
 
 // bf16 keeps master weights, whole or as what rounding took away.
-TEST(AnyLayout, GoesOnInAnyOtherInBf16) { expect_pairs(DType::bf16, 3e-2, all() ? 11 : 61); }
+TEST(AnyLayout, GoesOnInAnyOtherInBf16) {
+  expect_pairs(DType::bf16, 3e-2, test::runs_all_cases() ? 11 : 61);
+}
 
 }  // namespace
 }  // namespace tessera

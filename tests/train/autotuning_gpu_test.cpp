@@ -12,7 +12,7 @@ namespace {
 
 using test::kGpu;
 
-struct Outcome {
+struct AutotunedRun {
   std::vector<std::string> autotuned;  ///< by rank
   std::vector<double> losses;          ///< of the training steps, then of an evaluation
 };
@@ -27,8 +27,8 @@ SessionOptions options_with(const std::string& file, DType dtype) {
   return options;
 }
 
-Outcome run(const SessionOptions& options) {
-  Outcome outcome{std::vector<std::string>(2), {}};
+AutotunedRun run(const SessionOptions& options) {
+  AutotunedRun outcome{std::vector<std::string>(2), {}};
   run_ranks(2, 1, [&](Rank& rank) {
     Session session(options, rank);
     test::RandomBatches batches(options);
@@ -48,13 +48,13 @@ class GpuAutotuning : public test::OnGpu {};
 TEST_P(GpuAutotuning, AreTheSameOnAllRanksAndInTheFile) {
   const test::TempFolder folder;
   const fs::path file = folder / "gemms.txt";
-  const Outcome first = run(options_with(file.string(), GetParam()));
+  const AutotunedRun first = run(options_with(file.string(), GetParam()));
   EXPECT_FALSE(first.autotuned[0].empty());
   EXPECT_EQ(first.autotuned[1], first.autotuned[0]);
   const std::string kept = read_text_file(file);
   EXPECT_EQ(kept.substr(kept.find('\n') + 1), first.autotuned[0]) << "below the heading";
 
-  const Outcome second = run(options_with(file.string(), GetParam()));
+  const AutotunedRun second = run(options_with(file.string(), GetParam()));
   EXPECT_EQ(second.autotuned, first.autotuned);
   EXPECT_EQ(read_text_file(file), kept) << "nothing was timed anew";
   // In 16 bits attention's backward need not repeat its bits.

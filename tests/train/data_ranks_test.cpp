@@ -19,7 +19,7 @@ struct DataLayout {
   bool overlap = false;
 };
 
-Options options_for(const fs::path& folder, const DataLayout& layout) {
+Options data_rank_options(const fs::path& folder, const DataLayout& layout) {
   Options options = test::ranks_options(folder, kDataSteps);
   options.train.calculate_per_token_loss = true;
   ParallelOptions& p = options.parallel;
@@ -34,16 +34,11 @@ Options options_for(const fs::path& folder, const DataLayout& layout) {
   return options;
 }
 
-void expect_near(const std::vector<double>& got, const std::vector<double>& want, double error) {
-  ASSERT_EQ(got.size(), want.size());
-  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], error * want[i]) << i;
-}
-
 using test::saved_tensors;
 
 TEST(DataRanks, TrainAndEvaluateAsOneDoes) {
   const test::TempFolder temp;
-  test::run(options_for(temp / "one", {}));
+  test::run(data_rank_options(temp / "one", {}));
   const std::vector<double> want = losses_of(temp / "one");
   EXPECT_GT(want.size(), static_cast<std::size_t>(kDataSteps)) << "evaluations count, too";
   for (const DataLayout& layout : std::vector<DataLayout>{{4, 1, Sharding::none, true},
@@ -51,8 +46,8 @@ TEST(DataRanks, TrainAndEvaluateAsOneDoes) {
                                                           {2, 1, Sharding::gradients, false},
                                                           {4, 1, Sharding::parameters, true}}) {
     const fs::path folder = temp / fmt::format("ranks{}", static_cast<int>(layout.sharding));
-    test::run(options_for(folder, layout));
-    expect_near(losses_of(folder), want, 1e-5);
+    test::run(data_rank_options(folder, layout));
+    test::expect_near(losses_of(folder), want, 1e-5);
   }
 }
 
@@ -61,7 +56,7 @@ TEST(DataRanks, SeeNewWeightsRightAfterAStep) {
   const test::TempFolder temp;
   for (const Sharding sharding : {Sharding::optimizer, Sharding::gradients, Sharding::parameters}) {
     const auto run = [&](const char* name, bool overlap) {
-      Options options = options_for(temp / name, {2, 1, sharding, overlap});
+      Options options = data_rank_options(temp / name, {2, 1, sharding, overlap});
       options.train.eval_interval = 1;  // evaluates and saves after every step
       options.train.save_interval = 1;
       options.train.exit_interval = 5;  // and stops after the last
@@ -83,9 +78,9 @@ TEST(DataRanks, SeeNewWeightsRightAfterAStep) {
 // A third of a run in each of three layouts.
 TEST(DataRanks, GoOnInAnotherLayout) {
   const test::TempFolder temp;
-  test::run(options_for(temp / "whole", {}));
+  test::run(data_rank_options(temp / "whole", {}));
   const auto part = [&](const DataLayout& layout, std::int64_t end) {
-    Options options = options_for(temp / "parts", layout);
+    Options options = data_rank_options(temp / "parts", layout);
     options.train.save_interval = end;
     options.train.exit_interval = end;
     options.train.load = (temp / "parts").string();
@@ -103,7 +98,7 @@ TEST(DataRanks, GoOnInAnotherLayout) {
 TEST(DataRanks, ResumeWithEqualBits) {
   for (const Sharding sharding : {Sharding::none, Sharding::optimizer, Sharding::parameters}) {
     const test::TempFolder temp;
-    Options options = options_for(temp / "run", {2, 1, sharding, true});
+    Options options = data_rank_options(temp / "run", {2, 1, sharding, true});
     options.train.save_interval = kDataSteps / 2;
     test::run(options);
     const auto weights = saved_tensors(temp / "run", kDataSteps);
@@ -117,7 +112,7 @@ TEST(DataRanks, ResumeWithEqualBits) {
 // Frozen tensors are in checkpoints as they were, and a run goes on from them.
 TEST(DataRanks, ResumeWithFrozenParameters) {
   const test::TempFolder temp;
-  Options options = options_for(temp / "run", {2, 1, Sharding::parameters, true});
+  Options options = data_rank_options(temp / "run", {2, 1, Sharding::parameters, true});
   options.optimizer.frozen = {"embedding.*", "layers.0.*"};
   options.train.save_interval = kDataSteps / 2;
   test::run(options);

@@ -22,7 +22,7 @@ double rate_of_update(std::int64_t i) { return 1e-4 * static_cast<double>(i + 1)
 
 // Trains by letters: 'g' is a good step on the next samples, 'b' a bad one whose gradients
 // overflow. Nobody looks before the last one.
-Outcome train(const SessionOptions& options, const std::string& letters) {
+Outcome train_letters(const SessionOptions& options, const std::string& letters) {
   Session session(options, {0, 1, 2, make_self_communicator()});
   std::vector<double> rates;
   for (std::int64_t i = 0; i < 32; ++i) rates.push_back(rate_of_update(i));
@@ -47,7 +47,7 @@ class LossScale : public testing::TestWithParam<Device> {
 
   // Steps by letters, and the scale that each of them should compute with.
   void expect_scales(const std::string& letters, const std::vector<double>& scales) const {
-    const std::vector<StepRecord> records = train(options_, letters).records;
+    const std::vector<StepRecord> records = train_letters(options_, letters).records;
     ASSERT_EQ(records.size(), letters.size());
     ASSERT_EQ(scales.size(), letters.size());
     std::int64_t updates = 0;
@@ -100,15 +100,15 @@ TEST_P(LossScale, AConstantOneStays) {
 }
 
 TEST_P(LossScale, ASkippedStepLeavesEveryBitAsItWas) {
-  const Outcome before = train(options_, "ggg");
-  test::expect_equal_bits(train(options_, "gggb").bits, before.bits);
-  test::expect_equal_bits(train(options_, "gggbb").bits, before.bits);
+  const Outcome before = train_letters(options_, "ggg");
+  test::expect_equal_bits(train_letters(options_, "gggb").bits, before.bits);
+  test::expect_equal_bits(train_letters(options_, "gggbb").bits, before.bits);
 }
 
 // Not the steps after it either: schedule, Adam's count and dropout do not know of it.
 TEST_P(LossScale, ARunWithASkippedStepIsTheRunWithoutIt) {
-  const Outcome without = train(options_, "gggggg");
-  const Outcome with = train(options_, "gggbggg");
+  const Outcome without = train_letters(options_, "gggggg");
+  const Outcome with = train_letters(options_, "gggbggg");
   test::expect_equal_bits(with.bits, without.bits);
   for (const std::size_t i : {3, 4, 5}) {
     EXPECT_EQ(with.records[i + 1].loss, without.records[i].loss);

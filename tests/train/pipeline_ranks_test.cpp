@@ -21,7 +21,7 @@ struct PipelineLayout {
   int virtual_stages = 0;
 };
 
-Options options_for(const fs::path& folder, const PipelineLayout& layout) {
+Options pipeline_rank_options(const fs::path& folder, const PipelineLayout& layout) {
   Options options = test::ranks_options(folder, kIterations);
   ParallelOptions& p = options.parallel;
   p.pipeline = layout.pipeline;
@@ -36,7 +36,7 @@ Options options_for(const fs::path& folder, const PipelineLayout& layout) {
 
 TEST(PipelineRanks, TrainAndEvaluateAsOneDoes) {
   const test::TempFolder temp;
-  test::run(options_for(temp / "one", {}));
+  test::run(pipeline_rank_options(temp / "one", {}));
   const std::vector<double> want = losses_of(temp / "one");
   int number = 0;
   for (const PipelineLayout& layout :
@@ -44,7 +44,7 @@ TEST(PipelineRanks, TrainAndEvaluateAsOneDoes) {
                                    {2, 1, 2, ScheduleKind::zb_v},
                                    {4, 1, 1, ScheduleKind::zb_h1}}) {
     const fs::path folder = temp / std::to_string(number++);
-    test::run(options_for(folder, layout));
+    test::run(pipeline_rank_options(folder, layout));
     const std::vector<double> got = losses_of(folder);
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5 * want[i]) << i;
@@ -54,9 +54,9 @@ TEST(PipelineRanks, TrainAndEvaluateAsOneDoes) {
 // A part of a run in each of four layouts.
 TEST(PipelineRanks, GoOnInAnotherLayout) {
   const test::TempFolder temp;
-  test::run(options_for(temp / "whole", {}));
+  test::run(pipeline_rank_options(temp / "whole", {}));
   const auto part = [&](const PipelineLayout& layout, std::int64_t end) {
-    Options options = options_for(temp / "parts", layout);
+    Options options = pipeline_rank_options(temp / "parts", layout);
     options.train.save_interval = end;
     options.train.exit_interval = end;
     options.train.load = (temp / "parts").string();

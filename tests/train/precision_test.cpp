@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-Options options_for(const fs::path& folder, DType dtype) {
+Options precision_options(const fs::path& folder, DType dtype) {
   Options options = test::run_options(folder);
   options.model.dtype = dtype;
   options.train.train_iters = 6;
@@ -35,24 +35,24 @@ std::vector<float> floats(const std::string& bytes) {
 
 constexpr const char* kName = "layers.0.mlp.up.weight";
 
-struct Change {
+struct PrecisionChange {
   DType from;
   DType to;
   bool low_bits_from = true;
   bool low_bits_to = true;
 };
 
-class Precision : public testing::TestWithParam<Change> {};
+class Precision : public testing::TestWithParam<PrecisionChange> {};
 
 // The f32 weights behind both are the same, whatever they are kept as; moments are the same, too.
 TEST_P(Precision, GoesOnInAnother) {
-  const Change& change = GetParam();
+  const PrecisionChange& change = GetParam();
   const test::TempFolder temp;
-  Options before = options_for(temp / "run", change.from);
+  Options before = precision_options(temp / "run", change.from);
   before.optimizer.store_param_remainders = change.low_bits_from;
   before.train.exit_interval = 3;
   test::run(before);
-  Options after = options_for(temp / "run", change.to);
+  Options after = precision_options(temp / "run", change.to);
   after.optimizer.store_param_remainders = change.low_bits_to;
   after.train.load = after.train.save;
   Trainer next = test::trainer_of(after);
@@ -80,18 +80,20 @@ TEST_P(Precision, GoesOnInAnother) {
   EXPECT_EQ(next.progress().iteration, 6);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Changes, Precision,
-    testing::Values(Change{DType::f32, DType::bf16}, Change{DType::bf16, DType::f32},
-                    Change{DType::f32, DType::f16}, Change{DType::f16, DType::bf16},
-                    Change{DType::bf16, DType::bf16, true, false},
-                    Change{DType::bf16, DType::bf16, false, true},
-                    Change{DType::bf16, DType::f16, false, true}, Change{DType::f32, DType::f64},
-                    Change{DType::f64, DType::bf16}));
+INSTANTIATE_TEST_SUITE_P(Changes, Precision,
+                         testing::Values(PrecisionChange{DType::f32, DType::bf16},
+                                         PrecisionChange{DType::bf16, DType::f32},
+                                         PrecisionChange{DType::f32, DType::f16},
+                                         PrecisionChange{DType::f16, DType::bf16},
+                                         PrecisionChange{DType::bf16, DType::bf16, true, false},
+                                         PrecisionChange{DType::bf16, DType::bf16, false, true},
+                                         PrecisionChange{DType::bf16, DType::f16, false, true},
+                                         PrecisionChange{DType::f32, DType::f64},
+                                         PrecisionChange{DType::f64, DType::bf16}));
 
 TEST(LoadedParts, AreThoseThatAreAskedFor) {
   const test::TempFolder temp;
-  Options options = options_for(temp / "run", DType::f32);
+  Options options = precision_options(temp / "run", DType::f32);
   options.model.hidden_dropout = 0.1;
   options.train.seed = options.data.seed = 77;
   options.train.exit_interval = 3;

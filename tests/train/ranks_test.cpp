@@ -11,7 +11,7 @@ namespace {
 
 using test::kSteps;
 
-Options options_for(const fs::path& folder, int tensor, bool sequence_parallel) {
+Options tensor_rank_options(const fs::path& folder, int tensor, bool sequence_parallel) {
   Options options = test::run_options(folder);
   options.model.num_attention_heads = options.model.num_query_groups = 4;
   options.model.kv_channels = options.model.hidden_size / 4;
@@ -27,25 +27,20 @@ std::vector<double> step_losses(const fs::path& folder) {
   return losses;
 }
 
-void expect_near(const std::vector<double>& got, const std::vector<double>& want, double error) {
-  ASSERT_EQ(got.size(), want.size());
-  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], error * want[i]) << i;
-}
-
 TEST(Ranks, TrainAsOneDoes) {
   const test::TempFolder temp;
-  test::run(options_for(temp / "one", 1, false));
-  test::run(options_for(temp / "four", 4, true));
+  test::run(tensor_rank_options(temp / "one", 1, false));
+  test::run(tensor_rank_options(temp / "four", 4, true));
   EXPECT_EQ(step_losses(temp / "one").size(), static_cast<std::size_t>(kSteps));
-  expect_near(step_losses(temp / "four"), step_losses(temp / "one"), 1e-5);
+  test::expect_near(step_losses(temp / "four"), step_losses(temp / "one"), 1e-5);
 }
 
 // Half of a run in one layout, the other half in another.
 TEST(Ranks, GoOnInAnotherLayout) {
   const test::TempFolder temp;
-  test::run(options_for(temp / "whole", 1, false));
+  test::run(tensor_rank_options(temp / "whole", 1, false));
   const auto half = [&](int tensor, bool sequence_parallel, std::int64_t end) {
-    Options options = options_for(temp / "parts", tensor, sequence_parallel);
+    Options options = tensor_rank_options(temp / "parts", tensor, sequence_parallel);
     options.train.save_interval = kSteps / 2;
     options.train.exit_interval = end;
     options.train.load = (temp / "parts").string();
@@ -53,7 +48,7 @@ TEST(Ranks, GoOnInAnotherLayout) {
   };
   half(4, true, kSteps / 2);
   half(2, false, kSteps);
-  expect_near(step_losses(temp / "parts"), step_losses(temp / "whole"), 1e-5);
+  test::expect_near(step_losses(temp / "parts"), step_losses(temp / "whole"), 1e-5);
 }
 
 // Machines may have other files under the same name.
@@ -61,7 +56,7 @@ TEST(Ranks, DifferentDataAndCheckpointsAreFound) {
   const test::TempFolder temp;
   const auto start = [&](const auto& change) {
     run_ranks(2, 1, [&](Rank& rank) {
-      Options options = options_for(temp / "run", 2, false);
+      Options options = tensor_rank_options(temp / "run", 2, false);
       if (rank.rank == 1) change(options);
       Trainer(options, print_config(options), rank);
     });
@@ -69,11 +64,11 @@ TEST(Ranks, DifferentDataAndCheckpointsAreFound) {
   start([](Options&) {});
   test::expect_input_error([&] { start([](Options& o) { o.data.seed += 1; }); },
                            {"first samples", "rank 1"});
-  test::run(options_for(temp / "saved", 2, false));
+  test::run(tensor_rank_options(temp / "saved", 2, false));
   test::expect_input_error(
       [&] {
         run_ranks(2, 1, [&](Rank& rank) {
-          Options options = options_for(temp / "other", 2, false);
+          Options options = tensor_rank_options(temp / "other", 2, false);
           options.train.load = (temp / (rank.rank == 0 ? "saved" : "none")).string();
           Trainer(options, print_config(options), rank);
         });
@@ -83,7 +78,7 @@ TEST(Ranks, DifferentDataAndCheckpointsAreFound) {
 
 TEST(Ranks, ResumeWithEqualBits) {
   const test::TempFolder temp;
-  Options options = options_for(temp / "run", 2, true);
+  Options options = tensor_rank_options(temp / "run", 2, true);
   options.train.save_interval = kSteps / 2;
   test::run(options);
   const fs::path last = temp / "run" / fmt::format("iter_{:07}", kSteps);

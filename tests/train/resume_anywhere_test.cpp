@@ -15,8 +15,7 @@ namespace {
 // Stops lie in a window of 20 steps. A hundred steps after each are compared, or as many as a short
 // test has time for.
 constexpr std::int64_t kWindow = 20;
-bool all() { return std::getenv("TESSERA_FULL") != nullptr; }
-std::int64_t steps() { return kWindow + (all() ? 100 : 4); }
+std::int64_t steps() { return kWindow + (test::runs_all_cases() ? 100 : 4); }
 
 // A folder that holds the checkpoint of one iteration, as if the run had stopped there.
 void copy_checkpoint(const fs::path& from, const fs::path& to, std::int64_t iteration) {
@@ -77,7 +76,7 @@ TEST_P(ResumeAnywhere, AnyStepGivesEqualBits) {
   test::run(options_for(temp / "whole"));
   const std::map<std::string, double> whole = losses_by_step(temp / "whole");
   ASSERT_GE(whole.size(), static_cast<std::size_t>(steps()));
-  for (std::int64_t stop = 1; stop <= kWindow; stop += all() ? 1 : 9) {
+  for (std::int64_t stop = 1; stop <= kWindow; stop += test::runs_all_cases() ? 1 : 9) {
     const fs::path folder = temp / fmt::format("resumed{}", stop);
     copy_checkpoint(temp / "whole", folder, stop);
     Options options = options_for(folder);

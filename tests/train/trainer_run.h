@@ -1,6 +1,9 @@
 // Short runs of the trainer on a little data, on any device, and what they leave in their folder.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -92,5 +95,15 @@ inline std::vector<double> losses_of(const fs::path& folder) {
       if (entry.contains(key)) losses.push_back(entry[key]);
   return losses;
 }
+
+/// Within a relative error.
+inline void expect_near(const std::vector<double>& got, const std::vector<double>& want,
+                        double error) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], error * want[i]) << i;
+}
+
+/// Whether a test goes through all of its cases, not just a sample.
+inline bool runs_all_cases() { return std::getenv("TESSERA_FULL") != nullptr; }
 
 }  // namespace tessera::test

@@ -90,7 +90,7 @@ Shards divided(std::vector<HfTensor> tensors, DType dtype, std::uint64_t most) {
   return shards;
 }
 
-void write_weights(const fs::path& folder, const Shards& shards, WeightReader& weights) {
+void export_weights(const fs::path& folder, const Shards& shards, WeightReader& weights) {
   WeightMap map;
   const std::size_t count = shards.tensors.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -126,8 +126,8 @@ std::string export_hf(Checkpoint& checkpoint, const ModelOptions& saved, const f
   NewFolder made(folder);
   for (const auto& [name, text] : carried_files(checkpoint))
     if (name != kHfConfigCopy) write_text(made.staging_dir() / name, text);
-  write_weights(made.staging_dir(),
-                divided(hf_tensors(model, family), model.dtype, options.max_shard_bytes), weights);
+  export_weights(made.staging_dir(),
+                 divided(hf_tensors(model, family), model.dtype, options.max_shard_bytes), weights);
   write_generation_config(made.staging_dir(), config);
   write_text(made.staging_dir() / "config.json", config.dump(2) + "\n");
   made.commit();

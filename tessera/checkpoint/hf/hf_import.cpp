@@ -27,8 +27,8 @@ void check_nothing_there(const fs::path& folder) {
 }
 
 // Adds the file of weights to the manifest.
-void write_weights(const HfFolder& folder, DType dtype, const fs::path& staging_dir,
-                   Manifest& manifest) {
+void import_weights(const HfFolder& folder, DType dtype, const fs::path& staging_dir,
+                    Manifest& manifest) {
   std::vector<SafetensorsDeclaration> declared;
   for (const std::string& name : folder.names())
     declared.push_back({name, dtype, folder.locate(name).shape});
@@ -56,7 +56,7 @@ Manifest written(const HfFolder& folder, const HfImport& import, const fs::path&
       {"optimizer_steps",
        0}}.dump();
   manifest.layout = Json{{"ranks", 1}, {"source", "Hugging Face, " + folder.model().family}}.dump();
-  write_weights(folder, import.dtype, staging_dir, manifest);
+  import_weights(folder, import.dtype, staging_dir, manifest);
   manifest.files.push_back(write_digested(staging_dir / kConfigFile, import.config));
   for (const auto& [name, text] : carried_files(folder.path()))
     manifest.files.push_back(write_digested(staging_dir / name, text));

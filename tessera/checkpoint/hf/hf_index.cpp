@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 // Names of files in an index come from whoever made it: they may not lead out of the folder.
-void check_file_name(const std::string& name, const std::string& what) {
+void check_shard_name(const std::string& name, const std::string& what) {
   check_input(!name.empty() && name.find('/') == std::string::npos &&
                   name.find('\0') == std::string::npos && name.ends_with(".safetensors"),
               "{}: {} is not the name of a safetensors file in this folder", what, Quoted{name});
@@ -24,7 +24,7 @@ WeightMap parse_weight_map(std::string_view text, const std::string& what) {
   for (const auto& [tensor, file] : json["weight_map"].items()) {
     check_input(file.is_string(), "{}: the file of tensor {} is {} instead of a name", what,
                 Quoted{tensor}, file.type_name());
-    check_file_name(file.get_ref<const std::string&>(), what);
+    check_shard_name(file.get_ref<const std::string&>(), what);
     map[tensor] = file.get<std::string>();
   }
   return map;

@@ -11,8 +11,8 @@ namespace tessera {
 namespace {
 
 // Puts the parts of a tensor side by side along `out` in `buffer` and gives the whole.
-ConstView assemble(const HfTensor& tensor, DType dtype, const ParameterReader& read,
-                   std::vector<std::byte>& buffer) {
+ConstView assemble_hf_tensor(const HfTensor& tensor, DType dtype, const ParameterReader& read,
+                             std::vector<std::byte>& buffer) {
   buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(dtype));
   const View whole(buffer.data(), dtype, tensor.shape);
   const View ours = tensor.transposed ? transposed_view(whole) : whole;
@@ -37,7 +37,7 @@ void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
   SafetensorsWriter writer(path, std::move(declared));
   std::vector<std::byte> buffer;
   for (const SafetensorsDeclaration& tensor : writer.order())
-    writer.append(assemble(*by_name.at(tensor.name), options.dtype, read, buffer));
+    writer.append(assemble_hf_tensor(*by_name.at(tensor.name), options.dtype, read, buffer));
   writer.close();
 }
 

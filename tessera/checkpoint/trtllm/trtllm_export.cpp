@@ -29,7 +29,8 @@ void check_model(const ModelOptions& model, int ranks) {
 }
 
 // A tensor in memory: the parts below each other, and zeros where there are none.
-ConstView assemble(const TrtTensor& tensor, WeightReader& weights, std::vector<std::byte>& buffer) {
+ConstView assemble_trt_tensor(const TrtTensor& tensor, WeightReader& weights,
+                              std::vector<std::byte>& buffer) {
   const std::size_t bytes =
       static_cast<std::size_t>(tensor.shape.numel()) * element_size(weights.dtype());
   buffer.assign(bytes, std::byte{0});
@@ -49,7 +50,8 @@ void write_rank(const fs::path& path, const std::vector<TrtTensor>& tensors,
     declared.push_back({tensor.name, weights.dtype(), tensor.shape});
   SafetensorsWriter writer(path, std::move(declared), {}, SafetensorsWriter::Order::given);
   std::vector<std::byte> buffer;
-  for (const TrtTensor& tensor : tensors) writer.append(assemble(tensor, weights, buffer));
+  for (const TrtTensor& tensor : tensors)
+    writer.append(assemble_trt_tensor(tensor, weights, buffer));
   writer.close();
 }
 

@@ -5,10 +5,6 @@
 namespace tessera::config {
 namespace {
 
-constexpr CommandSet kTrain = {Command::train};
-constexpr CommandSet kWithModel = {Command::train, Command::generate, Command::evaluate,
-                                   Command::inspect};
-
 bool saves(const Settings& s) { return !s.options.train.save.empty(); }
 
 bool loads(const Settings& s) { return !s.options.train.load.empty(); }

@@ -7,6 +7,10 @@
 
 namespace tessera::config {
 
+inline constexpr CommandSet kTrain = {Command::train};
+inline constexpr CommandSet kWithModel = {Command::train, Command::generate, Command::evaluate,
+                                          Command::inspect};
+
 /// Appends rows that share a title and, unless they say otherwise, their commands.
 void append(std::vector<Flag>& table, Group group, CommandSet commands, std::vector<Flag> flags);
 

@@ -5,10 +5,7 @@
 namespace tessera::config {
 namespace {
 
-constexpr CommandSet kTrain = {Command::train};
 constexpr CommandSet kRunning = {Command::train, Command::generate, Command::evaluate};
-constexpr CommandSet kWithModel = {Command::train, Command::generate, Command::evaluate,
-                                   Command::inspect};
 constexpr CommandSet kThreaded = {Command::train, Command::generate, Command::evaluate,
                                   Command::inspect, Command::train_tokenizer};
 constexpr CommandSet kConverting = {Command::train, Command::generate, Command::evaluate,

@@ -37,17 +37,17 @@ double numpy_sum(std::span<const double> values) {
   return sum;
 }
 
-struct Arrays {
-  explicit Arrays(std::int64_t size)
+struct BlendArrays {
+  explicit BlendArrays(std::int64_t size)
       : dataset(static_cast<std::size_t>(size)), sample(static_cast<std::size_t>(size)) {}
   std::vector<std::int16_t> dataset;
   std::vector<std::int64_t> sample;
 };
 
 // Takes samples until all are chosen; a data set that has given `limit` of them is left out.
-std::shared_ptr<Arrays> choose(std::span<const double> weights, std::int64_t size,
-                               std::span<const std::int64_t> limits) {
-  auto arrays = std::make_shared<Arrays>(size);
+std::shared_ptr<BlendArrays> choose(std::span<const double> weights, std::int64_t size,
+                                    std::span<const std::int64_t> limits) {
+  auto arrays = std::make_shared<BlendArrays>(size);
   std::vector<std::int64_t> taken(weights.size());
   for (std::int64_t i = 0; i < size; ++i) {
     const double position = std::max(static_cast<double>(i), 1.0);
@@ -66,13 +66,13 @@ std::shared_ptr<Arrays> choose(std::span<const double> weights, std::int64_t siz
 }
 
 BlendIndices cached(const fs::path& folder, const std::string& specification, std::int64_t size,
-                    const std::function<std::shared_ptr<Arrays>()>& build) {
+                    const std::function<std::shared_ptr<BlendArrays>()>& build) {
   check_input(size >= 0 && size < kMaxBlend,
               "a blend of {} samples is too large to be indexed: at most {}", size, kMaxBlend - 1);
   const std::array<ArraySpec, 2> specs{
       {{"dataset_index", "<i2", 2, size, ""}, {"dataset_sample_index", "<i8", 8, size, ""}}};
   const ArrayBytes bytes = cached_arrays(folder, specification, specs, [&] {
-    const std::shared_ptr<Arrays> built = build();
+    const std::shared_ptr<BlendArrays> built = build();
     return ArrayBytes{
         {std::as_bytes(std::span(built->dataset)), std::as_bytes(std::span(built->sample))}, built};
   });

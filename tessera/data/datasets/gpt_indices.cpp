@@ -18,7 +18,7 @@ constexpr std::int64_t kMaxEntries = std::int64_t{1} << 36;  // of an index
 constexpr std::int64_t kMaxNarrowDocuments = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxNarrowSamples = std::numeric_limits<std::uint32_t>::max() - 2;
 
-struct Arrays {
+struct IndexArrays {
   std::vector<std::int32_t> document_index;
   SampleIndex::Vector sample_index;
   ShuffleIndex::Vector shuffle_index;
@@ -140,7 +140,7 @@ GptIndices build_gpt_indices(std::span<const std::int32_t> lengths, const GptInd
   check_input(spec.seed <= 0xffffffffu, "the seed of the data order is {}, expected below 2^32",
               spec.seed);
 
-  auto arrays = std::make_shared<Arrays>();
+  auto arrays = std::make_shared<IndexArrays>();
   arrays->document_index.resize(static_cast<std::size_t>(plan.epochs * range.size()));
   const std::span<std::int32_t> documents = arrays->document_index;
   const auto together =

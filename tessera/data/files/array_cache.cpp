@@ -25,17 +25,17 @@ std::string npy_header(const ArraySpec& array) {
   return header + dict;
 }
 
-fs::path file_of(const fs::path& base, const std::string& name) {
+fs::path cache_file(const fs::path& base, const std::string& name) {
   fs::path path = base;
   path += "-" + name;
   return path;
 }
 
 fs::path array_file(const fs::path& base, const ArraySpec& array) {
-  return file_of(base, fmt::format("{}.npy", array.name));
+  return cache_file(base, fmt::format("{}.npy", array.name));
 }
 
-fs::path description_file(const fs::path& base) { return file_of(base, "description.txt"); }
+fs::path description_file(const fs::path& base) { return cache_file(base, "description.txt"); }
 
 std::string description(const std::string& specification, std::span<const ArraySpec> arrays,
                         const std::vector<std::uint64_t>& checksums) {
@@ -58,8 +58,8 @@ std::span<const std::byte> array_data(const MappedFile& file, const ArraySpec& a
   return bytes.subspan(header.size());
 }
 
-ArrayBytes load(const fs::path& base, const std::string& specification,
-                std::span<const ArraySpec> arrays) {
+ArrayBytes load_arrays(const fs::path& base, const std::string& specification,
+                       std::span<const ArraySpec> arrays) {
   auto files = std::make_shared<std::vector<MappedFile>>();
   ArrayBytes found;
   std::vector<std::uint64_t> checksums;
@@ -112,7 +112,7 @@ ArrayBytes cached_arrays(const fs::path& folder, const std::string& specificatio
     std::error_code unreadable;
     if (!fs::exists(description_file(base), unreadable)) return std::nullopt;
     try {
-      return load(base, specification, arrays);
+      return load_arrays(base, specification, arrays);
     } catch (const Error& error) {
       log_warning_once("the cached data indices are damaged and are built anew: {}", error.what());
       return std::nullopt;

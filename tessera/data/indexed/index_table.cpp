@@ -17,7 +17,7 @@ constexpr std::uint64_t kSequenceBytes = 12;  // a length and a pointer
 constexpr std::uint64_t kDocumentBytes = 8;
 
 template <class T>
-T load(std::span<const std::byte> bytes, std::size_t at) {
+T read_value(std::span<const std::byte> bytes, std::size_t at) {
   T value;
   std::memcpy(&value, bytes.data() + at, sizeof(T));
   return value;
@@ -51,10 +51,10 @@ void IndexTable::read_header(std::span<const std::byte> bytes, const std::string
               "'{}' does not start with \"MMIDIDX\" at byte 0: not an .idx file of an indexed "
               "dataset",
               file);
-  const auto version = load<std::uint64_t>(bytes, kVersionAt);
+  const auto version = read_value<std::uint64_t>(bytes, kVersionAt);
   check_input(version == kIndexVersion, "'{}': the version at byte {} is {}, expected {}", file,
               kVersionAt, version, kIndexVersion);
-  const auto code = load<std::uint8_t>(bytes, kTypeAt);
+  const auto code = read_value<std::uint8_t>(bytes, kTypeAt);
   check_input(is_token_type(code), "'{}': the token type at byte {} is {}, expected 1 to 8", file,
               kTypeAt, code);
   type_ = static_cast<TokenType>(code);
@@ -63,7 +63,7 @@ void IndexTable::read_header(std::span<const std::byte> bytes, const std::string
 void IndexTable::read_counts(std::span<const std::byte> bytes, std::int64_t most,
                              const std::string& file) {
   // Divisions, since a product of a hostile count can wrap around.
-  const auto sequences = load<std::uint64_t>(bytes, kSequencesAt);
+  const auto sequences = read_value<std::uint64_t>(bytes, kSequencesAt);
   const std::uint64_t room = bytes.size() - kHeaderBytes;
   check_input(sequences <= room / kSequenceBytes,
               "'{}': the sequence count at byte {} is {}, but the file's {} bytes hold at most {}",
@@ -73,7 +73,7 @@ void IndexTable::read_counts(std::span<const std::byte> bytes, std::int64_t most
               "`tessera split-data`",
               file, sequences, most);
   const std::uint64_t room_for_documents = room - sequences * kSequenceBytes;
-  const auto boundaries = load<std::uint64_t>(bytes, kDocumentsAt);
+  const auto boundaries = read_value<std::uint64_t>(bytes, kDocumentsAt);
   check_input(boundaries >= 1 && boundaries <= room_for_documents / kDocumentBytes,
               "'{}': the document count at byte {} is {}, but the file's {} bytes hold 1 to {}",
               file, kDocumentsAt, boundaries, bytes.size(), room_for_documents / kDocumentBytes);

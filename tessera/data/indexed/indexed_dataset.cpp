@@ -35,7 +35,7 @@ std::size_t convert(const std::byte* from, std::span<std::int32_t> out) {
 }
 
 // The name of a data set's file, which the user gave without its ending.
-std::string file_of(const std::string& prefix, const char* ending) {
+std::string pair_file(const std::string& prefix, const char* ending) {
   std::error_code unknown;  // opening will tell
   check_input(fs::exists(prefix + ending, unknown) || unknown,
               "there is no file '{}{}': expected the prefix of a .bin and an .idx file, as "
@@ -47,7 +47,7 @@ std::string file_of(const std::string& prefix, const char* ending) {
 }  // namespace
 
 IndexedDataset::IndexedDataset(const std::string& prefix, std::int64_t most)
-    : IndexedDataset{MappedFile(file_of(prefix, ".idx")), MappedFile(file_of(prefix, ".bin")),
+    : IndexedDataset{MappedFile(pair_file(prefix, ".idx")), MappedFile(pair_file(prefix, ".bin")),
                      prefix, most} {}
 
 IndexedDataset::IndexedDataset(std::span<const std::byte> idx, std::span<const std::byte> bin,

@@ -19,7 +19,7 @@ std::string prefix_of(const std::string& name) {
   return name.ends_with(kIndexEnding) ? name.substr(0, name.size() - kIndexEnding.size()) : name;
 }
 
-void check_output(const std::string& prefix, bool overwrite) {
+void check_pair(const std::string& prefix, bool overwrite) {
   check_output_folder(prefix, "the output prefix");
   for (const char* ending : {".bin", ".idx"})
     check_may_write(prefix + ending, overwrite, "--output-prefix");
@@ -125,9 +125,9 @@ class Pair {
 DataCounts merge_data(const std::vector<std::string>& inputs, const std::string& output,
                       bool overwrite) {
   check_input(!inputs.empty(), "nothing to merge: give at least one --input");
-  check_output(output, overwrite);
+  check_pair(output, overwrite);
   const OutputLock lock(output);
-  check_output(output, overwrite);  // another may have finished it
+  check_pair(output, overwrite);  // another may have finished it
   const std::string first = prefix_of(inputs.front());
   const TokenType type = Pair(first).table().type();
   for (const std::string& input : inputs) {  // all are checked before anything is copied
@@ -163,7 +163,7 @@ std::vector<std::string> split_data(const std::string& input, std::int64_t parti
   std::vector<std::string> outputs;
   for (std::int64_t p = 0; p < partitions; ++p) {
     outputs.push_back(fmt::format("{}{:0{}}{}", names.start, p, digits, names.ending));
-    check_output(outputs.back(), overwrite);
+    check_pair(outputs.back(), overwrite);
     check_not_input(outputs.back(), prefix_of(input));
   }
   const OutputLock lock(output);

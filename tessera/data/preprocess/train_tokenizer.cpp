@@ -23,7 +23,7 @@ void check_special(const TrainTokenizerOptions& options) {
 }
 
 // Before the text is read, which may take long.
-void check_output(const TrainTokenizerOptions& options) {
+void check_tokenizer_file(const TrainTokenizerOptions& options) {
   check_output_folder(options.output, "--output");
   std::error_code ignored;
   check_input(!fs::is_directory(options.output, ignored),
@@ -42,7 +42,7 @@ TrainedTokenizer train_tokenizer(const TrainTokenizerOptions& options) {
               "--vocab-size {} is too small: the 256 bytes and {} special token(s) are {}",
               options.vocab_size, options.special_tokens.size(), least);
   check_special(options);
-  check_output(options);
+  check_tokenizer_file(options);
   const CountedPieces pieces = count_pieces(options);
   check_input(pieces.bytes > 0, "there is no text in the files of --input");
   const LearnedBpe learned = learn_bpe(pieces.counts, options.special_tokens, options.vocab_size);

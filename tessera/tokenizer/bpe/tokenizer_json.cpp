@@ -25,7 +25,7 @@ OrderedJson pre_tokenizer(TrainPattern pattern) {
   return {{"type", "Sequence"}, {"pretokenizers", OrderedJson::array({split, byte_level(false)})}};
 }
 
-OrderedJson added_tokens(const std::vector<std::string>& special) {
+OrderedJson added_special_tokens(const std::vector<std::string>& special) {
   OrderedJson list = OrderedJson::array();
   for (const std::string& text : special)
     list.push_back({{"id", list.size()},
@@ -58,7 +58,7 @@ std::string tokenizer_json(const LearnedBpe& learned, const TrainTokenizerOption
   const OrderedJson file = {{"version", "1.0"},
                             {"truncation", nullptr},
                             {"padding", nullptr},
-                            {"added_tokens", added_tokens(options.special_tokens)},
+                            {"added_tokens", added_special_tokens(options.special_tokens)},
                             {"normalizer", nullptr},
                             {"pre_tokenizer", pre_tokenizer(options.pattern)},
                             {"post_processor", nullptr},

@@ -33,7 +33,7 @@ Json read_vocabulary_lines(std::string_view text, const std::string& path) {
 }
 
 // Those that are found in texts as they stand.
-Json added_tokens(const Json& vocabulary, bool with_extra) {
+Json added_bert_tokens(const Json& vocabulary, bool with_extra) {
   Json list = Json::array();
   const auto add = [&](const std::string& content, std::int64_t id) {
     list.push_back({{"id", id},
@@ -62,7 +62,7 @@ std::unique_ptr<Tokenizer> parse_bert_tokenizer(std::string_view text, const std
   Json vocabulary = read_vocabulary_lines(text, path);
   const Json cls = {"[CLS]", vocabulary["[CLS]"]}, sep = {"[SEP]", vocabulary["[SEP]"]};
   const Json document = {
-      {"added_tokens", added_tokens(vocabulary, !options.lowercase)},
+      {"added_tokens", added_bert_tokens(vocabulary, !options.lowercase)},
       {"normalizer",
        {{"type", "BertNormalizer"},
         {"clean_text", true},

@@ -160,7 +160,7 @@ void add_backward(Plan& graph, const Problem& p, bool deterministic) {
 }
 
 // Everything of a problem but the plan itself.
-void describe(Plan& graph, const Problem& p, bool deterministic) {
+void describe_graph(Plan& graph, const Problem& p, bool deterministic) {
   graph.set_io_data_type(p.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
@@ -240,7 +240,7 @@ class CudnnAttention::Plans {
   std::unique_ptr<Plan> make(const Problem& p, std::size_t workspace_bytes) {
     const RelaxedCapture relaxed;
     auto plan = std::make_unique<Plan>();
-    describe(*plan, p, deterministic_);
+    describe_graph(*plan, p, deterministic_);
     const auto status = plan->build(handle_.get(), {fe::HeurMode_t::A});
     const int64_t bytes = status.is_good() ? plan->get_workspace_size() : 0;
     if (status.is_good() && bytes <= static_cast<int64_t>(workspace_bytes)) return plan;

@@ -37,7 +37,7 @@ std::uint32_t alignment_of(const ConstView& x) {
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
-void describe(cublasLtMatrixLayoutOpaque_t& layout, const ConstView& x) {
+void describe_matrix(cublasLtMatrixLayoutOpaque_t& layout, const ConstView& x) {
   check_blas(
       cublasLtMatrixLayoutInit(&layout, data_type(x.dtype()), static_cast<std::uint64_t>(x.dim(1)),
                                static_cast<std::uint64_t>(x.dim(0)), row_stride(x)),
@@ -61,7 +61,8 @@ class Preference {
 };
 
 template <class T>
-T setting_of(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t what) {
+T algorithm_setting(const cublasLtMatmulAlgo_t& algorithm,
+                    cublasLtMatmulAlgoConfigAttributes_t what) {
   T value{};
   std::size_t written = 0;
   check_blas(
@@ -71,8 +72,9 @@ T setting_of(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttr
 }
 
 bool repeats_its_bits(const cublasLtMatmulAlgo_t& algorithm) {
-  const auto parts = setting_of<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
-  const auto scheme = setting_of<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+  const auto parts = algorithm_setting<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+  const auto scheme =
+      algorithm_setting<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
   return parts == 1 || (scheme & ~kReductions) == 0;
 }
 
@@ -136,9 +138,9 @@ Matmul::Matmul(const GemmCall& call, bool tf32) {
   set(CUBLASLT_MATMUL_DESC_TRANSB, call.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, call.epilogue);
   if (call.aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, row_stride(call.aux));
-  describe(a_, call.b);
-  describe(b_, call.a);
-  describe(d_, call.d);
+  describe_matrix(a_, call.b);
+  describe_matrix(b_, call.a);
+  describe_matrix(d_, call.d);
 }
 
 template <class T>

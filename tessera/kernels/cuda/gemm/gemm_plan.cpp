@@ -20,7 +20,7 @@ cublasLtContext* make_library(Device device) {
 }
 
 // What an algorithm's description holds for.
-std::string setting_of(Device device) {
+std::string autotune_setting(Device device) {
   cudaDeviceProp properties{};
   check_op(cudaGetDeviceProperties(&properties, device.index), "cudaGetDeviceProperties");
   return fmt::format("{}\tcuBLASLt {}", properties.name, cublasLtGetVersion());
@@ -54,7 +54,7 @@ GemmPlans::GemmPlans(Device device, const CudaOptions& options, const View& work
       deterministic_(options.deterministic),
       handle_(make_library(device)),
       library_{handle_.get(), workspace},
-      cache_(options.gemm_file, setting_of(device)) {}
+      cache_(options.gemm_file, autotune_setting(device)) {}
 
 std::size_t GemmPlans::Hash::operator()(const GemmProblem& problem) const {
   std::uint64_t hash = 0;
