@@ -13,9 +13,11 @@ void require_attention(const char* op, const ConstView& q, const ConstView& k, c
         op, q, k);
   require_float(op, "q", q);
   require_dtype(op, "k", k, q.dtype());
-  require_rows_of(op, "v", v, q.dtype(), k.shape());
+  require_rows(op, "v", v, 4);
+  require_rows_of(op, "v", v, q.dtype(), {k.dim(0), k.dim(1), k.dim(2), v.dim(3)});
   require(op, "lse", lse, accumulator_type(q.dtype()), {q.dim(1), q.dim(2), q.dim(0)});
   check(spec.window >= 0, "{}: window must not be negative, got {}", op, spec.window);
+  check(spec.softcap >= 0, "{}: softcap must not be negative, got {}", op, spec.softcap);
   if (spec.documents) {
     require_rows(op, "documents", spec.documents, 2);
     require(op, "documents", spec.documents, DType::i32, {q.dim(1), spec.documents.dim(1)});
@@ -25,29 +27,64 @@ void require_attention(const char* op, const ConstView& q, const ConstView& k, c
     require(op, "dropout samples", spec.dropout.samples, DType::i64, {q.dim(1)});
 }
 
+// Of o and its gradient: a head of values for each query.
+Shape output_shape(const ConstView& q, const ConstView& v) {
+  return {q.dim(0), q.dim(1), q.dim(2), v.dim(3)};
+}
+
+// A gradient of attention: in the dtype of what it belongs to, or in its accumulator's.
+void require_gradient(const char* op, const char* name, const ConstView& d, const ConstView& of) {
+  check(d.dtype() == of.dtype() || d.dtype() == accumulator_type(of.dtype()),
+        "{}: {} must be {} or {}, got {}", op, name, to_string(of.dtype()),
+        to_string(accumulator_type(of.dtype())), d);
+  require_rows_of(op, name, d, d.dtype(), of.shape());
+}
+
 }  // namespace
 
 void Kernels::attention_forward(Stream& stream, View o, View lse, ConstView q, ConstView k,
                                 ConstView v, const AttentionSpec& spec, Workspace workspace) {
   constexpr const char* op = "attention_forward";
   require_attention(op, q, k, v, lse, spec);
-  require_rows_of(op, "o", o, q.dtype(), q.shape());
-  require_workspace(op, workspace, attention_workspace_bytes(q.shape(), k.shape(), q.dtype()));
+  require_rows_of(op, "o", o, q.dtype(), output_shape(q, v));
+  require_workspace(op, workspace,
+                    attention_workspace_bytes(q.shape(), k.shape(), v.shape(), q.dtype()));
   do_attention_forward(stream, o, lse, q, k, v, spec, workspace);
 }
 
 void Kernels::attention_backward(Stream& stream, View dq, View dk, View dv, ConstView d_o,
                                  ConstView q, ConstView k, ConstView v, ConstView o, ConstView lse,
-                                 const AttentionSpec& spec, Workspace workspace) {
+                                 const AttentionSpec& spec, Workspace workspace,
+                                 const AttentionAccumulate& accumulate) {
   constexpr const char* op = "attention_backward";
   require_attention(op, q, k, v, lse, spec);
-  require_rows_of(op, "o", o, q.dtype(), q.shape());
-  require_rows_of(op, "d_o", d_o, q.dtype(), q.shape());
-  require_rows_of(op, "dq", dq, q.dtype(), q.shape());
-  require_rows_of(op, "dk", dk, q.dtype(), k.shape());
-  require_rows_of(op, "dv", dv, q.dtype(), k.shape());
-  require_workspace(op, workspace, attention_workspace_bytes(q.shape(), k.shape(), q.dtype()));
-  do_attention_backward(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace);
+  require_rows_of(op, "o", o, q.dtype(), output_shape(q, v));
+  require_rows_of(op, "d_o", d_o, q.dtype(), output_shape(q, v));
+  require_gradient(op, "dq", dq, q);
+  require_gradient(op, "dk", dk, k);
+  require_gradient(op, "dv", dv, v);
+  require_dtype(op, "dv", dv, dk.dtype());
+  require_workspace(op, workspace,
+                    attention_workspace_bytes(q.shape(), k.shape(), v.shape(), q.dtype()));
+  do_attention_backward(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace, accumulate);
+}
+
+void Kernels::attention_merge(Stream& stream, View o, View lse, ConstView o_a, ConstView lse_a,
+                              ConstView o_b, ConstView lse_b) {
+  constexpr const char* op = "attention_merge";
+  require_rows(op, "o", o, 4);
+  require_float(op, "o", o);
+  const DType acc = accumulator_type(o.dtype());
+  const Shape sums{o.dim(1), o.dim(2), o.dim(0)};
+  require_rows_of(op, "o_a", o_a, o.dtype(), o.shape());
+  require_float(op, "o_b", o_b);
+  check(accumulator_type(o_b.dtype()) == acc, "{}: o_b must have the accumulator {} of o, got {}",
+        op, to_string(acc), o_b);
+  require_rows_of(op, "o_b", o_b, o_b.dtype(), o.shape());
+  require(op, "lse", lse, acc, sums);
+  require(op, "lse_a", lse_a, acc, sums);
+  require(op, "lse_b", lse_b, acc, sums);
+  do_attention_merge(stream, o, lse, o_a, lse_a, o_b, lse_b);
 }
 
 void Kernels::rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstView positions,

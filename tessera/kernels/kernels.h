@@ -39,16 +39,23 @@ class Kernels {
 
   // Attention (checks_attention.cpp)
   // -----------------------------------------------------------------------
-  /// o[S,B,H,D], lse acc [B,H,S] from q[S,B,H,D], k and v [T,B,K,D]; H is a multiple of K. A row
-  /// that sees no key gets o = 0 and lse = -inf.
+  /// o[S,B,H,E], lse acc [B,H,S] from q[S,B,H,D], k[T,B,K,D] and v[T,B,K,E]; H is a multiple of K.
+  /// A row that sees no key gets o = 0 and lse = -inf.
   void attention_forward(Stream&, View o, View lse, ConstView q, ConstView k, ConstView v,
                          const AttentionSpec&, Workspace);
-  /// dq, dk, dv are overwritten.
+  /// dq, dk and dv have q's dtype, or its accumulator's for sums over several calls. With o and lse
+  /// of all keys, a call on some of them gives exactly those keys' part of the gradients.
   void attention_backward(Stream&, View dq, View dk, View dv, ConstView d_o, ConstView q,
                           ConstView k, ConstView v, ConstView o, ConstView lse,
-                          const AttentionSpec&, Workspace);
+                          const AttentionSpec&, Workspace, const AttentionAccumulate& = {});
   /// What either call needs for these shapes.
-  virtual std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, DType) const = 0;
+  virtual std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
+                                                DType) const = 0;
+  /// Attention over all keys from attention over two parts of them: o[S,B,H,E], lse acc [B,H,S],
+  /// which may be part a's own. o_a has o's dtype, o_b one with the same accumulator. Of a part
+  /// without a key for a row (lse = -inf) o is not looked at.
+  void attention_merge(Stream&, View o, View lse, ConstView o_a, ConstView lse_a, ConstView o_b,
+                       ConstView lse_b);
   /// Rotates the first 2R channels of each head in place by the angle of its position, half against
   /// half: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin); `inverse` turns back (the gradient).
   /// x[S,B,heads,D]; cos, sin acc [positions, R]; positions i32 [S,B].
@@ -165,7 +172,9 @@ class Kernels {
                                     const AttentionSpec&, Workspace) = 0;
   virtual void do_attention_backward(Stream&, View, View, View, ConstView, ConstView, ConstView,
                                      ConstView, ConstView, ConstView, const AttentionSpec&,
-                                     Workspace) = 0;
+                                     Workspace, const AttentionAccumulate&) = 0;
+  virtual void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView,
+                                  ConstView) = 0;
   virtual void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
   virtual void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                                const NormSpec&) = 0;

@@ -57,9 +57,11 @@ struct NormSpec {
 
 /// Query i (global position q_start + i) sees the keys j (global position kv_start + j) that are
 /// not after it (causal), less than `window` positions before it (window > 0), and in the same
-/// document (documents given).
+/// document (documents given). Its score of a key is s = scale q.k, or with a soft cap
+/// softcap tanh(s / softcap).
 struct AttentionSpec {
   double scale = 1.0;
+  double softcap = 0;  ///< 0: none
   bool causal = true;
   std::int64_t window = 0;
   std::int64_t q_start = 0;
@@ -67,6 +69,12 @@ struct AttentionSpec {
   ConstView documents{};        ///< i32 [B, any]: by sample the positions where one begins, rising
   DropoutSpec dropout{};        ///< of the probabilities
   std::int64_t head_start = 0;  ///< global number of the first query head, for dropout
+};
+
+/// Which gradients attention_backward adds to what is there, instead of replacing it.
+struct AttentionAccumulate {
+  bool dq = false;
+  bool dk_dv = false;
 };
 
 /// The probabilities that a row's softmax is pulled to: `label` on the row's label and, besides,

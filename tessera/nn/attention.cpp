@@ -101,8 +101,9 @@ SummaSizes Attention::summa_sizes(const BatchShape& shape) const {
 std::size_t Attention::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                        std::int64_t keys) const {
   const std::int64_t d = spec_.head_size;
-  const std::size_t core = kernels.attention_workspace_bytes(
-      {shape.seq, shape.batch, heads_, d}, {keys, shape.batch, groups_, d}, dtype_);
+  const Shape cached{keys, shape.batch, groups_, d};
+  const std::size_t core = kernels.attention_workspace_bytes({shape.seq, shape.batch, heads_, d},
+                                                             cached, cached, dtype_);
   return q_norm_ ? std::max(core, q_norm_->workspace_bytes(kernels, shape.rows() * heads_)) : core;
 }
 

@@ -30,24 +30,26 @@ inline Padded among_heads(Lab& lab, DType dtype, const Shape& shape, const Value
 /// The tensors of one call and its gradients, random inputs and rubbish in the results.
 class HeadsRun {
  public:
-  HeadsRun(Lab& on, const AttentionCase& c, DType dtype)
+  HeadsRun(Lab& on, const AttentionCase& c, DType dtype) : HeadsRun(on, c, dtype, dtype) {}
+  /// Gradients in a type of their own.
+  HeadsRun(Lab& on, const AttentionCase& c, DType dtype, DType gradients)
       : lab(on),
         setup(set_up(on, c, dtype)),
         q(among_heads(on, dtype, c.q_shape(), random_values(c.q_shape().numel(), 1))),
         k(among_heads(on, dtype, c.k_shape(), random_values(c.k_shape().numel(), 2))),
-        v(among_heads(on, dtype, c.k_shape(), random_values(c.k_shape().numel(), 3))),
-        d_o(among_heads(on, dtype, c.q_shape(), random_values(c.q_shape().numel(), 4))),
-        o(among_heads(on, dtype, c.q_shape(), rubbish(c.q_shape()))),
-        dq(among_heads(on, dtype, c.q_shape(), rubbish(c.q_shape()))),
-        dk(among_heads(on, dtype, c.k_shape(), rubbish(c.k_shape()))),
-        dv(among_heads(on, dtype, c.k_shape(), rubbish(c.k_shape()))),
+        v(among_heads(on, dtype, c.v_shape(), random_values(c.v_shape().numel(), 3))),
+        d_o(among_heads(on, dtype, c.o_shape(), random_values(c.o_shape().numel(), 4))),
+        o(among_heads(on, dtype, c.o_shape(), rubbish(c.o_shape()))),
+        dq(among_heads(on, gradients, c.q_shape(), rubbish(c.q_shape()))),
+        dk(among_heads(on, gradients, c.k_shape(), rubbish(c.k_shape()))),
+        dv(among_heads(on, gradients, c.v_shape(), rubbish(c.v_shape()))),
         lse(on.full(accumulator_type(dtype), {c.B, c.H, c.S}, -55)) {}
 
   /// By the backend's own choice of kernels.
-  void call() {
+  void call(const AttentionAccumulate& accumulate = {}) {
     lab->attention_forward(lab.stream, o, lse, q.view, k.view, v.view, setup.spec, setup.workspace);
     lab->attention_backward(lab.stream, dq, dk, dv, d_o.view, q.view, k.view, v.view, o.view,
-                            lse.view(), setup.spec, setup.workspace);
+                            lse.view(), setup.spec, setup.workspace, accumulate);
   }
 
   AttentionResults results() {

@@ -1,5 +1,6 @@
 // The three ways of the CUDA backend to compute attention (cuDNN, our tensor-core kernels, our
 // simple ones) against the CPU backend, at sizes that fit no tile, and which of them takes what.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "tessera/kernels/cuda/attention/attention_kernels.h"
@@ -151,6 +152,36 @@ std::vector<AttentionCase> own_cases() {
        .D = 128,
        .window = 9},
       {.name = "odd heads", .S = 77, .T = 77, .B = 2, .H = 3, .K = 3, .D = 33},
+      {.name = "soft cap", .S = 203, .T = 203, .B = 2, .H = 6, .K = 2, .D = 64, .softcap = 2},
+      {.name = "soft cap, dropout, window",
+       .S = 130,
+       .T = 150,
+       .B = 1,
+       .H = 2,
+       .K = 1,
+       .D = 128,
+       .window = 40,
+       .q_start = 20,
+       .p = 0.2,
+       .samples = {9},
+       .softcap = 1},
+      {.name = "soft cap, heads of 40",
+       .S = 66,
+       .T = 66,
+       .B = 1,
+       .H = 2,
+       .K = 1,
+       .D = 40,
+       .softcap = 1.5},
+      {.name = "values of 20",
+       .S = 66,
+       .T = 80,
+       .B = 2,
+       .H = 4,
+       .K = 2,
+       .D = 33,
+       .E = 20,
+       .q_start = 14},
   };
 }
 
@@ -172,6 +203,50 @@ TEST_P(CudaAttentionTest, AgreesWithTheCpu) {
       HeadsRun run(gpu, c, dtype());
       run.call();
       expect_close(run.results(), on_cpu(c), tolerance_of(dtype()), c.name);
+      run.expect_others_untouched();
+    }
+}
+
+// Sizes that only some ways take, or none: whoever computes it, it is right.
+TEST_P(CudaAttentionTest, ValuesMayHaveAnotherHeadSize) {
+  Lab gpu(kGpu);
+  for (const auto& [d, e] : {std::pair(64, 128), std::pair(192, 128), std::pair(128, 64)}) {
+    const AttentionCase c = scaled({.name = fmt::format("{} and {}", d, e),
+                                    .S = 140,
+                                    .T = 140,
+                                    .B = 2,
+                                    .H = 4,
+                                    .K = 2,
+                                    .D = d,
+                                    .E = e});
+    HeadsRun run(gpu, c, dtype());
+    run.call();
+    expect_close(run.results(), on_cpu(c), tolerance_of(dtype()), c.name);
+    run.expect_others_untouched();
+  }
+}
+
+// In f32 and in the type of the inputs, instead of what is there and on top of it.
+TEST_P(CudaAttentionTest, GradientsMayBeAddedUp) {
+  Lab gpu(kGpu);
+  for (const AttentionCase& each : {cases_for_cudnn()[1], cases_for_cudnn()[3], own_cases()[0],
+                                    own_cases()[1], own_cases()[10]})
+    for (const DType gradients : {dtype(), accumulator_type(dtype())}) {
+      const AttentionCase c = scaled(each);
+      const AttentionResults expected = on_cpu(c);
+      HeadsRun run(gpu, c, dtype(), gradients);
+      run.call();
+      expect_close(run.results(), expected, tolerance_of(dtype()), c.name);
+      run.call({.dq = true, .dk_dv = true});
+      AttentionResults twice = expected;
+      for (const int gradient : {2, 3, 4})
+        for (double& value : twice.values[gradient]) value *= 2;
+      expect_close(run.results(), twice, 1.5 * tolerance_of(dtype()), c.name + ", twice");
+      run.call({.dq = false, .dk_dv = true});
+      for (const int gradient : {3, 4})
+        for (double& value : twice.values[gradient]) value *= 1.5;
+      twice.values[2] = expected.values[2];
+      expect_close(run.results(), twice, 2 * tolerance_of(dtype()), c.name + ", dk and dv thrice");
       run.expect_others_untouched();
     }
 }
@@ -238,8 +313,8 @@ class AttentionWaysTest : public CudaAttentionTest {
   static void give_workspace(HeadsRun& run, const CudnnAttention& cudnn, const AttentionCase& c,
                              DType dtype) {
     run.setup.workspace = run.lab.workspace(
-        std::max(run.lab->attention_workspace_bytes(c.q_shape(), c.k_shape(), dtype),
-                 cudnn.workspace_bytes(c.q_shape(), c.k_shape(), dtype)));
+        std::max(run.lab->attention_workspace_bytes(c.q_shape(), c.k_shape(), c.v_shape(), dtype),
+                 cudnn.workspace_bytes(c.q_shape(), c.k_shape(), c.v_shape(), dtype)));
   }
 };
 

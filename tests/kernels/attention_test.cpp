@@ -14,7 +14,7 @@ namespace {
 class AttentionTest : public KernelTest {
  protected:
   reference::AttentionInputs inputs_of(const AttentionCase& c) {
-    return {random(c.q_shape()).values, random(c.k_shape()).values, random(c.k_shape()).values};
+    return {random(c.q_shape()).values, random(c.k_shape()).values, random(c.v_shape()).values};
   }
 
   void expect_reference(const AttentionCase& c, double factor = 1) {
@@ -26,7 +26,7 @@ class AttentionTest : public KernelTest {
     expect_values(run.o.view, expected.o, 2, "o");
     expect_values(run.lse.view(), expected.lse, 2, "lse");
 
-    const Values d_o = random(c.q_shape()).values;
+    const Values d_o = random(c.o_shape()).values;
     run.backward(d_o);
     const reference::AttentionGradients grads = reference::attention_backward(c, x, d_o);
     // Gradients of scores can cancel to nothing, as with one visible key: those of dv tell the
@@ -191,6 +191,40 @@ TEST_P(AttentionTest, TensorsMayBeStrided) {
                     .padded = true});
 }
 
+TEST_P(AttentionTest, ValuesMayHaveAnotherHeadSize) {
+  expect_reference({.name = "wide", .S = 70, .T = 70, .B = 2, .H = 4, .K = 2, .D = 6, .E = 11});
+  expect_reference({.name = "narrow and strided",
+                    .S = 20,
+                    .T = 140,
+                    .B = 1,
+                    .H = 2,
+                    .K = 1,
+                    .D = 24,
+                    .E = 16,
+                    .q_start = 120,
+                    .p = 0.2,
+                    .samples = {3},
+                    .padded = true});
+}
+
+TEST_P(AttentionTest, ScoresMayBeCapped) {
+  expect_reference(
+      {.name = "cap", .S = 70, .T = 70, .B = 2, .H = 4, .K = 2, .D = 6, .scale = 3, .softcap = 5});
+  expect_reference({.name = "cap, window, documents, dropout",
+                    .S = 40,
+                    .T = 40,
+                    .B = 1,
+                    .H = 1,
+                    .K = 1,
+                    .D = 4,
+                    .window = 9,
+                    .documents = {0, 10, 30, 40},
+                    .p = 0.3,
+                    .samples = {6},
+                    .scale = 2,
+                    .softcap = 1});
+}
+
 // As a layer calls it: q, k and v are columns of one fused projection.
 TEST_P(AttentionTest, ReadsQueriesKeysAndValuesFromOneFusedTensor) {
   const AttentionCase c{.name = "fused", .S = 10, .T = 10, .B = 2, .H = 4, .K = 2, .D = 3};
@@ -223,6 +257,54 @@ TEST_P(AttentionTest, WithoutAnyKeyTheOutputIsZeroAndLseMinusInfinity) {
     EXPECT_EQ(lab.read(run.dk.view), Values(x.k.size(), 0.0));
     EXPECT_EQ(lab.read(run.dv.view), Values(x.v.size(), 0.0));
   }
+}
+
+// The keys in two parts, with all keys' output and log-sum-exp: the gradients of both add up to
+// those of one call.
+TEST_P(AttentionTest, GradientsOfPartsAddUp) {
+  const AttentionCase c{
+      .name = "whole", .S = 70, .T = 90, .B = 2, .H = 4, .K = 2, .D = 5, .E = 7, .q_start = 20};
+  const reference::AttentionInputs x = inputs_of(c);
+  const Values d_o = random(c.o_shape()).values;
+  const reference::AttentionGradients grads = reference::attention_backward(c, x, d_o);
+  for (const DType gradients : {dtype(), acc()}) {
+    AttentionRun run(lab, c, dtype(), x, gradients);
+    run.forward();
+    for (const Padded* each : {&run.dq, &run.dk, &run.dv})
+      lab.write(each->view, Values(static_cast<std::size_t>(each->view.numel()), 0));
+    const Tensor grad = lab.tensor(dtype(), c.o_shape(), d_o);
+    for (const auto& [begin, length] : {std::pair(0, 33), std::pair(33, 57)}) {
+      AttentionSpec spec = run.setup.spec;
+      spec.kv_start = begin;
+      const auto part = [&](const View& keys) { return keys.slice(0, begin, length); };
+      lab->attention_backward(stream, run.dq.view, part(run.dk.view), part(run.dv.view),
+                              grad.view(), run.q.view, part(run.k.view), part(run.v.view),
+                              run.o.view, run.lse.view(), spec, run.setup.workspace,
+                              {.dq = true, .dk_dv = begin > 0});
+    }
+    const auto expect_near = [&](const Padded& got, const Values& expected) {
+      EXPECT_LE(relative_error(lab.read(got.view), expected), tolerance(4));
+    };
+    expect_near(run.dq, grads.dq);
+    expect_near(run.dk, grads.dk);
+    expect_near(run.dv, grads.dv);
+    run.backward(d_o, {.dq = false, .dk_dv = true});
+    Values twice = grads.dk;
+    for (double& each : twice) each *= 2;
+    expect_near(run.dk, twice);
+    expect_near(run.dq, grads.dq);
+  }
+}
+
+TEST_P(AttentionTest, GradientsInTheAccumulatorsTypeAreNotRounded) {
+  const AttentionCase c{.name = "f32", .S = 20, .T = 20, .B = 1, .H = 2, .K = 1, .D = 4};
+  const reference::AttentionInputs x = inputs_of(c);
+  const Values d_o = random(c.o_shape()).values;
+  AttentionRun run(lab, c, dtype(), x, acc());
+  run.forward();
+  run.backward(d_o);
+  const reference::AttentionGradients grads = reference::attention_backward(c, x, d_o);
+  expect_values(run.dv.view, grads.dv, 4);
 }
 
 // Scores of several hundred keep an absolute error of hundreds of roundings.

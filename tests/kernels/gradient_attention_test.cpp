@@ -27,7 +27,7 @@ class AttentionGradients : public GradientTest {
       return Inputs{lab.read(run.dq.view), lab.read(run.dk.view), lab.read(run.dv.view)};
     };
     check_gradients(
-        {{random(c.q_shape()), random(c.k_shape()), random(c.k_shape())}, forward, backward});
+        {{random(c.q_shape()), random(c.k_shape()), random(c.v_shape())}, forward, backward});
   }
 };
 
@@ -67,6 +67,32 @@ TEST_P(AttentionGradients, GroupsAndDropout) {
                    .p = 0.4,
                    .samples = {3, 9},
                    .padded = true});
+}
+
+TEST_P(AttentionGradients, SoftCapAndHeadSizes) {
+  check_attention({.name = "soft cap",
+                   .S = 5,
+                   .T = 5,
+                   .B = 1,
+                   .H = 2,
+                   .K = 1,
+                   .D = 3,
+                   .scale = 2,
+                   .softcap = 1.5});
+  check_attention({.name = "wide values", .S = 4, .T = 4, .B = 1, .H = 2, .K = 1, .D = 3, .E = 5});
+  check_attention({.name = "narrow values and all else",
+                   .S = 5,
+                   .T = 6,
+                   .B = 2,
+                   .H = 2,
+                   .K = 2,
+                   .D = 4,
+                   .E = 2,
+                   .window = 4,
+                   .q_start = 1,
+                   .p = 0.3,
+                   .samples = {3, 9},
+                   .softcap = 0.7});
 }
 
 TEST_P(AttentionGradients, Rope) {

@@ -16,6 +16,7 @@ namespace tessera::test {
 struct AttentionCase {
   std::string name;
   std::int64_t S, T, B, H, K, D;  ///< queries, keys, batch, query heads, key heads, head size
+  std::int64_t E = 0;             ///< head size of values; 0: D
   bool causal = true;
   std::int64_t window = 0;
   std::int64_t q_start = 0, kv_start = 0;
@@ -25,15 +26,25 @@ struct AttentionCase {
   std::int64_t head_start = 0;
   RngKey key = 99;
   double scale = 0.4;
+  double softcap = 0;
   bool padded = false;  ///< whether q, k, v and o lie in larger tensors
 
   Shape q_shape() const { return {S, B, H, D}; }
   Shape k_shape() const { return {T, B, K, D}; }
+  Shape v_shape() const { return {T, B, K, value_size()}; }
+  Shape o_shape() const { return {S, B, H, value_size()}; }
+  std::int64_t value_size() const { return E > 0 ? E : D; }
   std::size_t q_at(std::int64_t s, std::int64_t b, std::int64_t h) const {
-    return static_cast<std::size_t>(((s * B + b) * H + h) * D);
+    return query_at(s, b, h) * static_cast<std::size_t>(D);
+  }
+  std::size_t o_at(std::int64_t s, std::int64_t b, std::int64_t h) const {
+    return query_at(s, b, h) * static_cast<std::size_t>(value_size());
   }
   std::size_t k_at(std::int64_t t, std::int64_t b, std::int64_t h) const {
-    return static_cast<std::size_t>(((t * B + b) * K + h / (H / K)) * D);
+    return key_at(t, b, h) * static_cast<std::size_t>(D);
+  }
+  std::size_t v_at(std::int64_t t, std::int64_t b, std::int64_t h) const {
+    return key_at(t, b, h) * static_cast<std::size_t>(value_size());
   }
 
   std::int64_t document_of(std::int64_t b, std::int64_t position) const {
@@ -56,6 +67,14 @@ struct AttentionCase {
     const std::int64_t at = kv_start + j;
     const Philox4 words = attention_dropout_words(key, sample, head_start + h, q_start + i, at / 4);
     return words.v[at % 4] >= dropout_bound(p) ? 1 / (1 - p) : 0;
+  }
+
+ private:
+  std::size_t query_at(std::int64_t s, std::int64_t b, std::int64_t h) const {
+    return static_cast<std::size_t>((s * B + b) * H + h);
+  }
+  std::size_t key_at(std::int64_t t, std::int64_t b, std::int64_t h) const {
+    return static_cast<std::size_t>((t * B + b) * K + h / (H / K));
   }
 };
 
@@ -91,6 +110,7 @@ inline double probabilities(Values& row, const AttentionCase& c, const Attention
     if (!c.sees(b, i, j)) continue;
     double& score = row[static_cast<std::size_t>(j)];
     score = c.scale * dot_rows(x.q, c.q_at(i, b, h), x.k, c.k_at(j, b, h), c.D);
+    if (c.softcap > 0) score = c.softcap * std::tanh(score / c.softcap);
     maximum = std::max(maximum, score);
   }
   double sum = 0;
@@ -103,6 +123,15 @@ inline double probabilities(Values& row, const AttentionCase& c, const Attention
   return maximum + std::log(sum);
 }
 
+/// The derivative of the soft cap at a score.
+inline double cap_slope(const AttentionCase& c, const AttentionInputs& x, std::int64_t b,
+                        std::int64_t h, std::int64_t i, std::int64_t j) {
+  if (c.softcap == 0) return 1;
+  const double score = c.scale * dot_rows(x.q, c.q_at(i, b, h), x.k, c.k_at(j, b, h), c.D);
+  const double cosine = std::cosh(score / c.softcap);
+  return 1 / (cosine * cosine);
+}
+
 template <class F>
 void for_each_query(const AttentionCase& c, F&& f) {
   for (std::int64_t b = 0; b < c.B; ++b)
@@ -111,13 +140,13 @@ void for_each_query(const AttentionCase& c, F&& f) {
 }
 
 inline Attention attention(const AttentionCase& c, const AttentionInputs& x) {
-  Attention result{Values(x.q.size()), {}};
+  Attention result{Values(static_cast<std::size_t>(c.o_shape().numel())), {}};
   Values row;
   for_each_query(c, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
     result.lse.push_back(probabilities(row, c, x, b, h, i));
     for (std::int64_t j = 0; j < c.T; ++j)
-      add_row(result.o, c.q_at(i, b, h), row[static_cast<std::size_t>(j)] * c.kept(b, h, i, j), x.v,
-              c.k_at(j, b, h), c.D);
+      add_row(result.o, c.o_at(i, b, h), row[static_cast<std::size_t>(j)] * c.kept(b, h, i, j), x.v,
+              c.v_at(j, b, h), c.value_size());
   });
   return result;
 }
@@ -129,18 +158,19 @@ inline AttentionGradients attention_backward(const AttentionCase& c, const Atten
   for_each_query(c, [&](std::int64_t b, std::int64_t h, std::int64_t i) {
     probabilities(row, c, x, b, h, i);
     const std::size_t at_q = c.q_at(i, b, h);
+    const std::size_t at_o = c.o_at(i, b, h);
     Values d_row(row.size());
     double mean = 0;  // of d_row under the probabilities
     for (std::int64_t j = 0; j < c.T; ++j) {
       const auto n = static_cast<std::size_t>(j);
       const double kept = c.kept(b, h, i, j);
-      add_row(g.dv, c.k_at(j, b, h), row[n] * kept, d_o, at_q, c.D);
-      d_row[n] = kept * dot_rows(d_o, at_q, x.v, c.k_at(j, b, h), c.D);
+      add_row(g.dv, c.v_at(j, b, h), row[n] * kept, d_o, at_o, c.value_size());
+      d_row[n] = kept * dot_rows(d_o, at_o, x.v, c.v_at(j, b, h), c.value_size());
       mean += row[n] * d_row[n];
     }
     for (std::int64_t j = 0; j < c.T; ++j) {
       const auto n = static_cast<std::size_t>(j);
-      const double d_score = c.scale * row[n] * (d_row[n] - mean);
+      const double d_score = c.scale * row[n] * (d_row[n] - mean) * cap_slope(c, x, b, h, i, j);
       add_row(g.dq, at_q, d_score, x.k, c.k_at(j, b, h), c.D);
       add_row(g.dk, c.k_at(j, b, h), d_score, x.q, at_q, c.D);
     }

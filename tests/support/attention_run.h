@@ -19,8 +19,10 @@ inline AttentionSetup set_up(Lab& lab, const AttentionCase& c, DType dtype) {
     return lab.tensor(type, {static_cast<std::int64_t>(values.size())}, values);
   };
   AttentionSetup setup;
-  setup.workspace = lab.workspace(lab->attention_workspace_bytes(c.q_shape(), c.k_shape(), dtype));
+  setup.workspace =
+      lab.workspace(lab->attention_workspace_bytes(c.q_shape(), c.k_shape(), c.v_shape(), dtype));
   setup.spec = {.scale = c.scale,
+                .softcap = c.softcap,
                 .causal = c.causal,
                 .window = c.window,
                 .q_start = c.q_start,
@@ -39,27 +41,32 @@ inline AttentionSetup set_up(Lab& lab, const AttentionCase& c, DType dtype) {
   return setup;
 }
 
-/// The tensors of one attention call; results start as rubbish.
+/// The tensors of one attention call; results start as rubbish. Gradients are in the dtype of the
+/// rest, or in one of their own.
 struct AttentionRun {
   AttentionRun(Lab& on, const AttentionCase& c, DType dtype, const reference::AttentionInputs& x)
+      : AttentionRun(on, c, dtype, x, dtype) {}
+  AttentionRun(Lab& on, const AttentionCase& c, DType dtype, const reference::AttentionInputs& x,
+               DType gradients)
       : lab(on),
         setup(set_up(on, c, dtype)),
         q(on.padded(dtype, c.q_shape(), x.q, c.padded)),
         k(on.padded(dtype, c.k_shape(), x.k, c.padded)),
-        v(on.padded(dtype, c.k_shape(), x.v, c.padded)),
-        o(on.padded(dtype, c.q_shape(), Values(x.q.size(), -55), c.padded)),
+        v(on.padded(dtype, c.v_shape(), x.v, c.padded)),
+        o(on.padded(dtype, c.o_shape(), Values(static_cast<std::size_t>(c.o_shape().numel()), -55),
+                    c.padded)),
         lse(on.full(accumulator_type(dtype), {c.B, c.H, c.S}, -55)),
-        dq(on.padded(dtype, c.q_shape(), Values(x.q.size(), -55), c.padded)),
-        dk(on.padded(dtype, c.k_shape(), Values(x.k.size(), -55), c.padded)),
-        dv(on.padded(dtype, c.k_shape(), Values(x.v.size(), -55), c.padded)) {}
+        dq(on.padded(gradients, c.q_shape(), Values(x.q.size(), -55), c.padded)),
+        dk(on.padded(gradients, c.k_shape(), Values(x.k.size(), -55), c.padded)),
+        dv(on.padded(gradients, c.v_shape(), Values(x.v.size(), -55), c.padded)) {}
 
   void forward() {
     lab->attention_forward(lab.stream, o, lse, q.view, k.view, v.view, setup.spec, setup.workspace);
   }
-  void backward(const Values& d_o) {
+  void backward(const Values& d_o, const AttentionAccumulate& accumulate = {}) {
     const Tensor grad = lab.tensor(o.view.dtype(), o.view.shape(), d_o);
     lab->attention_backward(lab.stream, dq, dk, dv, grad.view(), q.view, k.view, v.view, o.view,
-                            lse.view(), setup.spec, setup.workspace);
+                            lse.view(), setup.spec, setup.workspace, accumulate);
   }
 
   Lab& lab;

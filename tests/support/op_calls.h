@@ -91,6 +91,16 @@ inline std::vector<OpCall> matrix_calls() {
          lab->attention_backward(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8],
                                  {}, v[9]);
        }},
+      {"attention_merge",
+       {{"o", kF32, {5, 2, 4, 3}, kGaps | kLeads},
+        {"lse", kF32, {2, 4, 5}},
+        {"o_a", kF32, {5, 2, 4, 3}, kGaps},
+        {"lse_a", kF32, {2, 4, 5}},
+        {"o_b", kF32, {5, 2, 4, 3}, kGaps | kAnyFloat},
+        {"lse_b", kF32, {2, 4, 5}}},
+       [](Lab& lab, const Views& v) {
+         lab->attention_merge(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5]);
+       }},
       {"rope",
        {{"x", kF32, {5, 2, 3, 8}, kGaps | kAnyShape | kAnyFloat},
         {"cos", kF32, {9, 3}, kLeads},

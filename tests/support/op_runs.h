@@ -74,6 +74,8 @@ inline void run_attention(OpRun& t) {
   run.backward(random_values(c.q_shape().numel(), 4));
   for (const View& each : {run.o.view, run.lse.view(), run.dq.view, run.dk.view, run.dv.view})
     t.keep(each);
+  t.lab->attention_merge(t.stream, run.o.view, run.lse, run.o.view, run.lse, run.dq.view, run.lse);
+  t.keep(run.o.view);
 }
 
 inline void run_rope(OpRun& t) {

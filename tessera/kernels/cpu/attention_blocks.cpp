@@ -1,5 +1,7 @@
 #include "tessera/kernels/cpu/attention_blocks.h"
 
+#include <cmath>
+
 #include "tessera/kernels/cpu/blas.h"
 #include "tessera/kernels/dropout.h"
 
@@ -58,7 +60,18 @@ template void drop_block<double>(double*, const ScoreBlock&, const AttentionSpec
                                  int64_t);
 
 template <class A>
-std::size_t AttentionScratch<A>::lay_out(A* memory, int64_t queries, int64_t group, int64_t d) {
+void cap_block(A* scores, const ScoreBlock& block, A cap) {
+  for (int64_t i = 0; i < block.rows; ++i) {
+    A* row = scores + i * kKeyBlock;
+    for (int64_t j = 0; j < block.columns; ++j) row[j] = cap * std::tanh(row[j] / cap);
+  }
+}
+template void cap_block<float>(float*, const ScoreBlock&, float);
+template void cap_block<double>(double*, const ScoreBlock&, double);
+
+template <class A>
+std::size_t AttentionScratch<A>::lay_out(A* memory, const AttentionSizes& sizes) {
+  const auto& [queries, group, d, e] = sizes;
   int64_t used = 0;
   const auto take = [&](int64_t elements) {
     A* part = memory ? memory + used : nullptr;
@@ -66,14 +79,14 @@ std::size_t AttentionScratch<A>::lay_out(A* memory, int64_t queries, int64_t gro
     return part;
   };
   q = take(kQueryBlock * d);
-  d_o = take(kQueryBlock * d);
-  out = take(kQueryBlock * d);
+  d_o = take(kQueryBlock * e);
+  out = take(kQueryBlock * e);
   k = take(kKeyBlock * d);
-  v = take(kKeyBlock * d);
+  v = take(kKeyBlock * e);
   k_transposed = take(d * kKeyBlock);
-  v_transposed = take(d * kKeyBlock);
+  v_transposed = take(e * kKeyBlock);
   dk = take(kKeyBlock * d);
-  dv = take(kKeyBlock * d);
+  dv = take(kKeyBlock * e);
   scores = take(kQueryBlock * kKeyBlock);
   d_scores = take(kQueryBlock * kKeyBlock);
   maximum = take(kQueryBlock);

@@ -89,12 +89,28 @@ void load_transposed(A* to, std::int64_t stride, HeadRows<const T> from, std::in
 
 template <class T, class A = Accumulator<T>>
 void store_block(HeadRows<T> to, const A* from, std::int64_t row, std::int64_t rows, std::int64_t d,
-                 A scale = A(1)) {
+                 A scale = A(1), bool add = false) {
   for (std::int64_t i = 0; i < rows; ++i) {
     T* out = to.data + (row + i) * to.stride;
+    const A* in = from + i * d;
+    if (add) {
 #pragma omp simd
-    for (std::int64_t j = 0; j < d; ++j) store<T>(out[j], from[i * d + j] * scale);
+      for (std::int64_t j = 0; j < d; ++j) store<T>(out[j], load(out[j]) + in[j] * scale);
+    } else {
+#pragma omp simd
+      for (std::int64_t j = 0; j < d; ++j) store<T>(out[j], in[j] * scale);
+    }
   }
+}
+
+/// The same into a head of a gradient that is in T or in its accumulator.
+template <class T, class A = Accumulator<T>>
+void store_gradient(const View& to, std::int64_t b, std::int64_t h, const A* from, std::int64_t row,
+                    std::int64_t rows, A scale, bool add) {
+  if (to.dtype() == dtype_of<T>())
+    store_block<T>(head_rows<T>(to, b, h), from, row, rows, to.dim(3), scale, add);
+  else
+    store_block<A>(head_rows<A>(to, b, h), from, row, rows, to.dim(3), scale, add);
 }
 
 /// Where a block of scores lies: local indices of its first row and column, and its size.
@@ -108,6 +124,18 @@ template <class A>
 void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, std::int64_t b,
                 std::int64_t head);
 
+/// Soft cap: each score s becomes cap tanh(s / cap). Rows have stride kKeyBlock.
+template <class A>
+void cap_block(A* scores, const ScoreBlock& block, A cap);
+
+/// What the size of a thread's scratch follows from.
+struct AttentionSizes {
+  AttentionSizes(const Shape& q, const Shape& k, const Shape& v)
+      : queries(q[0]), group(q[2] / k[2]), d(q[3]), e(v[3]) {}
+  std::int64_t queries, group;  ///< group: query heads per key/value head
+  std::int64_t d, e;            ///< head sizes of q and k, and of v
+};
+
 /// Scratch of one thread, laid out in the workspace.
 template <class A>
 struct AttentionScratch {
@@ -116,7 +144,7 @@ struct AttentionScratch {
   A* dq;  ///< all queries of one group of heads
 
   /// Elements needed; assigns the pointers when `memory` is given.
-  std::size_t lay_out(A* memory, std::int64_t queries, std::int64_t group, std::int64_t d);
+  std::size_t lay_out(A* memory, const AttentionSizes& sizes);
 };
 
 }  // namespace tessera::cpu

@@ -24,7 +24,8 @@ class CudaKernels final : public Kernels {
   std::string autotuned() const override;
   void take_autotuned(const std::string& text) override;
 
-  std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, DType) const override;
+  std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
+                                        DType) const override;
   std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;
   std::size_t embedding_workspace_bytes(std::int64_t rows) const override;
   std::size_t sum_squares_workspace_bytes(std::int64_t elements) const override;
@@ -35,7 +36,9 @@ class CudaKernels final : public Kernels {
   void do_attention_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                             const AttentionSpec&, Workspace) override;
   void do_attention_backward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
-                             ConstView, ConstView, const AttentionSpec&, Workspace) override;
+                             ConstView, ConstView, const AttentionSpec&, Workspace,
+                             const AttentionAccumulate&) override;
+  void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
   void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool) override;
   void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                        const NormSpec&) override;

@@ -14,8 +14,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
   using A = Accumulator<T>;
   extern __shared__ __align__(16) unsigned char memory[];
   const int d = call.d;
+  const int e = call.e;
   const Place at(call.seen.queries, call.heads);
-  const SharedRows<A> shared(memory, at, d);
+  const SharedRows<A> shared(memory, at, d, e);
   const int64_t kv = at.h / call.group;
   const Span mine = at.valid ? call.seen.keys_of(at.b, at.row) : Span{0, 0};
   const Span all = call.seen.keys_of(at.b, Span{at.first, at.last});
@@ -27,15 +28,16 @@ __global__ void __launch_bounds__(kAttentionThreads)
   for (int64_t first = all.begin; first < all.end; first += kWarp) {
     const Span tile{first, min(first + kWarp, all.end)};
     __syncthreads();  // nobody reads the last tiles any more
-    load_tile(shared.tile1, shared.stride, call.k, at, kv, tile, d);
-    load_tile(shared.tile2, shared.stride, call.v, at, kv, tile, d);
+    load_tile(shared.tile1, shared.stride1, call.k, at, kv, tile, d);
+    load_tile(shared.tile2, shared.stride2, call.v, at, kv, tile, e);
     __syncthreads();
     const Span part{max(tile.begin, mine.begin), min(tile.end, mine.end)};
     if (part.begin >= part.end) continue;
 
     const int64_t key = first + at.lane;
-    const A score = part.holds(key) ? dot(shared.row1, shared.tile1 + at.lane * shared.stride, d)
-                                    : A(-INFINITY);
+    const A score = part.holds(key)
+                        ? call.capped(dot(shared.row1, shared.tile1 + at.lane * shared.stride1, d))
+                        : A(-INFINITY);
     const A raised = max(maximum, warp_max(score));
     A p = part.holds(key) ? exp(score - raised) : A(0);
     const A rescale = exp(maximum - raised);
@@ -45,12 +47,12 @@ __global__ void __launch_bounds__(kAttentionThreads)
     if (part.holds(key)) p *= call.dropout.factor(at.b, at.h, at.row, key);
     for (int64_t j = part.begin; j < part.end; ++j) {
       const int lane = static_cast<int>(j - first);
-      out.add(__shfl_sync(kAllLanes, p, lane), shared.tile2 + lane * shared.stride, at.lane, d);
+      out.add(__shfl_sync(kAllLanes, p, lane), shared.tile2 + lane * shared.stride2, at.lane, e);
     }
   }
 
   if (!at.valid) return;
-  out.write(o.row(at.row, at.b, at.h), at.lane, d, sum > 0 ? A(1) / sum : A(0));
+  out.write(o.row(at.row, at.b, at.h), at.lane, e, sum > 0 ? A(1) / sum : A(0));
   if (at.lane == 0)
     lse[(at.b * call.heads + at.h) * call.seen.queries + at.row] = maximum + log(sum);
 }
@@ -62,13 +64,14 @@ void attention_forward_rows(Stream& stream, const View& o, const View& lse, cons
   constexpr const char* op = "attention_forward";
   dispatch_float(q.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    dispatch_head_size(op, q.dim(3), [&]<int kPerLane>(std::integral_constant<int, kPerLane>) {
+    const auto start = [&]<int kPerLane>(std::integral_constant<int, kPerLane>) {
       launch(stream, op,
              {attention_blocks(q.dim(0), q.dim(2), q.dim(1)), dim3(kAttentionThreads),
-              SharedRows<A>::bytes(q.dim(3))},
+              SharedRows<A>::bytes(q.dim(3), v.dim(3))},
              attention_kernel<T, kPerLane>, AttentionCall<T>(q, k, v, spec), heads_of<T>(o),
              lse.data<A>());
-    });
+    };
+    dispatch_head_size(op, q.dim(3), v.dim(3), start);
   });
 }
 

@@ -150,17 +150,38 @@ struct AttentionCall {
         heads(queries.dim(2)),
         group(queries.dim(2) / keys.dim(2)),
         d(static_cast<int>(queries.dim(3))),
+        e(static_cast<int>(values.dim(3))),
         scale(static_cast<A>(spec.scale)),
+        softcap(static_cast<A>(spec.softcap)),
         seen(queries.dim(0), keys.dim(0), spec),
         dropout(spec) {}
 
+  /// A scaled score as the softmax takes it.
+  __device__ A capped(A score) const {
+    return softcap > 0 ? softcap * tanh(score / softcap) : score;
+  }
+  /// The derivative of that, from what it gave.
+  __device__ A cap_slope(A score) const {
+    const A bent = softcap > 0 ? score / softcap : A(0);
+    return A(1) - bent * bent;
+  }
+
   Heads<const T> q, k, v;
   std::int64_t batch, heads, group;  ///< group: query heads per key/value head
-  int d;
-  A scale;
+  int d, e;                          ///< head sizes of queries and keys, and of values
+  A scale, softcap;                  ///< softcap 0: none
   Visibility seen;
   ProbabilityDropout<A> dropout;
 };
+
+/// Calls f(TypeTag<G>) for the type of a gradient: T or its accumulator.
+template <class T, class F>
+void dispatch_gradient(const ConstView& d, F&& f) {
+  if (d.dtype() == dtype_of<T>())
+    f(TypeTag<T>{});
+  else if constexpr (!std::is_same_v<T, Accumulator<T>>)
+    f(TypeTag<Accumulator<T>>{});
+}
 
 /// What the backward passes read besides q, k and v. lse, delta: acc [B, H, S].
 template <class T>

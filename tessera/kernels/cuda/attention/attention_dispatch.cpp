@@ -13,6 +13,32 @@ namespace {
 // From here on a run is training rather than a test, and its speed matters.
 constexpr std::int64_t kTrainingQueries = 256;
 
+// What keeps a training from cuDNN's attention, if it is worth a word.
+void explain(const AttentionSpec& spec, bool tiles) {
+  if (spec.dropout.p > 0)
+    log_info(
+        "attention dropout takes Tessera's own attention kernels, which are slower than cuDNN's: "
+        "--attention-dropout 0 is faster");
+  else if (spec.softcap > 0 && tiles)
+    log_info(
+        "the soft cap of attention scores takes Tessera's own attention kernels, which are slower "
+        "than cuDNN's");
+  else if ((spec.documents || spec.softcap > 0) && !tiles)
+    log_info(
+        "{} Tessera's plain attention kernels here, which are slow: bf16 or f16 with heads of 64 "
+        "or 128 is much faster",
+        spec.documents ? "documents that do not see each other take"
+                       : "the soft cap of attention scores takes");
+}
+
+// Tensor cores take heads of one size only.
+bool tensors_fit_tiles(const ConstView& q, const ConstView& k, const ConstView& v,
+                       const ConstView& o) {
+  return fits_tiles(q) && fits_tiles(k) && fits_tiles(v) && fits_tiles(o) && q.dim(3) == v.dim(3);
+}
+
+bool gradient_fits_tiles(const ConstView& d) { return d.dtype() == DType::f32 || fits_tiles(d); }
+
 }  // namespace
 
 bool has_aligned_rows(const ConstView& heads) {
@@ -29,34 +55,28 @@ bool fits_tiles(const ConstView& heads) {
 void attention_backward_tiles(Stream& stream, const View& dq, const View& dk, const View& dv,
                               const ConstView& d_o, const ConstView& q, const ConstView& k,
                               const ConstView& v, const ConstView& o, const ConstView& lse,
-                              const AttentionSpec& spec, const Workspace& delta) {
-  attention_query_gradient_tiles(stream, dq, d_o, q, k, v, o, lse, spec, delta);
-  attention_key_gradient_tiles(stream, dk, dv, d_o, q, k, v, o, lse, spec, delta);
+                              const AttentionSpec& spec, const Workspace& delta,
+                              const AttentionAccumulate& accumulate) {
+  attention_query_gradient_tiles(stream, dq, d_o, q, k, v, o, lse, spec, delta, accumulate.dq);
+  attention_key_gradient_tiles(stream, dk, dv, d_o, q, k, v, o, lse, spec, delta, accumulate.dk_dv);
 }
 
 // Room for cuDNN, or for delta of our own kernels.
-std::size_t CudaKernels::attention_workspace_bytes(const Shape& q, const Shape& k,
+std::size_t CudaKernels::attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                                    DType dtype) const {
   const std::size_t delta =
       static_cast<std::size_t>(q[0] * q[1] * q[2]) * element_size(accumulator_type(dtype));
-  return std::max(delta, cudnn_->workspace_bytes(q, k, dtype));
+  return std::max(delta, cudnn_->workspace_bytes(q, k, v, dtype));
 }
 
 void CudaKernels::do_attention_forward(Stream& stream, View o, View lse, ConstView q, ConstView k,
                                        ConstView v, const AttentionSpec& spec,
                                        Workspace workspace) {
   if (cudnn_->forward(stream, o, lse, q, k, v, spec, workspace)) return;
-  const bool tiles = fits_tiles(q) && fits_tiles(k) && fits_tiles(v) && fits_tiles(o);
+  const bool tiles = tensors_fit_tiles(q, k, v, o);
   if (q.dim(0) >= kTrainingQueries && !warned_about_attention_) {
     warned_about_attention_ = true;
-    if (spec.dropout.p > 0)
-      log_info(
-          "attention dropout takes Tessera's own attention kernels, which are slower than cuDNN's: "
-          "--attention-dropout 0 is faster");
-    else if (spec.documents && !tiles)
-      log_info(
-          "documents that do not see each other take Tessera's plain attention kernels here, which "
-          "are slow: bf16 or f16 with heads of 64 or 128 is much faster");
+    explain(spec, tiles);
   }
   if (tiles)
     attention_forward_tiles(stream, o, lse, q, k, v, spec);
@@ -67,14 +87,17 @@ void CudaKernels::do_attention_forward(Stream& stream, View o, View lse, ConstVi
 void CudaKernels::do_attention_backward(Stream& stream, View dq, View dk, View dv, ConstView d_o,
                                         ConstView q, ConstView k, ConstView v, ConstView o,
                                         ConstView lse, const AttentionSpec& spec,
-                                        Workspace workspace) {
-  if (cudnn_->backward(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace)) return;
-  const bool fits = fits_tiles(q) && fits_tiles(k) && fits_tiles(v) && fits_tiles(o) &&
-                    fits_tiles(d_o) && fits_tiles(dq) && fits_tiles(dk) && fits_tiles(dv);
+                                        Workspace workspace,
+                                        const AttentionAccumulate& accumulate) {
+  const bool plain = !accumulate.dq && !accumulate.dk_dv && dq.dtype() == q.dtype() &&
+                     dk.dtype() == q.dtype();  // cuDNN replaces, in the type of its inputs
+  if (plain && cudnn_->backward(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace)) return;
+  const bool fits = tensors_fit_tiles(q, k, v, o) && fits_tiles(d_o) && gradient_fits_tiles(dq) &&
+                    gradient_fits_tiles(dk) && gradient_fits_tiles(dv);
   if (fits)
-    attention_backward_tiles(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace);
+    attention_backward_tiles(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace, accumulate);
   else
-    attention_backward_rows(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace);
+    attention_backward_rows(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace, accumulate);
 }
 
 }  // namespace tessera::cuda

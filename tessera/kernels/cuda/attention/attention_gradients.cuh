@@ -29,9 +29,11 @@ __device__ void score_gradients(float (&scores)[2][4], float (&products)[2][4],
       float& score = scores[i / 2][2 * r + i % 2];
       float& product = products[i / 2][2 * r + i % 2];
       const bool seen = whole || lane.queries.sees(r, key + i);
-      const float p = exp2_of(score * scale - lane.lse[r]);
+      const float capped = call.softcap > 0 ? call.capped(score * call.scale) : 0.0f;
+      const float exponent = call.softcap > 0 ? capped * kLog2E : score * scale;
+      const float p = exp2_of(exponent - lane.lse[r]);
       score = seen ? p * factors[i] : 0.0f;
-      product = seen ? p * (product * factors[i] - lane.delta[r]) : 0.0f;
+      product = seen ? p * (product * factors[i] - lane.delta[r]) * call.cap_slope(capped) : 0.0f;
     }
   }
 }

@@ -43,20 +43,22 @@ inline std::int64_t attention_blocks(std::int64_t rows, std::int64_t heads, std:
   return (rows + kRowsPerBlock - 1) / kRowsPerBlock * heads * batch;
 }
 
-/// Shared memory of a block: two tiles of 32 rows, and two rows for each warp. Rows of tiles are
-/// one element longer than they need be, so that lanes reading a column meet different banks.
+/// Shared memory of a block: two tiles of 32 rows, and two rows for each warp; the first of each
+/// two has heads of d, the second of e. Rows of tiles are one element longer than they need be, so
+/// that lanes reading a column meet different banks.
 template <class A>
 struct SharedRows {
-  static std::size_t bytes(std::int64_t d) {
-    return static_cast<std::size_t>(2 * kWarp * (d + 1) + 2 * kRowsPerBlock * d) * sizeof(A);
+  static std::size_t bytes(std::int64_t d, std::int64_t e) {
+    return static_cast<std::size_t>(kWarp * (d + e + 2) + kRowsPerBlock * (d + e)) * sizeof(A);
   }
-  __device__ SharedRows(unsigned char* memory, const Place& place, int d) : stride(d + 1) {
+  __device__ SharedRows(unsigned char* memory, const Place& place, int d, int e)
+      : stride1(d + 1), stride2(e + 1) {
     tile1 = reinterpret_cast<A*>(memory);
-    tile2 = tile1 + kWarp * stride;
-    row1 = tile2 + kWarp * stride + 2 * place.warp * d;
+    tile2 = tile1 + kWarp * stride1;
+    row1 = tile2 + kWarp * stride2 + place.warp * (d + e);
     row2 = row1 + d;
   }
-  int stride;
+  int stride1, stride2;
   A *tile1, *tile2, *row1, *row2;
 };
 
@@ -95,19 +97,20 @@ struct RowSum {
     }
   }
   template <class T>
-  __device__ void write(T* to, int lane, int d, A factor) const {
+  __device__ void write(T* to, int lane, int d, A factor, bool add = false) const {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int c = lane + i * kWarp;
-      if (c < d) store<T>(to[c], values[i] * factor);
+      if (c < d) contribute<T>(to[c], values[i] * factor, add);
     }
   }
   A values[kPerLane] = {};
 };
 
-/// Calls f(std::integral_constant<int, channels per lane>) for a head size.
+/// Calls f(std::integral_constant<int, channels per lane>) for the larger of two head sizes.
 template <class F>
-void dispatch_head_size(const char* op, std::int64_t d, F&& f) {
+void dispatch_head_size(const char* op, std::int64_t d1, std::int64_t d2, F&& f) {
+  const std::int64_t d = d1 > d2 ? d1 : d2;
   require_op(d <= kMaxHeadSize, op, "the CUDA backend takes head sizes up to 256");
   if (d <= 2 * kWarp)
     f(std::integral_constant<int, 2>{});

@@ -55,8 +55,11 @@ struct RunningSoftmax {
   }
 };
 
-// Scales the scores of the keys that are seen; those of the others become minus infinity.
-__device__ void mask_scores(Scores& scores, const LaneQueries& lane, int first_key, float scale) {
+// Scales and caps the scores of the keys that are seen; those of the others become minus infinity.
+template <class T>
+__device__ void mask_scores(Scores& scores, const AttentionCall<T>& call, const LaneQueries& lane,
+                            int first_key) {
+  const float scale = call.scale * kLog2E;
   const bool whole = lane.see_all(first_key, kTileKeys);
   const int key = first_key + 4 * Lane().t;
 #pragma unroll
@@ -65,7 +68,8 @@ __device__ void mask_scores(Scores& scores, const LaneQueries& lane, int first_k
     const int j = i % kLaneScores;
     float& score = score_at(scores, r, j);
     const bool seen = whole || lane.sees(r, key + j / 4 * 16 + j % 4);
-    score = seen ? score * scale : -INFINITY;
+    const float value = call.softcap > 0 ? call.capped(score * call.scale) * kLog2E : score * scale;
+    score = seen ? value : -INFINITY;
   }
 }
 
@@ -105,7 +109,7 @@ struct ForwardWarp {
 #pragma unroll
     for (int j = 0; j < kTileKeys / 16; ++j) multiply_by_rows(scores[j], q, k, 16 * j);
     float rescale[2];
-    mask_scores(scores, lane, first_key, call.scale * kLog2E);
+    mask_scores(scores, call, lane, first_key);
     softmax.fold(scores, rescale);
     if (call.dropout.on) drop_scores(scores, call.dropout, sample, h, lane, first_key);
 #pragma unroll

@@ -124,21 +124,28 @@ struct KeyPassSums {
   // Into the tiles of k and v, keys in their own order.
   template <class T>
   __device__ void store(const KeyPassShared<T, kHead>& shared, float scale) const {
-    const int low = key_of_row(row0 + Lane().g);
-    const int high = key_of_row(row0 + Lane().g + 8);
-    store_sums(shared.k, low, high, chunk0, dk, scale, scale);
-    store_sums(shared.v, low, high, chunk0, dv, 1, 1);
+    store_sums(shared.k, low(), high(), chunk0, dk, scale, scale);
+    store_sums(shared.v, low(), high(), chunk0, dv, 1, 1);
   }
+  // Straight to the gradients of the keys from `first` on.
+  template <class G>
+  __device__ void contribute(const HeadRows<G>& to_dk, const HeadRows<G>& to_dv, int first,
+                             float scale, bool add) const {
+    contribute_sums(to_dk, first + low(), first + high(), 8 * chunk0, dk, scale, add);
+    contribute_sums(to_dv, first + low(), first + high(), 8 * chunk0, dv, 1, add);
+  }
+  __device__ int low() const { return key_of_row(row0 + Lane().g); }
+  __device__ int high() const { return key_of_row(row0 + Lane().g + 8); }
   int row0 = 16 * (Lane().warp % 4);
   int chunk0 = Lane().warp / 4 * (kHead / 16);
   float dk[kHead / 16][4] = {};
   float dv[kHead / 16][4] = {};
 };
 
-template <class T, int kHead>
+template <class T, class G, int kHead>
 __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
-    tensor_key_gradient_kernel(AttentionCall<T> call, Upstream<T> upstream, Heads<T> dk,
-                               Heads<T> dv) {
+    tensor_key_gradient_kernel(AttentionCall<T> call, Upstream<T> upstream, Heads<G> dk,
+                               Heads<G> dv, bool add) {
   const int keys = static_cast<int>(call.seen.keys);
   const KeyTiles tiles(call.seen, {0, keys});
   const BlockPlace at(tiles.end, call.heads / call.group, call.batch, false);
@@ -161,12 +168,20 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
     sums.add(shared, i % 2);
   }
   wait_for_copies();
-  __syncthreads();  // nobody reads k and v any more
-  sums.store(shared, call.scale);
-  __syncthreads();
-  const int worker = static_cast<int>(threadIdx.x);
-  write_rows({dk, at.b, at.h, keys}, first_key, shared.k, 0, kTileKeys, worker, kTileThreads);
-  write_rows({dv, at.b, at.h, keys}, first_key, shared.v, 0, kTileKeys, worker, kTileThreads);
+  const HeadRows<G> to_dk(dk, at.b, at.h, keys);
+  const HeadRows<G> to_dv(dv, at.b, at.h, keys);
+  if constexpr (std::is_same_v<T, G>) {
+    if (!add) {
+      __syncthreads();  // nobody reads k and v any more
+      sums.store(shared, call.scale);
+      __syncthreads();
+      const int worker = static_cast<int>(threadIdx.x);
+      write_rows(to_dk, first_key, shared.k, 0, kTileKeys, worker, kTileThreads);
+      write_rows(to_dv, first_key, shared.v, 0, kTileKeys, worker, kTileThreads);
+      return;
+    }
+  }
+  sums.contribute(to_dk, to_dv, first_key, call.scale, add);
 }
 
 }  // namespace
@@ -174,14 +189,16 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
 void attention_key_gradient_tiles(Stream& stream, const View& dk, const View& dv,
                                   const ConstView& d_o, const ConstView& q, const ConstView& k,
                                   const ConstView& v, const ConstView& o, const ConstView& lse,
-                                  const AttentionSpec& spec, const Workspace& delta) {
+                                  const AttentionSpec& spec, const Workspace& delta, bool add) {
   if (k.dim(0) == 0) return;
   dispatch_tiles(q, [&]<class T, int kHead>(TypeTag<T>, std::integral_constant<int, kHead>) {
     const int64_t tiles = (k.dim(0) + (spec.kv_start & 3) - 1) / kTileKeys + 1;
-    launch(stream, "attention_backward",
-           {tiles * k.dim(1) * k.dim(2), dim3(kTileThreads), KeyPassShared<T, kHead>::kBytes},
-           tensor_key_gradient_kernel<T, kHead>, AttentionCall<T>(q, k, v, spec),
-           upstream_of<T>(d_o, o, lse, delta), heads_of<T>(dk), heads_of<T>(dv));
+    dispatch_gradient<T>(dk, [&]<class G>(TypeTag<G>) {
+      launch(stream, "attention_backward",
+             {tiles * k.dim(1) * k.dim(2), dim3(kTileThreads), KeyPassShared<T, kHead>::kBytes},
+             tensor_key_gradient_kernel<T, G, kHead>, AttentionCall<T>(q, k, v, spec),
+             upstream_of<T>(d_o, o, lse, delta), heads_of<G>(dk), heads_of<G>(dv), add);
+    });
   });
 }
 

@@ -88,9 +88,12 @@ struct QueryPassWarp {
   float dq[kHead / 8][4] = {};
 };
 
-template <class T, int kHead>
+// In the type of the queries the gradient is rounded once, on its way through shared memory, which
+// makes wide stores of it; sums go straight to where they are added.
+template <class T, class G, int kHead>
 __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
-    tensor_query_gradient_kernel(AttentionCall<T> call, Upstream<T> upstream, Heads<T> dq) {
+    tensor_query_gradient_kernel(AttentionCall<T> call, Upstream<T> upstream, Heads<G> dq,
+                                 bool add) {
   const int queries = static_cast<int>(call.seen.queries);
   const BlockPlace at((queries - 1) / kBlockQueries + 1, call.heads, call.batch, true);
   const int first = at.tile * kBlockQueries;
@@ -115,10 +118,17 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
   keys.run([&](int first_key, const Tile<T, kHead>& k, const Tile<T, kHead>& v) {
     warp.add_tile(call, sample, at.h, first_key, k, v);
   });
-  // Each warp passes its results through its own rows of q.
-  store_sums(shared.q, row0 + Lane().g, row0 + Lane().g + 8, 0, warp.dq, call.scale, call.scale);
-  __syncwarp();
-  write_rows({dq, at.b, at.h, queries}, first, shared.q, row0, row0 + 16, Lane().index, kWarp);
+  const HeadRows<G> to(dq, at.b, at.h, queries);
+  const int low = row0 + Lane().g;
+  if constexpr (std::is_same_v<T, G>) {
+    if (!add) {  // each warp passes its results through its own rows of q
+      store_sums(shared.q, low, low + 8, 0, warp.dq, call.scale, call.scale);
+      __syncwarp();
+      write_rows(to, first, shared.q, row0, row0 + 16, Lane().index, kWarp);
+      return;
+    }
+  }
+  contribute_sums(to, first + low, first + low + 8, 0, warp.dq, call.scale, add);
 }
 
 }  // namespace
@@ -126,13 +136,15 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
 void attention_query_gradient_tiles(Stream& stream, const View& dq, const ConstView& d_o,
                                     const ConstView& q, const ConstView& k, const ConstView& v,
                                     const ConstView& o, const ConstView& lse,
-                                    const AttentionSpec& spec, const Workspace& delta) {
+                                    const AttentionSpec& spec, const Workspace& delta, bool add) {
   dispatch_tiles(q, [&]<class T, int kHead>(TypeTag<T>, std::integral_constant<int, kHead>) {
     const int64_t blocks = (q.dim(0) + kBlockQueries - 1) / kBlockQueries * q.dim(1) * q.dim(2);
-    launch(stream, "attention_backward",
-           {blocks, dim3(kTileThreads), QueryPassShared<T, kHead>::kBytes},
-           tensor_query_gradient_kernel<T, kHead>, AttentionCall<T>(q, k, v, spec),
-           upstream_of<T>(d_o, o, lse, delta), heads_of<T>(dq));
+    dispatch_gradient<T>(dq, [&]<class G>(TypeTag<G>) {
+      launch(stream, "attention_backward",
+             {blocks, dim3(kTileThreads), QueryPassShared<T, kHead>::kBytes},
+             tensor_query_gradient_kernel<T, G, kHead>, AttentionCall<T>(q, k, v, spec),
+             upstream_of<T>(d_o, o, lse, delta), heads_of<G>(dq), add);
+    });
   });
 }
 

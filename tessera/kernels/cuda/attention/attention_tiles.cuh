@@ -222,6 +222,24 @@ __device__ void write_rows(const HeadRows<T>& to, int first, const Tile<T, kHead
   }
 }
 
+/// Adds sums[16, 8 kColumns] times a factor to rows of a tensor from a column on, or puts them
+/// there: lane row g to row `low`, g + 8 to `high`, where those are inside [0, count).
+template <int kColumns, class G>
+__device__ void contribute_sums(const HeadRows<G>& to, int low, int high, int column,
+                                const float (&sums)[kColumns][4], float factor, bool add) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = r == 0 ? low : high;
+    if (row < 0 || row >= to.count) continue;
+    G* const at = to.data + row * to.stride + column + 2 * Lane().t;
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) {
+      contribute<G>(at[8 * i], sums[i][2 * r] * factor, add);
+      contribute<G>(at[8 * i + 1], sums[i][2 * r + 1] * factor, add);
+    }
+  }
+}
+
 /// The two queries of a lane, g and g + 8 of its warp, and the keys that they see.
 struct LaneQueries {
   __device__ LaneQueries(const Visibility& seen, std::int64_t b, int first) {

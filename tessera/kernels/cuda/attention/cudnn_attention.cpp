@@ -44,7 +44,8 @@ struct Band {
 struct Problem {
   bool backward = false;
   DType dtype = DType::bf16;
-  int64_t s = 0, t = 0, b = 0, h = 0, k = 0, d = 0;  ///< queries, keys, batch, heads, key heads
+  int64_t s = 0, t = 0, b = 0, h = 0, k = 0;  ///< queries, keys, batch, heads, key heads
+  int64_t d = 0, e = 0;                       ///< head sizes of queries and keys, and of values
   Band band;
   std::uint32_t scale = 0;                                   ///< the bits of the f32
   std::array<std::array<int64_t, 3>, kArguments> strides{};  ///< of rows, samples and heads
@@ -70,15 +71,18 @@ std::optional<Band> band_of(int64_t s, int64_t t, const AttentionSpec& spec) {
 
 // What cuDNN's attention takes at all. One query at a time is the step of a generation, whose
 // number of keys changes from call to call: planning each would cost a second a token.
-bool takes(const Shape& q, const Shape& k, DType dtype) {
-  return (dtype == DType::bf16 || dtype == DType::f16) && q[3] % 8 == 0 && q[3] <= 256 &&
-         q[0] > 1 && q.numel() > 0 && k.numel() > 0;
+bool takes(const Shape& q, const Shape& k, const Shape& v, DType dtype) {
+  const auto fits = [](int64_t d) { return d % 8 == 0 && d <= 256; };
+  return (dtype == DType::bf16 || dtype == DType::f16) && fits(q[3]) && fits(v[3]) && q[0] > 1 &&
+         q.numel() > 0 && k.numel() > 0 && v.numel() > 0;
 }
 
 std::optional<Problem> problem_of(std::span<const ConstView> tensors, const AttentionSpec& spec) {
   const ConstView& q = tensors[kQ];
   const ConstView& k = tensors[kK];
-  if (!takes(q.shape(), k.shape(), q.dtype()) || spec.dropout.p > 0 || spec.documents)
+  const ConstView& v = tensors[kV];
+  if (!takes(q.shape(), k.shape(), v.shape(), q.dtype()) || spec.dropout.p > 0 ||
+      spec.softcap > 0 || spec.documents)
     return std::nullopt;
   const std::optional<Band> band = band_of(q.dim(0), k.dim(0), spec);
   if (!band) return std::nullopt;
@@ -90,6 +94,7 @@ std::optional<Problem> problem_of(std::span<const ConstView> tensors, const Atte
                   q.dim(2),
                   k.dim(2),
                   q.dim(3),
+                  v.dim(3),
                   *band,
                   std::bit_cast<std::uint32_t>(static_cast<float>(spec.scale)),
                   {}};
@@ -105,9 +110,10 @@ std::optional<Problem> problem_of(std::span<const ConstView> tensors, const Atte
 // Says where an argument lies: ours is [rows, B, heads, D], cuDNN's [B, heads, rows, D].
 void place(fe::graph::Tensor_attributes& tensor, const Problem& p, Argument argument) {
   const bool of_keys = argument == kK || argument == kV || argument == kDk || argument == kDv;
+  const bool of_values = argument == kV || argument == kO || argument == kDO || argument == kDv;
   const auto& [row, sample, head] = p.strides[argument];
   tensor.set_uid(argument + 1)
-      .set_dim({p.b, of_keys ? p.k : p.h, of_keys ? p.t : p.s, p.d})
+      .set_dim({p.b, of_keys ? p.k : p.h, of_keys ? p.t : p.s, of_values ? p.e : p.d})
       .set_stride({sample, head, row, 1})
       .set_data_type(p.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF);
 }
@@ -266,14 +272,15 @@ CudnnAttention::~CudnnAttention() = default;
 // A formula, since plans need what is not known when memory is laid out (strides, masks) and a
 // second of time each. The parts are those of the Hopper engines: delta, f32 [B, H, S]; the sum of
 // dq, f32 [B, H, S, D], or the gradients of the scores; dk and dv of each query head, 16-bit
-// [B, H, T, D] each, where heads share keys. Plans add some hundred bytes.
-std::size_t CudnnAttention::workspace_bytes(const Shape& q, const Shape& k, DType dtype) const {
+// [B, H, T, D] and [B, H, T, E], where heads share keys. Plans add some hundred bytes.
+std::size_t CudnnAttention::workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
+                                            DType dtype) const {
   constexpr std::size_t kSmallParts = 64 << 10;
-  if (!takes(q, k, dtype)) return 0;
+  if (!takes(q, k, v, dtype)) return 0;
   const auto rows = static_cast<std::size_t>(q[0] * q[1] * q[2]);
   const auto d = static_cast<std::size_t>(q[3]);
   const std::size_t shared =
-      q[2] == k[2] ? 0 : static_cast<std::size_t>(k[0] * q[1] * q[2]) * d * 4;
+      q[2] == k[2] ? 0 : static_cast<std::size_t>(k[0] * q[1] * q[2] * (q[3] + v[3])) * 2;
   if (!deterministic_) return rows * 4 * (1 + d) + shared + kSmallParts;
   return has_too_many_scores(q) ? kSmallParts
                                 : rows * 4 + score_bytes(q, k[0]) + shared + kSmallParts;

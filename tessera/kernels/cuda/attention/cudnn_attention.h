@@ -21,7 +21,7 @@ class CudnnAttention {
 
   /// What either call below may need for these shapes, whatever the spec; 0 where it takes no part.
   /// Never less for more keys.
-  std::size_t workspace_bytes(const Shape& q, const Shape& k, DType) const;
+  std::size_t workspace_bytes(const Shape& q, const Shape& k, const Shape& v, DType) const;
 
   /// The ops of kernels.h, arguments checked. False when cuDNN cannot do the case: then nothing was
   /// done. A problem that was not seen before costs about a second of planning on the host.

@@ -1,0 +1,115 @@
+// Attention over two parts of the keys, joined, is attention over all of them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/support/attention_run.h"
+#include "tests/support/kernel_test.h"
+
+namespace tessera::test {
+namespace {
+
+constexpr double kNoKey = -std::numeric_limits<double>::infinity();
+constexpr double kRubbish = std::numeric_limits<double>::quiet_NaN();
+
+class AttentionMergeTest : public KernelTest {
+ protected:
+  // Merges b into a, in place.
+  void merge(const View& o, const View& lse, const View& o_b, const View& lse_b) {
+    lab->attention_merge(stream, o, lse, o, lse, o_b, lse_b);
+  }
+};
+
+TEST_P(AttentionMergeTest, PartsOfTheKeysGiveTheWhole) {
+  const AttentionCase c{.name = "whole",
+                        .S = 70,
+                        .T = 90,
+                        .B = 2,
+                        .H = 4,
+                        .K = 2,
+                        .D = 5,
+                        .E = 7,
+                        .window = 50,
+                        .q_start = 20};
+  const reference::AttentionInputs x{random(c.q_shape()).values, random(c.k_shape()).values,
+                                     random(c.v_shape()).values};
+  const reference::Attention expected = reference::attention(c, x);
+  AttentionRun whole(lab, c, dtype(), x);
+  const Tensor o = lab.full(acc(), c.o_shape(), kRubbish);
+  const Tensor lse = lab.full(acc(), {c.B, c.H, c.S}, kNoKey);
+  // Queries of the last part see no key of the first, and the other way round.
+  for (const auto& [begin, length] : {std::pair(0, 10), std::pair(10, 45), std::pair(55, 35)}) {
+    AttentionSpec spec = whole.setup.spec;
+    spec.kv_start = begin;
+    lab->attention_forward(stream, whole.o.view, whole.lse, whole.q.view,
+                           whole.k.view.slice(0, begin, length),
+                           whole.v.view.slice(0, begin, length), spec, whole.setup.workspace);
+    merge(o, lse, whole.o.view, whole.lse);
+  }
+  EXPECT_LE(relative_error(lab.read(o), expected.o), tolerance(3));
+  expect_values(lse.view(), expected.lse, 3, "lse");
+}
+
+// scores 1, 2 | 3, -1 and values of two channels, by hand.
+TEST_P(AttentionMergeTest, KnownNumbers) {
+  const Shape shape{1, 1, 1, 2};
+  const Tensor o = lab.tensor(acc(), shape, {0.2689414213699951, 0.7310585786300049});
+  const Tensor lse = lab.tensor(acc(), {1, 1, 1}, {2.313261687518223});
+  const Tensor o_b = lab.tensor(acc(), shape, {2.0359724199241831, -0.9100689499052289});
+  const Tensor lse_b = lab.tensor(acc(), {1, 1, 1}, {3.0181499279178094});
+  merge(o, lse, o_b, lse_b);
+  const Values merged = lab.read(o);
+  EXPECT_NEAR(merged[0], 1.45156343, 1e-6);
+  EXPECT_NEAR(merged[1], -0.36729993, 1e-6);
+  EXPECT_NEAR(lab.read(lse)[0], 3.41971665, 1e-6);
+}
+
+// Of four queries neither part has a key, then either, then both.
+TEST_P(AttentionMergeTest, APartWithoutKeysIsNotLookedAt) {
+  const Shape shape{4, 1, 1, 2};
+  const Tensor a = lab.tensor(dtype(), shape, {kRubbish, kRubbish, kRubbish, kRubbish, 3, 4, 1, 1});
+  const Tensor lse_a = lab.tensor(acc(), {1, 1, 4}, {kNoKey, kNoKey, 2, 5});
+  const Tensor b = lab.tensor(dtype(), shape, {kRubbish, kRubbish, 5, 6, kRubbish, kRubbish, 3, 3});
+  const Tensor lse_b = lab.tensor(acc(), {1, 1, 4}, {kNoKey, -3, kNoKey, 5});
+  const Tensor o = empty(shape);
+  const Tensor lse = empty(acc(), {1, 1, 4});
+  lab->attention_merge(stream, o, lse, a, lse_a, b, lse_b);
+  expect_values(o.view(), {0, 0, 5, 6, 3, 4, 2, 2});
+  const Values sums = lab.read(lse);
+  EXPECT_EQ((Values{sums[0], sums[1], sums[2]}), (Values{kNoKey, -3, 2}));
+  EXPECT_NEAR(sums[3], 5 + std::log(2.0), 1e-6);
+}
+
+TEST_P(AttentionMergeTest, ANanThatCountsComesOut) {
+  const Shape shape{1, 1, 1, 1};
+  const Tensor o = lab.tensor(dtype(), shape, {1});
+  const Tensor lse = lab.tensor(acc(), {1, 1, 1}, {500});
+  const Tensor lse_b = lab.tensor(acc(), {1, 1, 1}, {-500});
+  merge(o, lse, lab.tensor(dtype(), shape, {kRubbish}), lse_b);
+  EXPECT_TRUE(std::isnan(lab.read(o)[0]));
+  const Tensor fresh = lab.tensor(dtype(), shape, {1});
+  merge(fresh, lab.tensor(acc(), {1, 1, 1}, {kRubbish}), fresh, lse_b);
+  EXPECT_TRUE(std::isnan(lab.read(fresh)[0]));
+}
+
+TEST_P(AttentionMergeTest, RowsMayBeStrided) {
+  const Shape shape{3, 2, 2, 5};
+  const Input a = random(shape);
+  const Input b = random(shape);
+  const Input lse_a = random(acc(), {2, 2, 3});
+  const Input lse_b = random(acc(), {2, 2, 3});
+  const Tensor plain = empty(shape);
+  const Tensor lse = empty(acc(), {2, 2, 3});
+  lab->attention_merge(stream, plain, lse, View(a), View(lse_a), View(b), View(lse_b));
+  const Padded strided = padded(shape);
+  lab->attention_merge(stream, strided.view, lse, padded(shape, a.values).view, View(lse_a),
+                       padded(shape, b.values).view, View(lse_b));
+  EXPECT_EQ(lab.read(strided.view), lab.read(plain));
+  expect_gaps_untouched(strided);
+}
+
+TESSERA_KERNEL_SUITE(AttentionMergeTest);
+
+}  // namespace
+}  // namespace tessera::test
