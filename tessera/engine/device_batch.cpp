@@ -13,18 +13,22 @@ DeviceBatches::Staging::Staging(Memory& memory, const Shape& bytes)
       free(memory.device()) {}
 
 DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches,
-                             const Limits& limits, const SampleShare& share)
+                             const Limits& limits, const BatchShare& share)
     : shape_(shape),
       count_(microbatches),
       data_ranks_(share.data_ranks),
       limits_(limits),
-      kept_{shape.seq, shape.batch / share.count},
-      first_sample_(kept_.batch * share.index),
+      kept_{shape.seq / share.sequence.count, shape.batch / share.samples.count},
+      ranges_(SequenceRanges::zigzag(shape.seq, share.sequence.count, share.sequence.index)),
+      first_sample_(kept_.batch * share.samples.index),
       uploads_(memory.device()),
       uploaded_(memory.device()),
       tokens_(static_cast<std::size_t>(microbatches)) {
-  check(kept_.batch * share.count == shape.batch, "{} samples cannot be shared evenly by {} ranks",
-        shape.batch, share.count);
+  check(kept_.batch * share.samples.count == shape.batch,
+        "{} samples cannot be shared evenly by {} ranks", shape.batch, share.samples.count);
+  check(share.sequence.count == 1 || shape.seq % (2 * share.sequence.count) == 0,
+        "{} positions cannot be cut into two equal chunks for each of {} ranks", shape.seq,
+        share.sequence.count);
   ArenaLayout measure;
   lay_out(measure);
   const Shape bytes{static_cast<std::int64_t>(measure.bytes())};
@@ -42,7 +46,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
   for (int i = 0; i < microbatches; ++i) {
     const Microfields& m = fields_.microbatches[static_cast<std::size_t>(i)];
     microbatches_.push_back({kept_, m.tokens, m.labels, m.mask, m.positions, m.documents, m.samples,
-                             grad_scales_.view().slice(0, i, 1)});
+                             grad_scales_.view().slice(0, i, 1), true, nullptr, ranges_});
   }
 }
 
@@ -58,7 +62,7 @@ DeviceBatches::Fields DeviceBatches::lay_out(ArenaLayout& arena) const {
                                    arena.take(DType::i64, {kept_.batch}),
                                    {}});
     if (limits_.documents)
-      fields.microbatches.back().documents = arena.take(DType::i32, {kept_.batch, kept_.seq});
+      fields.microbatches.back().documents = arena.take(DType::i32, {kept_.batch, shape_.seq});
   }
   return fields;
 }
@@ -96,13 +100,13 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
   if (!open_) staging().free.synchronize();
   open_ = true;
   const Microfields& to = staging().fields.microbatches[static_cast<std::size_t>(i)];
-  // [B, S] in the batch becomes [S, B], for the samples that are kept.
+  // [B, S] in the batch becomes [S, B], for the samples and positions that are kept.
   const auto transpose = [&]<class T>(const std::vector<T>& from, const View& view) {
     T* out = view.data<T>();
     for (std::int64_t b = 0; b < kept_.batch; ++b)
       for (std::int64_t s = 0; s < kept_.seq; ++s)
         out[s * kept_.batch + b] =
-            from[static_cast<std::size_t>((first_sample_ + b) * kept_.seq + s)];
+            from[static_cast<std::size_t>((first_sample_ + b) * shape_.seq + ranges_.at(s))];
   };
   transpose(batch.tokens, to.tokens);
   transpose(batch.labels, to.labels);
@@ -116,14 +120,15 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
       std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
 }
 
+// Whole, wherever the kept positions are: attention sees keys of all of the sequence.
 void DeviceBatches::set_documents(const HostBatch& batch, const View& to) const {
   std::int32_t* out = to.data<std::int32_t>();
   if (!batch.documents.empty()) {
-    std::copy_n(batch.documents.begin() + first_sample_ * kept_.seq, kept_.rows(), out);
+    std::copy_n(batch.documents.begin() + first_sample_ * shape_.seq, to.numel(), out);
     return;
   }
-  std::fill_n(out, kept_.rows(), static_cast<std::int32_t>(kept_.seq));
-  for (std::int64_t b = 0; b < kept_.batch; ++b) out[b * kept_.seq] = 0;
+  std::fill_n(out, to.numel(), static_cast<std::int32_t>(shape_.seq));
+  for (std::int64_t b = 0; b < kept_.batch; ++b) out[b * shape_.seq] = 0;
 }
 
 // A microbatch whose every label is masked weighs nothing.

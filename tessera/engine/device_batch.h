@@ -1,6 +1,7 @@
 // The microbatches of one step in device memory, filled from host batches. Rows become
-// sequence-first. The host prepares a step while the device works on the ones before: all fields of
-// a step travel in one copy, beside the computation.
+// sequence-first, and of the sequence each rank takes the positions that it works on: this is the
+// one place where they are put in another order. The host prepares a step while the device works on
+// the ones before: all fields of a step travel in one copy, beside the computation.
 #pragma once
 
 #include <array>
@@ -20,10 +21,16 @@ enum class LossAverage {
   per_token,       ///< the mean over all tokens
 };
 
-/// Of a batch's samples, those that a rank works on: equal share `index` of `count`.
-struct SampleShare {
+/// One of several equal parts.
+struct BatchPart {
   int count = 1;
   int index = 0;
+};
+
+/// What a rank works on of the batches that come.
+struct BatchShare {
+  BatchPart samples;   ///< of each batch
+  BatchPart sequence;  ///< of each sample, in chunks (SequenceRanges::zigzag)
   int data_ranks = 1;  ///< ranks that work on batches of their own
 };
 
@@ -37,7 +44,7 @@ class DeviceBatches {
   };
   /// `shape` is that of the batches which come; microbatches hold the share of them.
   DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits,
-                const SampleShare& share = {});
+                const BatchShare& share = {});
 
   /// Prepares microbatch `i` of the next step on the host.
   void set(int i, const HostBatch& batch);
@@ -88,6 +95,7 @@ class DeviceBatches {
   int data_ranks_;
   Limits limits_;
   BatchShape kept_;            ///< of microbatches
+  SequenceRanges ranges_;      ///< of the sequence, that are kept
   std::int64_t first_sample_;  ///< of a batch, that is kept
   Stream uploads_;
   Event uploaded_;

@@ -241,8 +241,9 @@ Session::Session(const SessionOptions& options, const Rank& rank)
     stages.push_back(&runner);
   }
   batches_.emplace(memory_, options.shape, options.microbatches, batch_limits(options),
-                   SampleShare{mesh_.tensor_column().size(), mesh_.tensor_column().rank(),
-                               options.parallel.data});
+                   BatchShare{{mesh_.tensor_column().size(), mesh_.tensor_column().rank()},
+                              {mesh_.context().size(), mesh_.context().rank()},
+                              options.parallel.data});
   const auto of_all = [&](std::int64_t each) {
     return memory_.allocate(MemoryUse::data, DType::f64, {mesh_.data().size() * each});
   };

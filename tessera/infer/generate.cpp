@@ -194,7 +194,7 @@ void Generator::feed(Runners& runners, std::span<const std::int32_t> tokens, std
   Microbatch batch = runners.batch->microbatches().front();
   batch.training = false;
   batch.cache = &cache_;
-  batch.position_start = start;
+  batch.ranges = start;
   run_stages(runners, batch);
   share_logits();  // sampling is on the host, in float
   check(std::ranges::none_of(host_logits_, [](float x) { return std::isnan(x); }),

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "tessera/base/rng.h"
+#include "tessera/kernels/sequence_ranges.h"
 #include "tessera/tensor/view.h"
 
 namespace tessera {
@@ -43,9 +44,9 @@ struct GemmSpec {
 struct DropoutSpec {
   double p = 0.0;
   RngKey key = 0;
-  ConstView samples{};              ///< i64 [B]: global sample numbers
-  std::int64_t position_start = 0;  ///< global position of the first row
-  std::int64_t channel_start = 0;   ///< global number of the first channel (not for attention)
+  ConstView samples{};             ///< i64 [B]: global sample numbers
+  SequenceRanges ranges{};         ///< global positions of the rows (not for attention)
+  std::int64_t channel_start = 0;  ///< global number of the first channel (not for attention)
 };
 
 enum class NormKind { layer, rms };

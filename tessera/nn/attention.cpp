@@ -129,8 +129,8 @@ AttentionSpec Attention::core_spec(const Microbatch& batch) const {
   AttentionSpec spec;
   spec.scale = 1.0 / std::sqrt(static_cast<double>(spec_.head_size));
   spec.window = spec_.window;
-  spec.q_start = batch.position_start;
-  spec.kv_start = batch.cache ? 0 : batch.position_start;
+  spec.q_start = batch.ranges.at(0);
+  spec.kv_start = batch.cache ? 0 : batch.ranges.at(0);
   spec.documents = batch.documents;
   spec.head_start = first_head_;
   spec.dropout = {batch.training ? spec_.dropout : 0.0, dropout_key_, batch.samples};
@@ -179,9 +179,9 @@ void Attention::backward_heads(Context& context, const Microbatch& batch, Saved&
 // Adds the fresh rows to a cache and returns all of its rows so far.
 ConstView Attention::cached(Context& context, const Microbatch& batch, const View& cache,
                             ConstView fresh) const {
-  context.kernels.copy(context.stream, cache.slice(0, batch.position_start, batch.shape.seq),
-                       fresh);
-  return cache.slice(0, 0, batch.position_start + batch.shape.seq);
+  const std::int64_t before = batch.ranges.at(0);
+  context.kernels.copy(context.stream, cache.slice(0, before, batch.shape.seq), fresh);
+  return cache.slice(0, 0, before + batch.shape.seq);
 }
 
 void Attention::core_forward(Context& context, const Microbatch& batch, Saved& saved) const {

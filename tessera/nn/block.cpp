@@ -70,7 +70,7 @@ std::size_t Block::workspace_bytes(const Kernels& kernels, const BatchShape& sha
 
 DropoutSpec Block::dropout(const Microbatch& batch, RngKey key) const {
   return {batch.training ? spec_.hidden_dropout : 0.0, key, batch.samples,
-          batch.position_start + rows_.first_position(batch.shape),
+          batch.ranges.from(rows_.first_position(batch.shape)),
           rows_.channels(spec_.attention.hidden).begin};
 }
 

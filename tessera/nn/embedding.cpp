@@ -51,8 +51,7 @@ std::size_t Embedding::workspace_bytes(const Kernels& kernels, const BatchShape&
 
 DropoutSpec Embedding::dropout(const Microbatch& batch) const {
   return {batch.training ? spec_.dropout : 0.0, dropout_key_, batch.samples,
-          batch.position_start + rows_.first_position(batch.shape),
-          rows_.channels(spec_.hidden).begin};
+          batch.ranges.from(rows_.first_position(batch.shape)), rows_.channels(spec_.hidden).begin};
 }
 
 ConstView Embedding::positions_of(const Microbatch& batch) const {

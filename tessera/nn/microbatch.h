@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tessera/kernels/sequence_ranges.h"
 #include "tessera/tensor/view.h"
 
 namespace tessera {
@@ -26,16 +27,18 @@ struct KvCache {
 
 struct Microbatch {
   BatchShape shape;
-  ConstView tokens;                 ///< i32 [N]
-  ConstView labels;                 ///< i32 [N]
-  ConstView mask;                   ///< f32 [N]: which labels count in the loss
-  ConstView positions;              ///< i32 [S, B]
-  ConstView documents;              ///< i32 [B, S]: where those begin that do not see each other
-  ConstView samples;                ///< i64 [B]: global sample numbers, for dropout
-  ConstView grad_scale;             ///< f64 [1]: what the loss of one token weighs in the gradient
-  bool training = true;             ///< dropout, and gradients of the loss in forward
-  KvCache* cache = nullptr;         ///< generation: attend to what is cached, and add to it
-  std::int64_t position_start = 0;  ///< of the first row; with a cache, how many positions it holds
+  ConstView tokens;     ///< i32 [N]
+  ConstView labels;     ///< i32 [N]
+  ConstView mask;       ///< f32 [N]: which labels count in the loss
+  ConstView positions;  ///< i32 [S, B], counted in their document
+  ConstView
+      documents;      ///< i32 [B, any]: the positions where those begin that do not see each other
+  ConstView samples;  ///< i64 [B]: global sample numbers, for dropout
+  ConstView grad_scale;      ///< f64 [1]: what the loss of one token weighs in the gradient
+  bool training = true;      ///< dropout, and gradients of the loss in forward
+  KvCache* cache = nullptr;  ///< generation: attend to what is cached, and add to it
+  /// Which positions of their samples the rows are. With a cache it holds all those before.
+  SequenceRanges ranges;
 };
 
 }  // namespace tessera

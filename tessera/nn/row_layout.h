@@ -43,7 +43,7 @@ class RowLayout {
   Shape kept(const BatchShape& shape, std::int64_t hidden) const {
     return {kept(shape), channels(hidden).length()};
   }
-  /// The position of the first of its rows within the microbatch.
+  /// The first of its rows, counted along the sequence of the microbatch.
   std::int64_t first_position(const BatchShape& shape) const { return shape.seq / parts_ * part_; }
   /// This rank's rows of something that has one per row of the microbatch.
   ConstView kept_of(const ConstView& rows) const;

@@ -92,8 +92,9 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
   const std::deque<StageRunner> runners =
       Session::make_runners(model.chunks(), context, plan.runner);
   const RunnerMemory runner_memory = Session::memory_for(runners, memory, plan.runner);
-  const DeviceBatches batches(memory, options.shape, options.microbatches, batch_limits(options),
-                              SampleShare{std::max(1, options.parallel.tensor_2d), 0});
+  const DeviceBatches batches(
+      memory, options.shape, options.microbatches, batch_limits(options),
+      BatchShare{{std::max(1, options.parallel.tensor_2d), 0}, {options.parallel.context, 0}});
   MemoryCounters counters = memory.counters();
   add(counters, MemoryUse::data, Session::shared_loss_bytes(options));
   const ParameterBuffers::Options buffers = buffer_options(options, 0);

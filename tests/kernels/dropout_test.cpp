@@ -13,13 +13,13 @@ class DropoutTest : public KernelTest {
  protected:
   // dropout(ones): 0 or 1 / (1 - p) for each element of [positions, samples, channels].
   Values mask(std::int64_t positions, const Values& samples, std::int64_t channels,
-              std::int64_t position_start = 0, RngKey key = 5, double p = 0.5,
+              const SequenceRanges& ranges = {}, RngKey key = 5, double p = 0.5,
               std::int64_t channel_start = 0) {
     const auto batch = static_cast<std::int64_t>(samples.size());
     const Tensor ones = lab.full(dtype(), {positions * batch, channels}, 1);
     const Tensor y = empty({positions * batch, channels});
     const Input numbers = input(DType::i64, {batch}, samples);
-    lab->add_dropout(stream, y, {}, ones, {p, key, View(numbers), position_start, channel_start});
+    lab->add_dropout(stream, y, {}, ones, {p, key, View(numbers), ranges, channel_start});
     return lab.read(y);
   }
   // The mask of the probabilities [S, B, H, T], seen through keys and values that make it the
@@ -70,6 +70,14 @@ TEST_P(DropoutTest, SamplesPositionsAndKeysDiffer) {
   EXPECT_NE(one, mask(20, {1}, 16, 1));
   EXPECT_NE(one, mask(20, {1}, 16, 0, 6));
   EXPECT_EQ(one, mask(20, {1}, 16));
+}
+
+TEST_P(DropoutTest, TwoRangesOfThePositionsDrawTheSame) {
+  const Values whole = mask(12, {7, 8}, 10);
+  constexpr std::ptrdiff_t kPosition = 20;  // two samples of ten channels
+  Values expected(whole.begin() + 1 * kPosition, whole.begin() + 4 * kPosition);
+  expected.insert(expected.end(), whole.begin() + 9 * kPosition, whole.begin() + 11 * kPosition);
+  EXPECT_EQ(mask(5, {7, 8}, 10, SequenceRanges(1, 3, 9)), expected);
 }
 
 TEST_P(DropoutTest, ASliceOfThePositionsDrawsTheSame) {

@@ -25,7 +25,7 @@ void add_dropout_row(T* y, const T* x, const T* branch, std::int64_t row, std::i
   }
   const std::int64_t batch = spec.samples.dim(0);
   const std::int64_t sample = spec.samples.data<std::int64_t>()[row % batch];
-  const std::int64_t position = spec.position_start + row / batch;
+  const std::int64_t position = spec.ranges.at(row / batch);
   const std::uint32_t bound = dropout_bound(spec.p);
   const A scale = static_cast<A>(1.0 / (1.0 - spec.p));
   const std::int64_t first = spec.channel_start;

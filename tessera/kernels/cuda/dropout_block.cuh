@@ -18,7 +18,7 @@ struct HiddenDropout {
         key(spec.key),
         samples(on ? spec.samples.data<std::int64_t>() : nullptr),
         batch(on ? spec.samples.dim(0) : 1),
-        position_start(spec.position_start),
+        ranges(spec.ranges),
         channel_start(spec.channel_start) {}
 
   bool on;
@@ -27,7 +27,7 @@ struct HiddenDropout {
   RngKey key;
   const std::int64_t* samples;
   std::int64_t batch;
-  std::int64_t position_start;
+  SequenceRanges ranges;
   std::int64_t channel_start;
 };
 
@@ -48,7 +48,7 @@ class AddedRow {
       : sum_(sum), x_(x), branch_(branch), dropout_(dropout) {
     if (!dropout.on) return;
     sample_ = dropout.samples[row % dropout.batch];
-    position_ = dropout.position_start + row / dropout.batch;
+    position_ = dropout.ranges.at(row / dropout.batch);
   }
 
   template <bool kPacked>
