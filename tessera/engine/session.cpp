@@ -25,7 +25,8 @@ LayerContext layer_context(const SessionOptions& options, int tensor_rank) {
           options.parallel.tensor,
           options.parallel.sequence_parallel,
           most_logits(options.device),
-          options.parallel.tensor_2d};
+          options.parallel.tensor_2d,
+          options.parallel.context};
 }
 
 std::int64_t positions_of(const SessionOptions& options) {
@@ -63,7 +64,8 @@ Shape boundary_shape(const SessionOptions& options) {
 }
 
 BatchShape rank_shape(const SessionOptions& options) {
-  return {options.shape.seq, options.shape.batch / std::max(1, options.parallel.tensor_2d)};
+  return {options.shape.seq / options.parallel.context,
+          options.shape.batch / std::max(1, options.parallel.tensor_2d)};
 }
 
 std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_rank) {
@@ -300,6 +302,7 @@ void Session::share_losses() {
   if (!head_runner()) kernels_->fill(stream_, losses, 0);
   mesh_.pipeline().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
   mesh_.tensor_column().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
+  mesh_.context().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
   gather_over_data_ranks(step_losses_, losses);
   gather_over_data_ranks(step_weights_, batches_->weights());
 }

@@ -118,8 +118,8 @@ class Session {
   void run_microbatches(bool training);
   /// Per token, a batch's weights follow from the tokens of all data-parallel ranks.
   void share_tokens(LossAverage average);
-  /// The last stage knows the losses, a grid's rows those of their samples, data-parallel ranks
-  /// their own; afterwards all know all.
+  /// The last stage knows the losses, a grid's rows those of their samples, context-parallel ranks
+  /// those of their positions, data-parallel ranks their own; afterwards all know all.
   void share_losses();
   /// f64 [data ranks x microbatches]: sums of losses, and what they weigh. f64 [data ranks]: labels
   /// that counted.

@@ -13,8 +13,8 @@ int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The sizes of one rank.
 struct Local {
-  int64_t rows;    // of the products: S B, or with 2-D tensor parallelism S B / q
-  int64_t kept;    // of the residual stream
+  int64_t rows;  // of the products: S B of its positions and, with 2-D tensor parallelism, samples
+  int64_t kept;  // of the residual stream
   int64_t hidden;  // channels of the residual stream
   int64_t heads, groups, ffn;
   int64_t batch, seq;
@@ -23,7 +23,7 @@ struct Local {
 Local local_sizes(const ModelOptions& m, const ParallelOptions& p, const BatchShape& shape) {
   const int64_t q = std::max(1, p.tensor_2d);                  // 2-D splits samples, and channels
   const int64_t t = p.tensor_2d > 0 ? p.tensor_2d : p.tensor;  // what heads and ffn are split over
-  const int64_t rows = shape.rows() / q;
+  const int64_t rows = shape.rows() / q / p.context;
   return {rows,
           p.sequence_parallel ? rows / p.tensor : rows,
           m.hidden_size / q,
@@ -31,7 +31,7 @@ Local local_sizes(const ModelOptions& m, const ParallelOptions& p, const BatchSh
           std::max<int64_t>(1, m.num_query_groups / t),
           m.ffn_hidden_size / t,
           shape.batch / q,
-          shape.seq};
+          shape.seq / p.context};
 }
 
 class Terms {

@@ -24,8 +24,7 @@ struct ActivationLayout {
   }
 };
 
-/// Where layers are built: the model's dtype, the seed, and the tensor-parallel group they are
-/// split over.
+/// Where layers are built: the model's dtype, the seed, and the groups they are split over.
 struct LayerContext {
   DType dtype = DType::f32;
   std::uint64_t seed = 0;
@@ -37,6 +36,7 @@ struct LayerContext {
   /// 2-D tensor parallelism: the ranks form a square of this side, row by row
   /// (linear_2d.h); 0: 1-D.
   int tensor_2d = 0;
+  int context_size = 1;  ///< of the context-parallel group, whose ranks share each sequence
 
   /// Over how many ranks heads, the MLP's width and the vocabulary are spread, and which of the
   /// shares this rank has.

@@ -42,6 +42,7 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
       first_head_(heads_ * layer.share()),
       dropout_key_(rng_key(layer.seed, RngPurpose::attention_dropout, spec.name)),
       rope_(rope),
+      kv_(layer, groups_, spec.head_size, spec.head_size),
       qkv_(make_first_linear(qkv_spec(spec, layer), layer)),
       out_(make_last_linear(out_spec(spec), layer)) {
   check(spec.heads % spec.groups == 0, "{} query heads cannot share {} key/value heads", spec.heads,
@@ -84,14 +85,18 @@ Attention::Saved Attention::plan_buffers(ActivationLayout& activations, ArenaLay
   ArenaLayout& core = in_scratch ? scratch : activations.until_weight;
   saved.out = core.take(dtype_, {n, heads_ * d});
   saved.lse = (spec_.recompute_core ? scratch : activations.until_input)
-                  .take(acc, {shape.batch, heads_, shape.seq});
+                  .take(acc, {shape.batch * heads_ * shape.seq});
   saved.d_qkv = activations.gradient(scratch, dtype_, {n, (heads_ + 2 * groups_) * d});
   saved.rows = SublayerRows(activations, rows_, dtype_, shape, spec_.hidden);
   return saved;
 }
 
-Attention::Scratch Attention::plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const {
-  return {scratch.take(dtype_, {shape.rows(), heads_ * spec_.head_size})};
+Attention::Scratch Attention::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
+                                           bool gradients) const {
+  Scratch views;
+  views.kv = kv_.plan_scratch(scratch, shape, gradients);
+  if (gradients) views.d_out = scratch.take(dtype_, {shape.rows(), heads_ * spec_.head_size});
+  return views;
 }
 
 SummaSizes Attention::summa_sizes(const BatchShape& shape) const {
@@ -125,12 +130,20 @@ View Attention::values(const Saved& saved, const BatchShape& shape) const {
   return heads(saved.qkv, shape, heads_ + groups_, groups_);
 }
 
-AttentionSpec Attention::core_spec(const Microbatch& batch) const {
+// The log-sum-exp of a range of queries; those of one range follow those of the other.
+View Attention::lse(const Saved& saved, const BatchShape& shape, const PositionRange& range) const {
+  const std::int64_t heads = shape.batch * heads_;
+  return saved.lse.slice(0, heads * range.row, heads * range.length)
+      .reshape({shape.batch, heads_, range.length});
+}
+
+AttentionSpec Attention::core_spec(const Microbatch& batch, std::int64_t q_start,
+                                   std::int64_t kv_start) const {
   AttentionSpec spec;
   spec.scale = 1.0 / std::sqrt(static_cast<double>(spec_.head_size));
   spec.window = spec_.window;
-  spec.q_start = batch.ranges.at(0);
-  spec.kv_start = batch.cache ? 0 : batch.ranges.at(0);
+  spec.q_start = q_start;
+  spec.kv_start = kv_start;
   spec.documents = batch.documents;
   spec.head_start = first_head_;
   spec.dropout = {batch.training ? spec_.dropout : 0.0, dropout_key_, batch.samples};
@@ -184,26 +197,64 @@ ConstView Attention::cached(Context& context, const Microbatch& batch, const Vie
   return cache.slice(0, 0, before + batch.shape.seq);
 }
 
-void Attention::core_forward(Context& context, const Microbatch& batch, Saved& saved) const {
-  const BatchShape& shape = batch.shape;
-  ConstView k = keys(saved, shape);
-  ConstView v = values(saved, shape);
+// The keys and values that the queries may see: cached, or gathered already.
+Attention::Keys Attention::all_keys(Context& context, const Microbatch& batch, const Saved& saved,
+                                    const Scratch& scratch) const {
+  const View k = keys(saved, batch.shape);
+  const View v = values(saved, batch.shape);
   if (batch.cache) {
     KvCache::Layer& layer = batch.cache->layers.at(static_cast<std::size_t>(spec_.layer));
-    k = cached(context, batch, layer.k, k);
-    v = cached(context, batch, layer.v, v);
+    return {cached(context, batch, layer.k, k), cached(context, batch, layer.v, v), 0};
   }
-  context.kernels.attention_forward(context.stream, heads(saved.out, shape, 0, heads_), saved.lse,
-                                    queries(saved, shape), k, v, core_spec(batch),
-                                    context.workspace);
+  const KvGather::KeysValues all = kv_.all(k, v, scratch.kv);
+  return {all.k, all.v, kv_.first_position(batch.ranges.at(0))};
+}
+
+// A call for each range of queries, with the keys up to its end: attention is causal.
+void Attention::core_forward(Context& context, const Microbatch& batch, Saved& saved,
+                             const Scratch& scratch) const {
+  const BatchShape& shape = batch.shape;
+  kv_.finish(context, *kv_.start(context, keys(saved, shape), values(saved, shape), scratch.kv),
+             scratch.kv);
+  const Keys all = all_keys(context, batch, saved, scratch);
+  batch.ranges.for_each(shape.seq, [&](const PositionRange& range) {
+    const auto rows = [&](const View& x) { return x.slice(0, range.row, range.length); };
+    const std::int64_t seen = range.end() - all.first;
+    context.kernels.attention_forward(context.stream, rows(heads(saved.out, shape, 0, heads_)),
+                                      lse(saved, shape, range), rows(queries(saved, shape)),
+                                      all.k.slice(0, 0, seen), all.v.slice(0, 0, seen),
+                                      core_spec(batch, range.begin, all.first), context.workspace);
+  });
+}
+
+// After the keys and values were gathered.
+void Attention::core_backward(Context& context, const Microbatch& batch, Saved& saved,
+                              const Scratch& scratch) const {
+  const BatchShape& shape = batch.shape;
+  const Keys all = all_keys(context, batch, saved, scratch);
+  const View dk = heads(saved.d_qkv, shape, heads_, groups_);
+  const View dv = heads(saved.d_qkv, shape, heads_ + groups_, groups_);
+  const KvGather::Gradients sums = kv_.begin_gradients(context, dk, dv, scratch.kv);
+  batch.ranges.for_each(shape.seq, [&](const PositionRange& range) {
+    const auto rows = [&](const View& x) { return x.slice(0, range.row, range.length); };
+    const std::int64_t seen = range.end() - all.first;
+    context.kernels.attention_backward(
+        context.stream, rows(heads(saved.d_qkv, shape, 0, heads_)), sums.dk.slice(0, 0, seen),
+        sums.dv.slice(0, 0, seen), rows(heads(scratch.d_out, shape, 0, heads_)),
+        rows(queries(saved, shape)), all.k.slice(0, 0, seen), all.v.slice(0, 0, seen),
+        rows(heads(saved.out, shape, 0, heads_)), lse(saved, shape, range),
+        core_spec(batch, range.begin, all.first), context.workspace,
+        {.dq = false, .dk_dv = sums.add});
+  });
+  kv_.sum_gradients(context, dk, dv, scratch.kv);
 }
 
 void Attention::forward(Context& context, const Microbatch& batch, View y, ConstView x,
-                        Saved& saved, const LinearScratch& linear) const {
+                        Saved& saved, const Scratch& scratch, const LinearScratch& linear) const {
   saved.rows.set_input(x);
   qkv_->forward(context, saved.qkv, x, linear);
   prepare_heads(context, batch, saved);
-  core_forward(context, batch, saved);
+  core_forward(context, batch, saved, scratch);
   out_->forward(context, y, saved.out, linear);
 }
 
@@ -212,14 +263,15 @@ WorkHandle Attention::backward_input(Context& context, const Microbatch& batch, 
                                      const LinearScratch& linear) {
   const BatchShape& shape = batch.shape;
   const ConstView dy_seen = saved.rows.begin_backward(context, rows_, linear.all, dy);
-  if (spec_.recompute_core) core_forward(context, batch, saved);
+  // Keys and values come while the output's gradient is computed, unless forward gathers them.
+  WorkHandle gathering;
+  if (spec_.recompute_core)
+    core_forward(context, batch, saved, scratch);
+  else
+    gathering = kv_.start(context, keys(saved, shape), values(saved, shape), scratch.kv);
   out_->backward_input(context, scratch.d_out, dy_seen, linear)->wait(context.stream);
-  context.kernels.attention_backward(
-      context.stream, heads(saved.d_qkv, shape, 0, heads_),
-      heads(saved.d_qkv, shape, heads_, groups_),
-      heads(saved.d_qkv, shape, heads_ + groups_, groups_), heads(scratch.d_out, shape, 0, heads_),
-      queries(saved, shape), keys(saved, shape), values(saved, shape),
-      heads(saved.out, shape, 0, heads_), saved.lse, core_spec(batch), context.workspace);
+  if (gathering) kv_.finish(context, *gathering, scratch.kv);
+  core_backward(context, batch, saved, scratch);
   backward_heads(context, batch, saved);
   saved.rows.fetch_input(context, rows_, linear.all);
   return qkv_->backward_input(context, dx, saved.d_qkv, linear);

@@ -1,13 +1,16 @@
 // Self-attention as a sublayer: normed input -> branch. Heads are split over the tensor-parallel
-// group; nothing is communicated between the two linear layers. With fewer key/value heads than
-// ranks, each is held by several, which sum its gradients.
+// group, which communicates nothing between the two linear layers. With fewer key/value heads than
+// ranks, each is held by several, which sum its gradients. The sequence is split over the
+// context-parallel group, which gathers keys and values (kv_gather.h).
 //
-// Shape legend: N = S B rows; H query heads, K key/value heads, D head size, all of this rank.
+// Shape legend: N = S B rows of this rank; H query heads, K key/value heads, D head size, all of
+// this rank.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "tessera/nn/kv_gather.h"
 #include "tessera/nn/linear.h"
 #include "tessera/nn/microbatch.h"
 #include "tessera/nn/norm.h"
@@ -44,10 +47,11 @@ class Attention {
     View normed;  ///< [N, (H + K) D] with qk_norm: normed and rotated q | k
     View q_stats, k_stats;
     View out;    ///< [N, H D]
-    View lse;    ///< acc [B, H, S]
+    View lse;    ///< acc [B H S]: for each range of positions [B, H, its length]
     View d_qkv;  ///< as qkv
   };
   struct Scratch {
+    KvGather::Scratch kv;
     View d_out;  ///< [N, H D]
   };
 
@@ -58,12 +62,12 @@ class Attention {
   void collect_norms(ParameterList& parameters);
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                      const BatchShape& shape) const;
-  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const;
+  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, bool gradients) const;
   SummaSizes summa_sizes(const BatchShape& shape) const;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
 
-  void forward(Context&, const Microbatch&, View y, ConstView x, Saved&,
+  void forward(Context&, const Microbatch&, View y, ConstView x, Saved&, const Scratch&,
                const LinearScratch&) const;
   /// dx is there once the work was waited for, which the weight gradients need not.
   [[nodiscard]] WorkHandle backward_input(Context&, const Microbatch&, View dx, ConstView dy,
@@ -71,13 +75,21 @@ class Attention {
   void backward_weight(Context&, Saved&, const LinearScratch&);
 
  private:
-  AttentionSpec core_spec(const Microbatch&) const;
+  // Keys and values from a position on.
+  struct Keys {
+    ConstView k, v;
+    std::int64_t first = 0;
+  };
+  AttentionSpec core_spec(const Microbatch&, std::int64_t q_start, std::int64_t kv_start) const;
   View heads(const View& rows, const BatchShape& shape, std::int64_t first,
              std::int64_t count) const;
   View queries(const Saved& saved, const BatchShape& shape) const;
   View keys(const Saved& saved, const BatchShape& shape) const;
   View values(const Saved& saved, const BatchShape& shape) const;
-  void core_forward(Context&, const Microbatch&, Saved&) const;
+  View lse(const Saved& saved, const BatchShape& shape, const PositionRange& range) const;
+  Keys all_keys(Context&, const Microbatch&, const Saved&, const Scratch&) const;
+  void core_forward(Context&, const Microbatch&, Saved&, const Scratch&) const;
+  void core_backward(Context&, const Microbatch&, Saved&, const Scratch&) const;
   void prepare_heads(Context&, const Microbatch&, Saved&) const;
   void backward_heads(Context&, const Microbatch&, Saved&);
   ConstView cached(Context&, const Microbatch&, const View& cache, ConstView fresh) const;
@@ -90,6 +102,7 @@ class Attention {
   std::int64_t first_head_;
   RngKey dropout_key_;
   const RopeTable* rope_;
+  KvGather kv_;
   std::unique_ptr<ParallelLinear> qkv_;
   std::unique_ptr<ParallelLinear> out_;
   std::optional<ReplicatedNorm> q_norm_;

@@ -55,10 +55,10 @@ Block::Scratch Block::plan_scratch(ArenaLayout& scratch, const BatchShape& shape
   views.linear.summa = plan_summa(
       scratch, dtype_, attention_.summa_sizes(shape).or_else(mlp_.summa_sizes(shape)), gradients);
   views.mlp = mlp_.plan_scratch(scratch, shape);
+  views.attention = attention_.plan_scratch(scratch, shape, gradients);
   if (!gradients) return views;
   if (spec_.hidden_dropout > 0) views.d_branch = scratch.take(dtype_, rows);
   views.dy = scratch.take(dtype_, rows);
-  views.attention = attention_.plan_scratch(scratch, shape);
   return views;
 }
 
@@ -78,7 +78,8 @@ void Block::forward(Context& context, const Microbatch& batch, Saved& saved,
                     const Scratch& scratch) const {
   {
     const TraceRange range(context.trace, "attention forward");
-    attention_.forward(context, batch, scratch.branch, saved.y1, saved.attention, scratch.linear);
+    attention_.forward(context, batch, scratch.branch, saved.y1, saved.attention, scratch.attention,
+                       scratch.linear);
   }
   norm2_->add_forward(context, saved.y2, saved.x1, saved.stats2, saved.x, scratch.branch,
                       dropout(batch, attention_key_));

@@ -73,6 +73,7 @@ class Changes {
   void note_shape(const SessionOptions& a, const SessionOptions& b) {
     note("tensor-model-parallel-size", a.parallel.tensor, b.parallel.tensor);
     note("tensor-model-parallel-grid side", a.parallel.tensor_2d, b.parallel.tensor_2d);
+    note("context-parallel-size", a.parallel.context, b.parallel.context);
     note("data-parallel size", a.parallel.data, b.parallel.data);
     note("num-distributed-optimizer-instances", a.parallel.sharding_instances,
          b.parallel.sharding_instances);
@@ -109,6 +110,7 @@ void shrink_layout(ParallelOptions& parallel, int64_t groups) {
   if (parallel.tensor_2d > 3) parallel.tensor_2d = 2;
   parallel.tensor = parallel.tensor_2d > 0 ? parallel.tensor_2d * parallel.tensor_2d
                                            : small_tensor(parallel.tensor, groups);
+  parallel.context = std::min(parallel.context, 3);
   if (parallel.data > kLargestDegree) {
     const bool groups_of_several = parallel.sharding_instances < parallel.data;
     parallel.data = parallel.sharding_instances > 1 ? kLargestDegree : 2 + parallel.data % 2;
@@ -147,9 +149,11 @@ ReferenceModel make_reference_model(const Options& options) {
   shrink_model(after.model, tensor_2d ? before.parallel.tensor_2d : before.parallel.tensor,
                tensor_2d ? after.parallel.tensor_2d : after.parallel.tensor);
   shrink_pipeline(after);
-  after.parallel.nproc = after.parallel.tensor * after.parallel.pipeline * after.parallel.data;
+  after.parallel.nproc = after.parallel.tensor * after.parallel.context * after.parallel.pipeline *
+                         after.parallel.data;
   after.model.init_std = kInitStd;
-  after.shape.seq = round_up(12, after.parallel.tensor);
+  after.shape.seq = round_up(12, int64_t{after.parallel.tensor} *
+                                     (after.parallel.context > 1 ? 2 * after.parallel.context : 1));
   after.model.max_position_embeddings = after.shape.seq;
   after.shape.batch =
       tensor_2d ? int64_t{2} * after.parallel.tensor_2d : std::min<int64_t>(before.shape.batch, 2);

@@ -132,10 +132,11 @@ class Fingerprints {
   void sum_parts(Point& point) {
     const View view(&point.sum, DType::f64, {1});
     Stream& stream = session_.context().stream;
-    if (point.parts > 1)
-      session_.context().mesh.tensor().all_reduce(view, ReduceOp::sum, stream)->wait(stream);
+    const Mesh& mesh = session_.context().mesh;
+    if (point.parts > 1) mesh.tensor().all_reduce(view, ReduceOp::sum, stream)->wait(stream);
+    mesh.context().all_reduce(view, ReduceOp::sum, stream)->wait(stream);
     // The last microbatch of all is the last rank's.
-    Communicator& data = session_.context().mesh.data();
+    Communicator& data = mesh.data();
     data.broadcast(view, data.size() - 1, stream)->wait(stream);
   }
 
@@ -156,7 +157,7 @@ class Fingerprints {
 Run run_of(const SessionOptions& options, const VerifyOptions& verify, bool layout) {
   Run run;
   const ParallelOptions& p = options.parallel;
-  run_ranks(p.tensor * p.pipeline * p.data, 1, [&](Rank& rank) {
+  run_ranks(p.tensor * p.context * p.pipeline * p.data, 1, [&](Rank& rank) {
     Rank mine = rank;
     if (layout && verify.world) mine.world = verify.world(rank.rank, rank.world);
     Session session(options, mine);

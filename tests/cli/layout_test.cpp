@@ -61,7 +61,6 @@ TEST_F(Layouts, OfLaterVersionsAreRefused) {
     return fmt::format("{}: this version has no {} parallelism; set it to 1 or drop it", flag,
                        kind);
   };
-  expect_refused("--context-parallel-size 2", message("--context-parallel-size 2", "context"));
   expect_refused("--expert-model-parallel-size 2",
                  message("--expert-model-parallel-size 2", "expert"));
 }

@@ -100,19 +100,48 @@ constexpr WrongLayout kRanks[] = {
 };
 
 constexpr WrongLayout kVersion[] = {
-    {"--context-parallel-size 2",
-     "--context-parallel-size 2: this version has no context parallelism; set it to 1 or drop it"},
-    {"--context-parallel-size 2 --nproc 2",
-     "--context-parallel-size 2: this version has no context parallelism; set it to 1 or drop it"},
     {"--expert-model-parallel-size 2",
      "--expert-model-parallel-size 2: this version has no expert parallelism; set it to 1 or drop "
      "it"},
     {"--context-parallel-size 4 --expert-model-parallel-size 8",
      "2 problems in the configuration:\n"
-     "  - --context-parallel-size 4: this version has no context parallelism; set it to 1 or drop "
-     "it\n"
      "  - --expert-model-parallel-size 8: this version has no expert parallelism; set it to 1 or "
-     "drop it"},
+     "drop it\n"
+     "  - --context-parallel-size 4 takes 4 ranks, but this process runs alone: add --nproc 4, or "
+     "start 4 processes with mpirun -n 4 (or srun, torchrun)"},
+};
+
+constexpr WrongLayout kContext[] = {
+    {"--context-parallel-size 2",
+     "--context-parallel-size 2 takes 2 ranks, but this process runs alone: add --nproc 2, or "
+     "start 2 processes with mpirun -n 2 (or srun, torchrun)"},
+    {"--context-parallel-size 2 --nproc 3",
+     "--nproc 3 is not a multiple of 2, the ranks that one model takes (--context-parallel-size "
+     "2): set --nproc 2, or change the sizes"},
+    {"--context-parallel-size 2 --nproc 2 --seq-length 30",
+     "--seq-length 30 is not a multiple of 4, which is 2 x --context-parallel-size 2: every rank "
+     "works on two chunks of each sequence, all of the same length; set it to 28 or 32, or change "
+     "the sizes"},
+    {"--context-parallel-size 3 --nproc 3 --seq-length 32 --global-batch-size 6",
+     "--seq-length 32 is not a multiple of 6, which is 2 x --context-parallel-size 3: every rank "
+     "works on two chunks of each sequence, all of the same length; set it to 30 or 36, or change "
+     "the sizes"},
+    {"--context-parallel-size 2 --nproc 2 --seq-length 3",
+     "--seq-length 3 is not a multiple of 4, which is 2 x --context-parallel-size 2: every rank "
+     "works on two chunks of each sequence, all of the same length; set it to 4, or change the "
+     "sizes"},
+    {"--context-parallel-size 2 --tensor-model-parallel-size 4 --sequence-parallel --nproc 8 "
+     "--seq-length 40",
+     "--seq-length 40 is not a multiple of 16, which is 2 x --context-parallel-size 2 x "
+     "--tensor-model-parallel-size 4: every rank works on two chunks of each sequence, all of the "
+     "same length; set it to 32 or 48, or change the sizes"},
+    {"--context-parallel-size 2 --tensor-model-parallel-size 4 --nproc 8 --seq-length 4 "
+     "--micro-batch-size 1 --recompute-granularity full --recompute-method uniform "
+     "--recompute-num-layers 1 --distribute-saved-activations",
+     "--seq-length 4 / --context-parallel-size 2 x --micro-batch-size 1 is not a multiple of "
+     "--tensor-model-parallel-size 4: with --distribute-saved-activations every rank keeps a "
+     "layer's inputs for the same number of tokens; change one of them, or drop "
+     "--distribute-saved-activations"},
 };
 
 constexpr WrongLayout kPipeline[] = {
@@ -395,6 +424,7 @@ void expect_messages(const WrongLayout (&layouts)[N]) {
 
 TEST(WrongLayouts, OfRanks) { expect_messages(kRanks); }
 TEST(WrongLayouts, OfThisVersion) { expect_messages(kVersion); }
+TEST(WrongLayouts, OfContextParallelism) { expect_messages(kContext); }
 TEST(WrongLayouts, OfPipelines) { expect_messages(kPipeline); }
 TEST(WrongLayouts, OfTensorParallelism) { expect_messages(kTensor); }
 

@@ -81,7 +81,8 @@ TEST(MeshCheck, SaysWhatTrainRefusesOfASchedule) {
     return check_schedule(parsed).refusals;
   };
   EXPECT_TRUE(refusals("--pipeline-model-parallel-size 2").empty());
-  EXPECT_EQ(refusals("--pipeline-model-parallel-size 2 --context-parallel-size 2").size(), 1u);
+  EXPECT_TRUE(refusals("--pipeline-model-parallel-size 2 --context-parallel-size 2").empty());
+  EXPECT_EQ(refusals("--pipeline-model-parallel-size 2 --context-parallel-size 3").size(), 1u);
   expect_input_error([&] { refusals("--pipeline-model-parallel-size 3"); },
                      {"4 layers over 3 pipeline ranks"});
 }

@@ -18,6 +18,7 @@ struct LayerCase {
   bool sequence_parallel;
   RecomputeOptions recompute;
   int tensor_2d = 0;
+  int context = 1;
 };
 
 SessionOptions session_of(const LayerCase& c, std::int64_t layers) {
@@ -31,13 +32,14 @@ SessionOptions session_of(const LayerCase& c, std::int64_t layers) {
   options.parallel.sequence_parallel = c.sequence_parallel;
   options.recompute = c.recompute;
   options.parallel.tensor_2d = c.tensor_2d;
+  options.parallel.context = c.context;
   return options;
 }
 
 // What a session holds for activations on rank 0.
 std::int64_t measured(const SessionOptions& options) {
   std::int64_t bytes = 0;
-  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+  run_ranks(options.parallel.tensor * options.parallel.context, 1, [&](Rank& rank) {
     Session session(options, rank);
     if (rank.rank == 0)
       bytes = session.memory().counters().bytes[static_cast<std::size_t>(MemoryUse::activations)];
@@ -65,6 +67,11 @@ std::vector<LayerCase> cases() {
   for (const char* family : {"gpt", "llama"})
     for (const auto granularity : {RecomputeGranularity::none, RecomputeGranularity::full})
       all.push_back({family, DType::f32, 4, false, {granularity}, 2});
+  for (const char* family : {"gpt", "qwen3"})
+    for (const auto granularity :
+         {RecomputeGranularity::none, RecomputeGranularity::selective, RecomputeGranularity::full})
+      for (const int tensor : {1, 2})
+        all.push_back({family, DType::bf16, tensor, tensor > 1, {granularity}, 0, 2});
   return all;
 }
 
@@ -87,10 +94,12 @@ TEST(LayerActivations, AreWhatLayersTake) {
 TEST(LayerActivations, AreWhatInspectPlans) {
   for (const LayerCase& c :
        {LayerCase{"llama", DType::f32, 2, true, {}}, LayerCase{"gpt", DType::bf16, 4, false, {}},
-        LayerCase{"gpt", DType::f32, 4, false, {}, 2}}) {
+        LayerCase{"gpt", DType::f32, 4, false, {}, 2},
+        LayerCase{"qwen3", DType::bf16, 1, false, {}, 0, 2},
+        LayerCase{"llama", DType::f32, 2, true, {}, 0, 2}}) {
     const SessionOptions options = session_of(c, 3);
     const MemoryCounters planned = plan_memory(options, 1);
-    run_ranks(c.tensor, 1, [&](Rank& rank) {
+    run_ranks(c.tensor * c.context, 1, [&](Rank& rank) {
       Session session(options, rank);
       if (rank.rank > 0) return;
       for (const MemoryUse use : {MemoryUse::parameters, MemoryUse::gradients, MemoryUse::optimizer,
@@ -100,6 +109,17 @@ TEST(LayerActivations, AreWhatInspectPlans) {
             << c.family << " " << to_string(use);
     });
   }
+}
+
+// Each rank of a context-parallel group keeps its positions, and nothing of the others'.
+TEST(LayerActivations, ShrinkWithTheContextRanks) {
+  ModelOptions model = test::tiny_qwen3();
+  const auto bytes = [&](int context) {
+    ParallelOptions parallel;
+    parallel.context = context;
+    return total_bytes(layer_activations(model, {}, parallel, {2048, 2}));
+  };
+  for (const int context : {2, 4, 8}) EXPECT_EQ(bytes(context) * context, bytes(1)) << context;
 }
 
 // Sequence parallelism divides everything by the number of ranks (but for key/value heads that

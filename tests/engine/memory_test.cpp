@@ -67,6 +67,33 @@ TEST(Memory, InferenceHoldsTwoLayersAndNoGradients) {
   EXPECT_EQ(held(2, MemoryUse::gradients), 0);
 }
 
+// Keys and values of the whole sequence are in the plan, in training and without.
+TEST(Memory, ContextParallelRanksHoldWhatWasPlanned) {
+  for (const std::string family : {"llama", "qwen3"})
+    for (const bool training : {true, false}) {
+      SessionOptions options = test::tiny_session(family);
+      options.shape.seq = 24;
+      options.microbatches = training ? 2 : 1;
+      options.training = training;
+      options.parallel.context = 2;
+      run_ranks(2, 1, [&](Rank& rank) {
+        Session session(options, rank);
+        const MemoryCounters planned = plan_memory(options, 1);
+        for (int i = 0; i < kMemoryUses; ++i)
+          EXPECT_EQ(planned.bytes[static_cast<std::size_t>(i)],
+                    session.memory().counters().bytes[static_cast<std::size_t>(i)])
+              << family << " " << to_string(static_cast<MemoryUse>(i));
+        if (!training) return;
+        const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+        const auto next = [&]() -> const HostBatch& { return batch; };
+        train_step(session, next, LossAverage::per_microbatch, 1e-3);
+        const std::int64_t before = session.memory().counters().allocations;
+        train_step(session, next, LossAverage::per_microbatch, 1e-3);
+        EXPECT_EQ(session.memory().counters().allocations, before);
+      });
+    }
+}
+
 TEST(Memory, ASteadyStepAllocatesNoTensor) {
   SessionOptions options = test::tiny_session("llama");
   options.microbatches = 2;

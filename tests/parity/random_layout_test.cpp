@@ -137,7 +137,10 @@ void throw_pipeline(Dice& dice, SessionOptions& options) {
   }
 }
 
-// With pipelines, the other axes are kept short.
+// What the ranks share besides layers, batch and optimizer state.
+enum class LayoutKind { plain, pipelines, context };
+
+// With these, the other axes are kept short.
 void throw_short_layout(Dice& dice, ParallelOptions& parallel) {
   parallel.tensor = dice.one_of({1, 1, 2});
   parallel.sequence_parallel = parallel.tensor > 1 && dice.coin();
@@ -147,13 +150,20 @@ void throw_short_layout(Dice& dice, ParallelOptions& parallel) {
   parallel.sequence_parallel = false;
 }
 
-SessionOptions throw_case(int seed, bool pipelines) {
-  Dice dice(seed + (pipelines ? 10'000 : 0));
+void throw_context(Dice& dice, SessionOptions& options) {
+  options.parallel.context = dice.one_of({2, 3, 4});
+  options.shape.seq *= 2 * std::int64_t{options.parallel.context};
+  options.model.max_position_embeddings = options.shape.seq;
+  options.documents = dice.coin();
+}
+
+SessionOptions throw_case(int seed, LayoutKind kind) {
+  Dice dice(seed + 10'000 * static_cast<int>(kind));
   SessionOptions options = test::tiny_session(dice.one_of({"gpt", "llama", "qwen3"}));
-  if (pipelines)
-    throw_short_layout(dice, options.parallel);
-  else
+  if (kind == LayoutKind::plain)
     throw_layout(dice, options.parallel);
+  else
+    throw_short_layout(dice, options.parallel);
   const int shares =
       options.parallel.tensor_2d > 0 ? options.parallel.tensor_2d : options.parallel.tensor;
   throw_model(dice, options.model, shares);
@@ -165,10 +175,9 @@ SessionOptions throw_case(int seed, bool pipelines) {
   options.microbatches = 1 + dice.below(3);
   throw_recompute(dice, options);
   throw_data_ranks(dice, options);
-  if (pipelines) {
-    options.parallel.data = std::min(options.parallel.data, 2);
-    throw_pipeline(dice, options);
-  }
+  if (kind != LayoutKind::plain) options.parallel.data = std::min(options.parallel.data, 2);
+  if (kind == LayoutKind::pipelines) throw_pipeline(dice, options);
+  if (kind == LayoutKind::context) throw_context(dice, options);
   options.optimizer.adam_eps = 1e-3;
   return options;
 }
@@ -183,18 +192,19 @@ SessionOptions on_one_rank(SessionOptions options) {
 
 std::string text_of(int seed, const SessionOptions& o) {
   return fmt::format(
-      "case {}: tensor {} grid {} sp {} data {} sharding {} instances {} heads {} groups {} seq {} "
+      "case {}: context {} tensor {} grid {} sp {} data {} sharding {} instances {} heads {} "
+      "groups {} seq {} "
       "batch {} layers {} pipeline {} schedule {} chunks {} microbatches {} layout {}",
-      seed, o.parallel.tensor, o.parallel.tensor_2d, o.parallel.sequence_parallel, o.parallel.data,
-      static_cast<int>(o.parallel.sharding), o.parallel.sharding_instances,
-      o.model.num_attention_heads, o.model.num_query_groups, o.shape.seq, o.shape.batch,
-      o.model.num_layers, o.parallel.pipeline, static_cast<int>(o.pipeline.schedule),
-      o.pipeline.chunks, o.microbatches, o.pipeline.layout);
+      seed, o.parallel.context, o.parallel.tensor, o.parallel.tensor_2d,
+      o.parallel.sequence_parallel, o.parallel.data, static_cast<int>(o.parallel.sharding),
+      o.parallel.sharding_instances, o.model.num_attention_heads, o.model.num_query_groups,
+      o.shape.seq, o.shape.batch, o.model.num_layers, o.parallel.pipeline,
+      static_cast<int>(o.pipeline.schedule), o.pipeline.chunks, o.microbatches, o.pipeline.layout);
 }
 
-void expect_equal_one_rank(bool pipelines) {
+void expect_equal_one_rank(LayoutKind kind) {
   for (int seed = 0; seed < number_of_cases(); ++seed) {
-    const SessionOptions options = throw_case(seed, pipelines);
+    const SessionOptions options = throw_case(seed, kind);
     SCOPED_TRACE(text_of(seed, options));
     test::expect_same_layouts(test::run_layout(options, 4),
                               test::run_layout(on_one_rank(options), 4), {});
@@ -202,9 +212,11 @@ void expect_equal_one_rank(bool pipelines) {
   }
 }
 
-TEST(RandomLayouts, EqualOneRank) { expect_equal_one_rank(false); }
+TEST(RandomLayouts, EqualOneRank) { expect_equal_one_rank(LayoutKind::plain); }
 
-TEST(RandomLayouts, PipelinesEqualOneRank) { expect_equal_one_rank(true); }
+TEST(RandomLayouts, PipelinesEqualOneRank) { expect_equal_one_rank(LayoutKind::pipelines); }
+
+TEST(RandomLayouts, ContextEqualsOneRank) { expect_equal_one_rank(LayoutKind::context); }
 
 }  // namespace
 }  // namespace tessera

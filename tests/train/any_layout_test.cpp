@@ -1,4 +1,4 @@
-// A checkpoint of any layout goes on in any other: each of 12 layouts over 8 ranks saves, and each
+// A checkpoint of any layout goes on in any other: each of 14 layouts over 8 ranks saves, and each
 // other one loads that. What it then holds is what was saved, bit for bit, and it trains on as one
 // rank does.
 #include <gtest/gtest.h>
@@ -22,6 +22,7 @@ struct Layout {
   int tensor_2d = 0;
   int instances = 1;
   ScheduleKind schedule = ScheduleKind::automatic;
+  int context = 1;
 };
 
 const std::vector<Layout> kLayouts{
@@ -37,6 +38,8 @@ const std::vector<Layout> kLayouts{
     {"pipeline4_zero1", 1, 4, Sharding::optimizer},
     {"tensor2_pipeline2_virtual2_zero1", 2, 2, Sharding::optimizer, 2},
     {"tensor2_pipeline2_zero3", 2, 2, Sharding::parameters, 0, 0, 1, ScheduleKind::zb_v},
+    {"context2_tensor2_zero1", 2, 1, Sharding::optimizer, 0, 0, 1, ScheduleKind::automatic, 2},
+    {"context4", 1, 1, Sharding::none, 0, 0, 1, ScheduleKind::automatic, 4},
 };
 
 // On one rank without a layout.
@@ -53,6 +56,7 @@ Options layout_options(const fs::path& folder, const Layout* layout, DType dtype
     p.tensor = layout->tensor;
     p.sequence_parallel = layout->tensor > 1;
     p.pipeline = layout->pipeline;
+    p.context = layout->context;
     p.fsdp = true;
     p.fsdp_strategy = layout->sharding;
     p.sharding_instances = layout->instances;

@@ -58,6 +58,18 @@ TEST(Verify, RightLayoutsPass) {
     }
 }
 
+TEST(Verify, ContextParallelLayoutsPass) {
+  for (const int context : {2, 16}) {
+    Options options = llama(2, true);
+    options.parallel.context = context;
+    const ReferenceModel reference = make_reference_model(options);
+    EXPECT_EQ(reference.session.parallel.context, std::min(context, 3));
+    EXPECT_EQ(reference.session.shape.seq % (4 * reference.session.parallel.context), 0);
+    const VerifyResult result = verify_layout(reference.session);
+    EXPECT_TRUE(result.same) << result.where;
+  }
+}
+
 TEST(Verify, KeptSharesAreNoDifference) {
   Options options = llama(2, false);
   options.recompute.granularity = RecomputeGranularity::full;

@@ -55,8 +55,26 @@ void vocabulary_rule(const Options& options, Problems& problems) {
                    m.vocab_size, options.parallel.tensor, m.vocab_size);
 }
 
+// Each context-parallel rank has two chunks of the sequence, which with sequence parallelism its
+// tensor-parallel ranks split further.
+void context_rule(const Options& options, Problems& problems) {
+  const ParallelOptions& p = options.parallel;
+  const std::int64_t seq = options.data.seq_length;
+  const std::int64_t parts = 2 * std::int64_t{p.context} * (p.sequence_parallel ? p.tensor : 1);
+  if (p.context == 1 || seq % parts == 0) return;
+  const std::int64_t below = seq / parts * parts;
+  problems.add(
+      "--seq-length {} is not a multiple of {}, which is 2 x --context-parallel-size {}{}: every "
+      "rank works on two chunks of each sequence, all of the same length; set it to {}{}, or "
+      "change the sizes",
+      seq, parts, p.context,
+      p.sequence_parallel ? fmt::format(" x --tensor-model-parallel-size {}", p.tensor) : "",
+      below > 0 ? fmt::format("{} or ", below) : "", below + parts);
+}
+
 void sequence_rules(const Options& options, Problems& problems) {
   const ParallelOptions& p = options.parallel;
+  context_rule(options, problems);
   if (!p.sequence_parallel) return;
   if (p.tensor_2d > 0)
     problems.add(
@@ -66,7 +84,7 @@ void sequence_rules(const Options& options, Problems& problems) {
     problems.add(
         "--sequence-parallel splits the sequence over the tensor-parallel ranks, but "
         "--tensor-model-parallel-size is 1: raise it, or drop --sequence-parallel");
-  else
+  else if (p.context == 1)
     require_parts("seq-length", options.data.seq_length, p.tensor,
                   fmt::format("--tensor-model-parallel-size {}", p.tensor),
                   "with --sequence-parallel every rank holds the same number of positions",
@@ -87,12 +105,15 @@ void saved_rules(const Options& options, Problems& problems) {
         "a part of the layer inputs already; drop --distribute-saved-activations",
         p.sequence_parallel ? "sequence-parallel" : "tensor-model-parallel-grid");
   else
-    problems.require(options.data.seq_length * options.train.micro_batch_size % p.tensor == 0,
-                     "--seq-length {} x --micro-batch-size {} is not a multiple of "
-                     "--tensor-model-parallel-size {}: with --distribute-saved-activations every "
-                     "rank keeps a layer's inputs for the same number of tokens; change one of "
-                     "them, or drop --distribute-saved-activations",
-                     options.data.seq_length, options.train.micro_batch_size, p.tensor);
+    problems.require(
+        options.data.seq_length / p.context * options.train.micro_batch_size % p.tensor == 0,
+        "--seq-length {}{} x --micro-batch-size {} is not a multiple of "
+        "--tensor-model-parallel-size {}: with --distribute-saved-activations every "
+        "rank keeps a layer's inputs for the same number of tokens; change one of "
+        "them, or drop --distribute-saved-activations",
+        options.data.seq_length,
+        p.context > 1 ? fmt::format(" / --context-parallel-size {}", p.context) : "",
+        options.train.micro_batch_size, p.tensor);
 }
 
 }  // namespace

@@ -95,7 +95,6 @@ void version_rules(const ParallelOptions& p, Problems& problems) {
                      "--{} {}: this version has no {} parallelism; set it to 1 or drop it", flag,
                      size, kind);
   };
-  refuse("context-parallel-size", p.context, "context");
   refuse("expert-model-parallel-size", p.expert, "expert");
 }
 

@@ -150,8 +150,7 @@ void parallel_rules(const Options& options, const Ranks& ranks, Problems& proble
   for (const int size : {p.tensor, p.pipeline, p.context, p.expert})
     if (size < 1 || size > kMaxRanks) return;  // named already
   version_rules(p, problems);
-  // The other sizes have to change first.
-  if (p.context == 1) rank_rules(p, ranks, problems);
+  rank_rules(p, ranks, problems);
   start_rules(p, ranks, problems);
   sharding_rules(p, problems);
   split_model_rules(options, problems);

@@ -1,0 +1,100 @@
+#include "tessera/nn/kv_gather.h"
+
+#include <memory>
+
+namespace tessera {
+
+KvGather::KvGather(const LayerContext& layer, std::int64_t groups, std::int64_t k_size,
+                   std::int64_t v_size)
+    : dtype_(layer.dtype),
+      ranks_(layer.context_size),
+      groups_(groups),
+      k_size_(k_size),
+      v_size_(v_size) {}
+
+// What is on its way lies at the same place in both directions, which are never at the same time.
+KvGather::Scratch KvGather::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
+                                         bool gradients) const {
+  Scratch views;
+  if (ranks_ == 1) return views;
+  const DType acc = accumulator_type(dtype_);
+  const std::int64_t width = groups_ * (k_size_ + v_size_);
+  const Shape ranks{ranks_, shape.seq, shape.batch, width};
+  const Shape all{ranks_ * shape.seq, shape.batch, width};
+  views.all = scratch.take(dtype_, all);
+  if (gradients) views.d_all = scratch.take(acc, all);
+  ArenaLayout forward = scratch;
+  views.ranks = forward.take(dtype_, ranks);
+  ArenaLayout backward = scratch;
+  if (gradients) views.d_ranks = backward.take(acc, ranks);
+  scratch.include(forward);
+  scratch.include(backward);
+  return views;
+}
+
+View KvGather::keys(const View& rows) const {
+  return rows.slice(2, 0, groups_ * k_size_).split_last({groups_, k_size_});
+}
+View KvGather::values(const View& rows) const {
+  return rows.slice(2, groups_ * k_size_, groups_ * v_size_).split_last({groups_, v_size_});
+}
+View KvGather::own(const Context& context, const View& ranks) const {
+  return ranks.slice(0, context.mesh.context().rank(), 1)
+      .reshape({ranks.dim(1), ranks.dim(2), ranks.dim(3)});
+}
+
+// Calls f(chunks of ranks, the same chunks by position): once for all first chunks, which are in
+// the order of the ranks, and for each second chunk, since those are in the opposite order.
+template <class F>
+void KvGather::for_each_chunk(const View& by_rank, const View& by_position, F&& f) const {
+  const std::int64_t chunk = by_rank.numel() / (2 * ranks_);
+  const View ranks = by_rank.reshape({ranks_, 2, chunk});
+  const View positions = by_position.reshape({2 * ranks_, 1, chunk});
+  f(ranks.slice(1, 0, 1), positions.slice(0, 0, ranks_));
+  for (std::int64_t rank = 0; rank < ranks_; ++rank)
+    f(ranks.slice(0, rank, 1).slice(1, 1, 1), positions.slice(0, 2 * ranks_ - 1 - rank, 1));
+}
+
+WorkHandle KvGather::start(Context& context, ConstView k, ConstView v,
+                           const Scratch& scratch) const {
+  if (ranks_ == 1) return std::make_shared<Work>();
+  const View rows = own(context, scratch.ranks);
+  context.kernels.copy(context.stream, keys(rows), k);
+  context.kernels.copy(context.stream, values(rows), v);
+  return context.mesh.context().all_gather(scratch.ranks, rows, context.stream);
+}
+
+void KvGather::finish(Context& context, Work& gathering, const Scratch& scratch) const {
+  gathering.wait(context.stream);
+  if (ranks_ == 1) return;
+  for_each_chunk(scratch.ranks, scratch.all, [&](const View& ranks, const View& positions) {
+    context.kernels.copy(context.stream, positions, ranks);
+  });
+}
+
+KvGather::KeysValues KvGather::all(ConstView k, ConstView v, const Scratch& scratch) const {
+  if (ranks_ == 1) return {k, v};
+  return {keys(scratch.all), values(scratch.all)};
+}
+
+KvGather::Gradients KvGather::begin_gradients(Context& context, View dk, View dv,
+                                              const Scratch& scratch) const {
+  if (ranks_ == 1) return {dk, dv, false};
+  context.kernels.fill(context.stream, scratch.d_all, 0);
+  return {keys(scratch.d_all), values(scratch.d_all), true};
+}
+
+void KvGather::sum_gradients(Context& context, View dk, View dv, const Scratch& scratch) const {
+  if (ranks_ == 1) return;
+  for_each_chunk(scratch.d_ranks, scratch.d_all, [&](const View& ranks, const View& positions) {
+    context.kernels.copy(context.stream, ranks, positions);
+  });
+  const View rows = own(context, scratch.d_ranks);
+  context.mesh.context()
+      .reduce_scatter(rows, scratch.d_ranks, ReduceOp::sum, context.stream)
+      ->wait(context.stream);
+  context.kernels.copy(context.stream, dk, keys(rows));
+  context.kernels.copy(context.stream, dv, values(rows));
+}
+
+}  // namespace tessera
