@@ -50,8 +50,11 @@ struct Range {
 };
 Range balanced_range(std::int64_t size, int parts, int index);
 
-/// What a box has in a range of its storage: at most three boxes, since a range begins and ends
-/// anywhere in a row.
+/// What a box has in a range of its storage, in the order of the storage: at most 2 d - 1 boxes for
+/// d dimensions, since a range begins and ends anywhere in a row, a plane, and so on.
 std::vector<ShardPiece> pieces_in(const ShardPiece& piece, const Range& storage);
+
+/// The elements of a box in its storage, as few ranges as possible, in their order.
+std::vector<Range> contiguous_ranges(const ShardPiece& piece);
 
 }  // namespace tessera
