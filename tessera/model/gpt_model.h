@@ -32,9 +32,8 @@ inline ModelOutline model_outline(const ModelOptions& options) {
 class GptModel {
  public:
   /// `positions` is the longest sequence that will be run (the size of rotary tables).
-  GptModel(const ModelOptions& options, const RecomputeOptions& recompute, const StagePart& part,
-           const LayerContext& layer_context, Memory& memory, Stream& stream,
-           std::int64_t positions);
+  GptModel(const ModelOptions& options, const StagePart& part, const LayerContext& layer_context,
+           Memory& memory, Stream& stream, std::int64_t positions);
 
   const ModelOptions& options() const { return options_; }
   const StagePart& part() const { return part_; }
