@@ -30,6 +30,10 @@ LayerContext layer_context(const SessionOptions& options, int tensor_rank) {
           options.recompute.granularity == RecomputeGranularity::selective};
 }
 
+std::vector<std::string> trained_extra_losses(const SessionOptions& options) {
+  return options.training ? extra_loss_names(options.model) : std::vector<std::string>();
+}
+
 std::int64_t positions_of(const SessionOptions& options) {
   return std::max(options.shape.seq, options.model.max_position_embeddings);
 }
@@ -235,6 +239,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
                                                options.parallel.overlap_grad_reduce,
                                                options.parallel.overlap_param_gather});
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
+  make_extra_losses();
   runners_ = make_runners(chunks_, *context_, sizes.runner);
   runner_memory_.emplace(memory_for(runners_, memory_, sizes.runner));
   std::vector<Stage*> stages;
@@ -257,6 +262,21 @@ Session::Session(const SessionOptions& options, const Rank& rank)
                     make_boundary_buffers(sizes.boundary_buffers), &trace_);
 }
 
+void Session::make_extra_losses() {
+  ExtraLossList own;
+  for (GptModel& chunk : chunks_)
+    for (ExtraLoss* loss : chunk.extra_losses()) own.push_back(loss);
+  if (!options_.training) own.clear();
+  const std::int64_t sequences =
+      options_.shape.batch * options_.microbatches * options_.parallel.data;
+  extra_losses_.emplace(trained_extra_losses(options_), own, sequences, *context_, memory_);
+}
+
+void Session::begin_step() {
+  data_parallel_->begin_step();
+  extra_losses_->begin_step(*context_, optimizer_->state());
+}
+
 StageRunner* Session::head_runner() {
   for (std::size_t i = 0; i < chunks_.size(); ++i)
     if (chunks_[i].head) return &runners_[i];
@@ -265,7 +285,8 @@ StageRunner* Session::head_runner() {
 
 std::int64_t Session::shared_loss_bytes(const SessionOptions& options) {
   return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1) *
-         static_cast<std::int64_t>(sizeof(double));
+             static_cast<std::int64_t>(sizeof(double)) +
+         ExtraLosses::bytes_for(trained_extra_losses(options));
 }
 
 // Bucket by bucket, so that of sharded parameters no rank ever has more than that.
@@ -331,11 +352,11 @@ void Session::run_microbatches(bool training) {
   if (warms_up() && !std::exchange(autotuned, true)) {
     executor_->warm_up(program);
     share_autotuned();
-    if (training) data_parallel_->begin_step();
+    if (training) begin_step();
   }
   executor_->run(program);
   if (std::exchange(autotuned, true) || !share_autotuned()) return;
-  if (training) data_parallel_->begin_step();
+  if (training) begin_step();
   executor_->run(program);
 }
 

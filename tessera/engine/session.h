@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tessera/engine/device_batch.h"
+#include "tessera/engine/extra_losses.h"
 #include "tessera/engine/session_options.h"
 #include "tessera/launch/launch.h"
 #include "tessera/model/stage_runner.h"
@@ -104,6 +105,7 @@ class Session {
   /// Only when training.
   Optimizer& optimizer() { return *optimizer_; }
   DataParallel& data_parallel() { return *data_parallel_; }
+  ExtraLosses& extra_losses() { return *extra_losses_; }
   /// The parameters were given other values: what follows from them follows.
   void adopt_values();
   std::deque<StageRunner>& runners() { return runners_; }
@@ -113,6 +115,8 @@ class Session {
   const Executor& executor() const { return *executor_; }
   const PipelineShape& pipeline_shape() const { return pipeline_shape_; }
   DeviceBatches& batches() { return *batches_; }
+  /// Before the first microbatch of a training step.
+  void begin_step();
   /// Forward, and when training backward, of the batches that were set. Ranks whose autotuning of
   /// algorithms turn out different the first time run it twice, the second time with rank 0's.
   void run_microbatches(bool training);
@@ -129,6 +133,7 @@ class Session {
 
  private:
   void initialize();
+  void make_extra_losses();
   void gather_over_data_ranks(const View& all, const View& own);
   BoundaryBuffers make_boundary_buffers(int buffers);
   /// Ranks that compute the same round alike: all take rank 0's autotuned algorithms, and for what
@@ -152,6 +157,7 @@ class Session {
   std::optional<Context> context_;
   std::optional<ParameterBuffers> parameters_;
   std::optional<DataParallel> data_parallel_;
+  std::optional<ExtraLosses> extra_losses_;
   std::optional<Optimizer> optimizer_;
   std::deque<StageRunner> runners_;
   std::optional<RunnerMemory> runner_memory_;

@@ -116,6 +116,12 @@ ParameterList GptModel::parameters() {
   return parameters;
 }
 
+ExtraLossList GptModel::extra_losses() {
+  ExtraLossList losses;
+  for (Block& block : blocks) block.collect_losses(losses);
+  return losses;
+}
+
 std::int64_t GptModel::rope_bytes(std::int64_t positions) const {
   if (!rope_) return 0;
   const auto element = static_cast<std::int64_t>(element_size(accumulator_type(options_.dtype)));
@@ -129,6 +135,14 @@ std::size_t GptModel::workspace_bytes(const Kernels& kernels, const BatchShape& 
   for (const Block& block : blocks)
     bytes = std::max(bytes, block.workspace_bytes(kernels, shape, keys));
   return bytes;
+}
+
+std::vector<std::string> extra_loss_names(const ModelOptions& options) {
+  std::vector<std::string> names;
+  for (std::int64_t layer = 0; layer < options.num_layers; ++layer)
+    for (const std::string& name : extra_loss_names(layer_spec(options, layer)))
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  return names;
 }
 
 std::int64_t parameter_count(const ModelOptions& o) {

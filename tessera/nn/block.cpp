@@ -64,6 +64,11 @@ void Block::collect_norms(ParameterList& parameters) {
   feed_forward_->collect_norms(parameters);
 }
 
+void Block::collect_losses(ExtraLossList& losses) {
+  mixer_->collect_losses(losses);
+  feed_forward_->collect_losses(losses);
+}
+
 Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                  const BatchShape& shape) const {
   const Shape rows = rows_.kept(shape, spec_.hidden);

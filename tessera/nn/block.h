@@ -37,6 +37,7 @@ class Block {
   void collect(ParameterList& parameters);
   /// Those whose gradients come with the input gradient.
   void collect_norms(ParameterList& parameters);
+  void collect_losses(ExtraLossList& losses);
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                      const BatchShape& shape) const;
   KvCache::Layer plan_cache(ArenaLayout& memory, const BatchShape& capacity) const {

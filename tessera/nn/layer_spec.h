@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "tessera/base/activation.h"
 #include "tessera/kernels/specs.h"
@@ -52,5 +53,8 @@ struct LayerSpec {
   NormSpec norm;
   double hidden_dropout = 0.0;
 };
+
+/// Of the losses that the layer's sublayers add to the model's (extra_loss.h).
+std::vector<std::string> extra_loss_names(const LayerSpec& spec);
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "tessera/nn/extra_loss.h"
 #include "tessera/nn/linear.h"
 #include "tessera/nn/microbatch.h"
 #include "tessera/nn/parameter.h"
@@ -30,6 +31,8 @@ class Sublayer {
   virtual void collect(ParameterList& parameters) = 0;
   /// The parameters whose gradients are computed along with the input gradient.
   virtual void collect_norms(ParameterList& /*parameters*/) {}
+  /// Losses of its own; its spec must name them too (extra_loss_names in layer_spec.h).
+  virtual void collect_losses(ExtraLossList& /*losses*/) {}
 
   /// Runs twice, to measure and to lay out: it must take the same views in the same order. Scratch
   /// is lost when another sublayer runs; with a split backward also between the two gradients.
