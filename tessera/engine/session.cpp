@@ -25,7 +25,12 @@ LayerContext layer_context(const SessionOptions& options, int tensor_rank) {
           options.parallel.sequence_parallel,
           most_logits(options.device),
           options.parallel.tensor_2d,
-          options.parallel.context};
+          options.parallel.context,
+          options.recompute.granularity == RecomputeGranularity::selective};
+}
+
+std::vector<std::string> trained_extra_losses(const SessionOptions& options) {
+  return options.training ? extra_loss_names(options.model) : std::vector<std::string>();
 }
 
 std::int64_t positions_of(const SessionOptions& options) {
@@ -93,8 +98,8 @@ DescribedModel::DescribedModel(const SessionOptions& options, int pipeline_rank)
 }
 
 void DescribedModel::add(const SessionOptions& options, const StagePart& part) {
-  GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
-                                         layer_context(options, 0), memory_, stream_, 1);
+  GptModel& chunk =
+      chunks_.emplace_back(options.model, part, layer_context(options, 0), memory_, stream_, 1);
   if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
 }
 
@@ -220,9 +225,9 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   const int stage = mesh_.pipeline().rank();
   channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
   for (const StagePart& part : rank_parts(options, stage)) {
-    GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
-                                           layer_context(options, mesh_.tensor().rank()), memory_,
-                                           stream_, positions_of(options));
+    GptModel& chunk =
+        chunks_.emplace_back(options.model, part, layer_context(options, mesh_.tensor().rank()),
+                             memory_, stream_, positions_of(options));
     if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
   }
   Plan sizes = plan(options, chunks_, stage, *kernels_);
@@ -240,6 +245,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
                                             options.parallel.overlap_param_gather});
   parameters_->initialize(*context_, options.seed);
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
+  make_extra_losses();
   runners_ = make_runners(chunks_, *context_, sizes.runner);
   runner_memory_.emplace(memory_for(runners_, memory_, sizes.runner));
   std::vector<Stage*> stages;
@@ -262,6 +268,21 @@ Session::Session(const SessionOptions& options, const Rank& rank)
                     make_boundary_buffers(sizes.boundary_buffers), &trace_);
 }
 
+void Session::make_extra_losses() {
+  ExtraLossList own;
+  for (GptModel& chunk : chunks_)
+    for (ExtraLoss* loss : chunk.extra_losses()) own.push_back(loss);
+  if (!options_.training) own.clear();
+  const std::int64_t sequences =
+      options_.shape.batch * options_.microbatches * options_.parallel.data;
+  extra_losses_.emplace(trained_extra_losses(options_), own, sequences, *context_, memory_);
+}
+
+void Session::begin_step() {
+  parameters_->begin_step();
+  extra_losses_->begin_step(*context_, optimizer_->state());
+}
+
 StageRunner* Session::head_runner() {
   for (std::size_t i = 0; i < chunks_.size(); ++i)
     if (chunks_[i].head) return &runners_[i];
@@ -270,7 +291,8 @@ StageRunner* Session::head_runner() {
 
 std::int64_t Session::shared_loss_bytes(const SessionOptions& options) {
   return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1) *
-         static_cast<std::int64_t>(sizeof(double));
+             static_cast<std::int64_t>(sizeof(double)) +
+         ExtraLosses::bytes_for(trained_extra_losses(options));
 }
 
 void Session::adopt_values() {
@@ -321,11 +343,11 @@ void Session::run_microbatches(bool training) {
   if (warms_up() && !std::exchange(autotuned, true)) {
     executor_->warm_up(program);
     share_autotuned();
-    if (training) parameters_->begin_step();
+    if (training) begin_step();
   }
   executor_->run(program);
   if (std::exchange(autotuned, true) || !share_autotuned()) return;
-  if (training) parameters_->begin_step();
+  if (training) begin_step();
   executor_->run(program);
 }
 

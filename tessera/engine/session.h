@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tessera/engine/device_batch.h"
+#include "tessera/engine/extra_losses.h"
 #include "tessera/engine/session_options.h"
 #include "tessera/launch/launch.h"
 #include "tessera/model/stage_runner.h"
@@ -116,6 +117,7 @@ class Session {
   ModelParameters& parameters() { return *parameters_; }
   /// Only when training.
   Optimizer& optimizer() { return *optimizer_; }
+  ExtraLosses& extra_losses() { return *extra_losses_; }
   /// The parameters were given other values: what follows from them follows.
   void adopt_values();
   std::deque<StageRunner>& runners() { return runners_; }
@@ -125,6 +127,8 @@ class Session {
   const Executor& executor() const { return *executor_; }
   const PipelineShape& pipeline_shape() const { return pipeline_shape_; }
   DeviceBatches& batches() { return *batches_; }
+  /// Before the first microbatch of a training step.
+  void begin_step();
   /// Forward, and when training backward, of the batches that were set. Ranks whose autotuning of
   /// algorithms turn out different the first time run it twice, the second time with rank 0's.
   void run_microbatches(bool training);
@@ -140,6 +144,7 @@ class Session {
   ConstView step_tokens() const { return step_tokens_.view(); }
 
  private:
+  void make_extra_losses();
   void gather_over_data_ranks(const View& all, const View& own);
   BoundaryBuffers make_boundary_buffers(int buffers);
   /// Ranks that compute the same round alike: all take rank 0's autotuned algorithms, and for what
@@ -162,6 +167,7 @@ class Session {
   Tensor workspace_;
   std::optional<Context> context_;
   std::optional<ModelParameters> parameters_;
+  std::optional<ExtraLosses> extra_losses_;
   std::optional<Optimizer> optimizer_;
   std::deque<StageRunner> runners_;
   std::optional<RunnerMemory> runner_memory_;

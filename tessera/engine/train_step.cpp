@@ -18,17 +18,19 @@ void run_gradients_of(Session& session, LossAverage average) {
   session.share_tokens(average);
   context.kernels.start_step(context.stream, batches.grad_scales(), batches.weights(),
                              session.optimizer().state());
-  session.parameters().begin_step();
+  session.begin_step();
   session.run_microbatches(true);
   const TraceRange range(context.trace, "gradient norm");
   session.share_losses();
+  session.extra_losses().finish_step(context);
   session.parameters().finish_gradients();
   session.optimizer().measure_gradients(context);
 }
 
 void run_update_of(Session& session) {
   const TraceRange range(session.context().trace, "optimizer");
-  session.optimizer().update(session.context(), session.step_losses(), session.step_weights());
+  session.optimizer().update(session.context(), session.step_losses(), session.step_weights(),
+                             session.extra_losses().values());
   session.parameters().values_changed();
 }
 

@@ -1,5 +1,6 @@
 #include "tessera/model/gpt_model.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tessera/base/check.h"
@@ -19,8 +20,8 @@ double output_std(const ModelOptions& o) {
   return o.init_std / std::sqrt(2.0 * static_cast<double>(o.num_layers));
 }
 
-AttentionLayerSpec attention_spec(const ModelOptions& o, const RecomputeOptions& recompute,
-                                  const std::string& name, std::int64_t layer) {
+AttentionLayerSpec attention_spec(const ModelOptions& o, const std::string& name,
+                                  std::int64_t layer) {
   AttentionLayerSpec spec;
   spec.name = name + ".attention";
   spec.layer = layer;
@@ -35,7 +36,6 @@ AttentionLayerSpec attention_spec(const ModelOptions& o, const RecomputeOptions&
   spec.dropout = o.attention_dropout;
   spec.init_std = o.init_std;
   spec.output_init_std = output_std(o);
-  spec.recompute_core = recompute.granularity == RecomputeGranularity::selective;
   return spec;
 }
 
@@ -44,10 +44,10 @@ MlpSpec mlp_spec(const ModelOptions& o, const std::string& name) {
           o.ffn_hidden_size, o.mlp_bias,   o.init_std,  output_std(o)};
 }
 
-BlockSpec block_spec(const ModelOptions& o, const RecomputeOptions& recompute, std::int64_t layer) {
+LayerSpec layer_spec(const ModelOptions& o, std::int64_t layer) {
   const std::string name = fmt::format("layers.{}", layer);
-  return {name, attention_spec(o, recompute, name, layer), mlp_spec(o, name), norm_spec(o),
-          o.hidden_dropout};
+  return {name,         o.hidden_size,   attention_spec(o, name, layer), mlp_spec(o, name),
+          norm_spec(o), o.hidden_dropout};
 }
 
 EmbeddingSpec embedding_spec(const ModelOptions& o) {
@@ -58,9 +58,9 @@ EmbeddingSpec embedding_spec(const ModelOptions& o) {
 
 }  // namespace
 
-GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recompute,
-                   const StagePart& part, const LayerContext& layer_context, Memory& memory,
-                   Stream& stream, std::int64_t positions)
+GptModel::GptModel(const ModelOptions& options, const StagePart& part,
+                   const LayerContext& layer_context, Memory& memory, Stream& stream,
+                   std::int64_t positions)
     : options_(options), part_(part), rows_(layer_context) {
   if (options.position_embedding == PositionEmbedding::rope) {
     const RopeFrequencies rope = rope_frequencies(options.rope, options.kv_channels);
@@ -69,8 +69,7 @@ GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recomput
   if (part.embedding) embedding.emplace(embedding_spec(options), layer_context);
   if (part.embedding && part.tied_apart) embedding->table().tie(false);
   for (std::int64_t layer = part.layers.begin; layer < part.layers.end; ++layer)
-    blocks.emplace_back(block_spec(options, recompute, layer), layer_context,
-                        rope_ ? &*rope_ : nullptr);
+    blocks.emplace_back(layer_spec(options, layer), layer_context, rope_ ? &*rope_ : nullptr);
   if (!part.head) return;
   final_norm =
       make_stream_norm("final_norm", options.hidden_size, norm_spec(options), layer_context);
@@ -117,6 +116,12 @@ ParameterList GptModel::parameters() {
   return parameters;
 }
 
+ExtraLossList GptModel::extra_losses() {
+  ExtraLossList losses;
+  for (Block& block : blocks) block.collect_losses(losses);
+  return losses;
+}
+
 std::int64_t GptModel::rope_bytes(std::int64_t positions) const {
   if (!rope_) return 0;
   const auto element = static_cast<std::int64_t>(element_size(accumulator_type(options_.dtype)));
@@ -130,6 +135,14 @@ std::size_t GptModel::workspace_bytes(const Kernels& kernels, const BatchShape& 
   for (const Block& block : blocks)
     bytes = std::max(bytes, block.workspace_bytes(kernels, shape, keys));
   return bytes;
+}
+
+std::vector<std::string> extra_loss_names(const ModelOptions& options) {
+  std::vector<std::string> names;
+  for (std::int64_t layer = 0; layer < options.num_layers; ++layer)
+    for (const std::string& name : extra_loss_names(layer_spec(options, layer)))
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  return names;
 }
 
 std::int64_t parameter_count(const ModelOptions& o) {

@@ -67,13 +67,13 @@ std::string format_log_line(const StepMetrics& m, std::int64_t skipped, bool thr
       " iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} |",
       m.iteration, m.iterations, m.consumed_samples, m.seconds * 1e3);
   if (throughput) line += fmt::format(" throughput per GPU (TFLOP/s/GPU): {:.3f} |", m.tflops);
-  return line +
-         fmt::format(
-             " learning rate: {:.6E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: "
-             "{:.1f} | grad norm: {:.3f} | number of skipped iterations: {:3} | number of nan "
-             "iterations:   0 | data wait (ms): {:.1f} |",
-             m.learning_rate, m.global_batch, m.loss, m.loss_scale, m.grad_norm, skipped,
-             m.longest_data_wait * 1e3);
+  line += fmt::format(" learning rate: {:.6E} | global batch size: {:5} | lm loss: {:.6E} |",
+                      m.learning_rate, m.global_batch, m.loss);
+  for (const auto& [name, loss] : m.extra_losses) line += fmt::format(" {}: {:.6E} |", name, loss);
+  return line + fmt::format(
+                    " loss scale: {:.1f} | grad norm: {:.3f} | number of skipped iterations: {:3} "
+                    "| number of nan iterations:   0 | data wait (ms): {:.1f} |",
+                    m.loss_scale, m.grad_norm, skipped, m.longest_data_wait * 1e3);
 }
 
 std::string format_progress_line(const StepMetrics& m, int width) {
@@ -132,20 +132,20 @@ void MetricsFile::write_line(const std::string& line) {
 void MetricsFile::write(const StepMetrics& m) {
   const auto now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  write_line(Json{
-      {"iteration", m.iteration},
-      {"consumed_samples", m.consumed_samples},
-      {"lm_loss", number(m.loss)},
-      {"learning_rate", m.learning_rate},
-      {"grad_norm", number(m.grad_norm)},
-      {"seconds", m.seconds},
-      {"data_wait", m.data_wait},
-      {"tokens_per_second", m.tokens_per_second},
-      {"tflops", m.tflops},
-      {"loss_scale", m.loss_scale},
-      {"skipped", m.skipped},
-      {"time",
-       now}}.dump());
+  Json line{{"iteration", m.iteration},
+            {"consumed_samples", m.consumed_samples},
+            {"lm_loss", number(m.loss)},
+            {"learning_rate", m.learning_rate},
+            {"grad_norm", number(m.grad_norm)},
+            {"seconds", m.seconds},
+            {"data_wait", m.data_wait},
+            {"tokens_per_second", m.tokens_per_second},
+            {"tflops", m.tflops},
+            {"loss_scale", m.loss_scale},
+            {"skipped", m.skipped},
+            {"time", now}};
+  for (const auto& [name, loss] : m.extra_losses) line[name] = number(loss);
+  write_line(line.dump());
 }
 
 void MetricsFile::write_evaluation(std::int64_t iteration, const std::string& split, double loss) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tessera/base/files.h"
 
@@ -27,6 +29,8 @@ struct StepMetrics {
   double data_wait = 0;  ///< seconds of an iteration in which this rank waited for data
   /// Of the rank that waited longest, on average since the last log line; where one is due.
   double longest_data_wait = 0;
+  /// By name, besides the cross entropy (nn/extra_loss.h).
+  std::vector<std::pair<std::string, double>> extra_losses{};
 };
 
 /// " iteration 10/ 100 | consumed samples: ... | lm loss: ...": fields in Megatron's order.

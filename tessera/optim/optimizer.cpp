@@ -208,9 +208,11 @@ void Optimizer::set_rates(Context& context, std::span<const double> rates) {
   set_step_state(context, state);
 }
 
-void Optimizer::update(Context& context, const ConstView& losses, const ConstView& weights) {
+void Optimizer::update(Context& context, const ConstView& losses, const ConstView& weights,
+                       const ConstView& extra_losses) {
   context.kernels.finish_step(context.stream, device_state_, records_,
-                              squares_.view().slice(0, 0, 1), losses, weights, rates_, rules_);
+                              squares_.view().slice(0, 0, 1), losses, weights, rates_, rules_,
+                              extra_losses);
   std::vector<Range> ranges;
   for (const ParameterBuffers::Owned& each : owned_) ranges.push_back(each.state);
   const auto update = [&](std::size_t i, const Range& part, const std::vector<View>& state) {

@@ -46,8 +46,9 @@ class Optimizer {
   /// The norm that measure_gradients found, on the host.
   double grad_norm(Context& context) const;
   /// Decides, records and updates. losses and weights f64 [microbatches]: their products add up to
-  /// the step's loss.
-  void update(Context& context, const ConstView& losses, const ConstView& weights);
+  /// the step's loss. extra_losses go into the record as they are.
+  void update(Context& context, const ConstView& losses, const ConstView& weights,
+              const ConstView& extra_losses = {});
   /// Master weights, if any, follow values that were loaded or initialised.
   void adopt_values(Context& context);
 

@@ -44,6 +44,14 @@ Datasets datasets_of(const Options& options, const Progress& progress, const Ran
   return datasets;
 }
 
+std::vector<std::pair<std::string, double>> named_losses(const ExtraLosses& losses,
+                                                         const StepRecord& record) {
+  std::vector<std::pair<std::string, double>> named;
+  for (const std::string& name : losses.names())
+    named.emplace_back(name, record.extra_losses[named.size()]);
+  return named;
+}
+
 double without_sign_of_nan(double x) { return std::isnan(x) ? std::fabs(x) : x; }
 
 // FNV-1a of what a batch teaches: equal batches have equal ones, others hardly ever.
@@ -369,7 +377,8 @@ void Trainer::report() {
                               record.loss_scale,
                               record.skipped != 0,
                               wait,
-                              longest.seconds};
+                              longest.seconds,
+                              named_losses(session_.extra_losses(), record)};
     display_.step(metrics);
     if (metrics_) metrics_->write(metrics);
   }
