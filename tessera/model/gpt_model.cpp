@@ -32,7 +32,7 @@ AttentionLayerSpec attention_spec(const ModelOptions& o, const std::string& name
   spec.window = layer >= o.window_first_layer ? o.attention_window : 0;
   spec.qkv_bias = o.qkv_bias;
   spec.output_bias = o.attention_output_bias;
-  if (o.qk_norm) spec.qk_norm = norm_spec(o);
+  if (o.qk_norm != QkNorm::none) spec.qk_norm = norm_spec(o);
   spec.dropout = o.attention_dropout;
   spec.init_std = o.init_std;
   spec.output_init_std = output_std(o);
@@ -155,7 +155,8 @@ std::int64_t parameter_count(const ModelOptions& o) {
   if (o.qkv_bias) layer += q + 2 * kv;
   if (o.attention_output_bias) layer += h;
   if (o.mlp_bias) layer += inner + h;
-  if (o.qk_norm) layer += (o.normalization == Normalization::layer_norm ? 4 : 2) * o.kv_channels;
+  if (o.qk_norm != QkNorm::none)
+    layer += (o.normalization == Normalization::layer_norm ? 4 : 2) * o.kv_channels;
   std::int64_t total = o.num_layers * layer + norm + o.vocab_size * h * (o.tie_embeddings ? 1 : 2);
   if (o.position_embedding == PositionEmbedding::learned_absolute)
     total += o.max_position_embeddings * h;
