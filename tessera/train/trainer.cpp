@@ -21,12 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Where a run writes its metrics; empty: nowhere.
-std::string metrics_file(const TrainOptions& options) {
-  if (options.metrics_file.empty() && !options.save.empty()) return options.save + "/metrics.jsonl";
-  return options.metrics_file;
-}
-
 void tell_of_data(const Datasets& datasets, const Options& options) {
   for (const std::string& warning : datasets.warnings()) log_warning("{}", warning);
   for (const Split split : {Split::valid, Split::test})
@@ -68,7 +62,7 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
       writes_(rank.rank == 0),
       datasets_(datasets_of(options_, progress_, rank)),
       session_(on_device_of(rank, session_options(options, true)), rank),
-      display_(options.train.log_interval, options.train.log_throughput, writes_) {
+      reporter_(writes_) {
   const TrainOptions& o = options.train;
   start();
   if (is_profiled(o, rank.rank)) {
@@ -91,8 +85,7 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
   check_same_start();
   data_waits_.emplace(session_, progress_.iteration);
   steps_.emplace(session_, average_of(o));
-  if (const std::string file = metrics_file(o); writes_ && !file.empty())
-    metrics_.emplace(file, progress_.iteration);
+  reporter_.open(options_.train, progress_.iteration);
 }
 
 LoaderShape Trainer::loader_shape() {
@@ -174,7 +167,8 @@ void Trainer::start() {
                 "--load {}: there is no checkpoint (--exit-on-missing-checkpoint)", o.load);
     check_input(!o.finetune || !o.load_hf.empty(),
                 "--load {}: there is no checkpoint to --finetune", o.load);
-    display_.message(fmt::format("no checkpoint in '{}' yet: starting from the beginning", o.load));
+    reporter_.message(
+        fmt::format("no checkpoint in '{}' yet: starting from the beginning", o.load));
   }
   if (o.load_hf.empty()) return;
   load_hf_weights(session_, HfFolder(o.load_hf));
@@ -198,11 +192,11 @@ void Trainer::load_checkpoint(Checkpoint& checkpoint) {
                                 ? ""
                                 : fmt::format(" (saved in {}, going on in {})", to_string(saved),
                                               to_string(options_.model.dtype));
-  display_.message(o.finetune
-                       ? fmt::format("took the weights of '{}'{}: starting at iteration 0",
-                                     checkpoint.path().string(), types)
-                       : fmt::format("loaded '{}'{}: continuing at iteration {}",
-                                     checkpoint.path().string(), types, progress_.iteration));
+  reporter_.message(o.finetune
+                        ? fmt::format("took the weights of '{}'{}: starting at iteration 0",
+                                      checkpoint.path().string(), types)
+                        : fmt::format("loaded '{}'{}: continuing at iteration {}",
+                                      checkpoint.path().string(), types, progress_.iteration));
 }
 
 void Trainer::prepare_saving() {
@@ -214,15 +208,15 @@ void Trainer::prepare_saving() {
   save.background = o.async_save;
   save.staging_bytes = o.async_staging_mib << 20;
   save.retention = {o.keep_last, o.keep_every};
-  saver_.emplace(session_, save, [this](const std::string& text) { display_.message(text); });
+  saver_.emplace(session_, save, [this](const std::string& text) { reporter_.message(text); });
 }
 
 int Trainer::run() {
   const TrainOptions& o = options_.train;
   if (progress_.iteration >= o.train_iters) {
     if (progress_.evaluation_due) return evaluate_at_end();
-    display_.message(fmt::format("iteration {} of {} was reached before: there is nothing to do",
-                                 progress_.iteration, o.train_iters));
+    reporter_.message(fmt::format("iteration {} of {} was reached before: there is nothing to do",
+                                  progress_.iteration, o.train_iters));
     return 0;
   }
   send_rates();
@@ -287,8 +281,8 @@ void Trainer::check_consistency() {
   if (saver_ && saver_->pending() && busy == 0) saver_->advance();
   if (stop == 0 || stop_ != 0) return;
   stop_ = stop;
-  display_.message(fmt::format("{}: the run stops at iteration {}{}", StopReasons::text(stop),
-                               progress_.iteration, saver_ ? " and saves" : ""));
+  reporter_.message(fmt::format("{}: the run stops at iteration {}{}", StopReasons::text(stop),
+                                progress_.iteration, saver_ ? " and saves" : ""));
 }
 
 void Trainer::step() {
@@ -327,7 +321,7 @@ bool Trainer::report_due() const {
          steps_->pending() >= Optimizer::kRecords || consistency_check_due() ||
          progress_.iteration >= o.train_iters || due(o.log_interval) ||
          (o.eval_iters > 0 && due(o.eval_interval)) || (!o.save.empty() && due(o.save_interval)) ||
-         due(o.exit_interval) || (display_.live() && Clock::now() - reported_ > kLive);
+         due(o.exit_interval) || (reporter_.live() && Clock::now() - reported_ > kLive);
 }
 
 void Trainer::report() {
@@ -356,25 +350,24 @@ void Trainer::report() {
       progress_.schedule_iterations += 1;
       rates_left_ -= 1;
     }
-    const StepMetrics metrics{iteration,
-                              o.train_iters,
-                              progress_.consumed_samples - (count - i - 1) * o.global_batch_size,
-                              o.global_batch_size,
-                              seconds,
-                              record.learning_rate,
-                              record.loss,
-                              record.grad_norm,
-                              tokens / seconds,
-                              tokens / seconds * flops / 1e12,
-                              record.loss_scale,
-                              record.skipped != 0,
-                              wait,
-                              longest.seconds};
-    display_.step(metrics);
-    if (metrics_) metrics_->write(metrics);
+    StepMetrics step{iteration, o.train_iters, o.global_batch_size, {}};
+    const std::int64_t consumed =
+        progress_.consumed_samples - (count - i - 1) * o.global_batch_size;
+    step.metrics.add("consumed_samples", "samples", consumed);
+    step.metrics.add("lm_loss", kLossUnit, record.loss);
+    step.metrics.add("learning_rate", "", record.learning_rate);
+    step.metrics.add("grad_norm", "", record.grad_norm);
+    step.metrics.add("loss_scale", "", record.loss_scale);
+    step.metrics.add("skipped", "", record.skipped != 0);
+    step.metrics.add("seconds", "s", seconds);
+    step.metrics.add("data_wait", "s", wait);
+    step.metrics.add("tokens_per_second", "tokens/s", tokens / seconds);
+    step.metrics.add("tflops", "TFLOP/s", tokens / seconds * flops / 1e12);
+    if (logs) step.metrics.add("longest_data_wait", "s", longest.seconds);
+    reporter_.step(step);
   }
   if (is_held_up(longest.seconds, seconds))
-    display_.message(
+    reporter_.message(
         fmt::format("rank {} waited {:.1f} ms of an iteration for data, longer than the others: "
                     "its disk may be "
                     "slow, or --num-workers {} too few",
@@ -418,7 +411,7 @@ void Trainer::save() {
   contents.files.emplace_back(kConfigFile, config_);
   saver_->request(contents);
   if (saver_->pending())
-    display_.message(fmt::format("requested checkpoint of iteration {}", progress_.iteration));
+    reporter_.message(fmt::format("requested checkpoint of iteration {}", progress_.iteration));
 }
 
 // A save that has failed is tried once more.
@@ -440,7 +433,7 @@ void Trainer::finish_profile(bool last) {
   const std::string text = profile_->stop_if_due(progress_.iteration, last);
   if (text.empty()) return;
   if (writes_)
-    display_.message(text);
+    reporter_.message(text);
   else
     log_info("{}", text);
 }

@@ -11,8 +11,8 @@
 #include "tessera/checkpoint/saving/checkpointing.h"
 #include "tessera/checkpoint/saving/saver.h"
 #include "tessera/engine/train_step.h"
-#include "tessera/observe/metrics.h"
 #include "tessera/observe/profile.h"
+#include "tessera/observe/reporter.h"
 #include "tessera/options/options.h"
 #include "tessera/train/consistency_check.h"
 #include "tessera/train/data_waits.h"
@@ -86,8 +86,8 @@ class Trainer {
   /// Of one dataset; nothing: the run is to stop.
   std::optional<WeightedMean> evaluate_set(Split split,
                                            const std::shared_ptr<const Dataset>& dataset);
-  /// Logs a loss; of which set, where there are several and this is not their mean.
-  void tell_loss(Split split, const std::string& set, double loss);
+  /// Reports a loss; of which set, where there are several and this is not their mean.
+  void report_loss(Split split, const std::string& set, double loss);
   void save();
   /// Ends the run with a checkpoint of where it is; throws when there can be none.
   void save_last();
@@ -120,9 +120,8 @@ class Trainer {
   double reported_wait_ = 0;  ///< of the loader, in reports so far
   std::optional<DataWaits> data_waits_;
   std::optional<StepDump> dump_;
-  std::optional<MetricsFile> metrics_;
   std::optional<StepProfile> profile_;
-  ProgressDisplay display_;
+  Reporter reporter_;
 };
 
 }  // namespace tessera

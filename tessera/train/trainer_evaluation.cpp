@@ -15,10 +15,10 @@ bool Trainer::evaluate(Split split) {
   for (const NamedDataset& set : sets) {
     const std::optional<WeightedMean> mean = evaluate_set(split, set.dataset);
     if (!mean) return false;
-    if (sets.size() > 1) tell_loss(split, set.name, mean->value());
+    if (sets.size() > 1) report_loss(split, set.name, mean->value());
     all.add(mean->value(), mean->weights);
   }
-  tell_loss(split, "", all.value());
+  report_loss(split, "", all.value());
   return true;
 }
 
@@ -47,16 +47,11 @@ std::optional<WeightedMean> Trainer::evaluate_set(Split split,
   return mean;
 }
 
-void Trainer::tell_loss(Split split, const std::string& set, double loss) {
-  const std::string what = split == Split::valid ? "validation" : "test";
-  display_.message(fmt::format("{} loss{} at iteration {}: {:.6E} | PPL: {:.6E}", what,
-                               set.empty() ? "" : " of " + set, progress_.iteration, loss,
-                               std::exp(loss)));
-  if (!metrics_) return;
-  if (set.empty())
-    metrics_->write_evaluation(progress_.iteration, std::string(to_string(split)), loss);
-  else
-    metrics_->write_set_evaluation(progress_.iteration, std::string(to_string(split)), set, loss);
+void Trainer::report_loss(Split split, const std::string& set, double loss) {
+  EvaluationMetrics evaluation{progress_.iteration, std::string(to_string(split)), set, {}};
+  evaluation.metrics.add("loss", kLossUnit, loss);
+  evaluation.metrics.add("ppl", "", std::exp(loss));
+  reporter_.evaluation(evaluation);
 }
 
 }  // namespace tessera
