@@ -151,7 +151,7 @@ TEST_F(MetricSinks, OtherRanksSayNothing) {
 TEST_F(MetricSinks, TheLiveLineFitsItsTerminal) {
   const StepMetrics step = step_metrics(50);
   const std::string text =
-      "step 50/100  loss 2.5000  lr 3.00e-03  grad 0.420  51.3k tok/s  ETA 0:12";
+      "step 50/100  loss 2.5000  lr 3.00e-03  grad 0.420  51.3k tok/s  ETA 0:13";
   EXPECT_EQ(format_live_line(step, 200),
             "[" + std::string(15, '#') + std::string(15, '.') + "] " + text);
   EXPECT_EQ(format_live_line(step, 21), text.substr(0, 20));
