@@ -40,7 +40,7 @@ struct Kind {
   const char* name;
   RankSchedule schedule;
   int chunks = 1;
-  Placement placement = Placement::loop;
+  StagePlacement placement = StagePlacement::loop;
 };
 
 // The time of a step, from when all ranks are there until the last one is done.
@@ -76,7 +76,7 @@ void run(int milliseconds) {
                         {"1f1b", one_f_one_b},
                         {"interleaved", interleaved, 2},
                         {"zb-h1", zero_bubble_h1},
-                        {"zb-v", zero_bubble_v, 2, Placement::vee}};
+                        {"zb-v", zero_bubble_v, 2, StagePlacement::vee}};
   fmt::print("{:<12} {:>5} {:>13} {:>12} {:>12} {:>10}\n", "schedule", "ranks", "microbatches",
              "planned", "measured", "ratio");
   for (const Kind& kind : kinds)

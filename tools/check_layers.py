@@ -35,7 +35,7 @@ MAY_INCLUDE = {
     "nn": LOW + ["parallel/*", "kernels/*", "comm/*"],
     "pipeline": STORED,
     "model": LOW + ["options/*", "nn/*", "pipeline/stage.h", "pipeline/stage_split.h"],
-    "optim": LAYERS + ["nn/parameter.h", "nn/module_hooks.h"],
+    "optim": LAYERS + ["nn/initialize.h", "nn/module_hooks.h", "nn/parameter.h"],
     "engine": SESSION,
     "checkpoint": STORED,
     "checkpoint/saving": WITH_SESSION + ["checkpoint/*"],

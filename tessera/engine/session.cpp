@@ -8,7 +8,6 @@
 
 #include "tessera/launch/compare.h"
 #include "tessera/model/freeze.h"
-#include "tessera/nn/initialize.h"
 #include "tessera/pipeline/schedules.h"
 
 namespace tessera {
@@ -26,7 +25,12 @@ LayerContext layer_context(const SessionOptions& options, int tensor_rank) {
           options.parallel.sequence_parallel,
           most_logits(options.device),
           options.parallel.tensor_2d,
-          options.parallel.context};
+          options.parallel.context,
+          options.recompute.granularity == RecomputeGranularity::selective};
+}
+
+std::vector<std::string> trained_extra_losses(const SessionOptions& options) {
+  return options.training ? extra_loss_names(options.model) : std::vector<std::string>();
 }
 
 std::int64_t positions_of(const SessionOptions& options) {
@@ -94,8 +98,8 @@ DescribedModel::DescribedModel(const SessionOptions& options, int pipeline_rank)
 }
 
 void DescribedModel::add(const SessionOptions& options, const StagePart& part) {
-  GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
-                                         layer_context(options, 0), memory_, stream_, 1);
+  GptModel& chunk =
+      chunks_.emplace_back(options.model, part, layer_context(options, 0), memory_, stream_, 1);
   if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
 }
 
@@ -119,31 +123,36 @@ void check_parameters(const SessionOptions& options) {
   check_frozen(DescribedModel(options).parameters(), options.optimizer.frozen);
 }
 
-// Megatron's rule: large enough to use the network well, however many ranks share it.
-constexpr std::int64_t kLeastBucket = 40'000'000;
-constexpr std::int64_t kBucketPerRank = 1'000'000;
+std::vector<PlacementClass> placement_classes(const SessionOptions& options) {
+  DescribedModel model(options);
+  std::vector<PlacementClass> used;
+  for (const PlacementClass each : kPlacementClasses)
+    if (std::ranges::any_of(model.parameters(), [each](const Parameter* parameter) {
+          return parameter->placement_class() == each;
+        }))
+      used.push_back(each);
+  return used;
+}
 
-ParameterBuffers::Options buffer_options(const SessionOptions& options, int shard) {
-  const ParallelOptions& p = options.parallel;
-  const int data_ranks = p.data * p.context;
-  ParameterBuffers::Options buffers;
-  if (options.training) {
-    buffers.gradients = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
-    buffers.bf16_communication =
-        data_ranks > 1 && (p.grad_reduce_in_bf16 || buffers.gradients == DType::bf16);
+ParameterBuffers::Options buffer_options(const SessionOptions& options,
+                                         PlacementClass placement_class, int shard) {
+  std::optional<DType> gradients;
+  if (options.training)
+    gradients = Optimizer::gradient_dtype(options.optimizer, options.model.dtype);
+  return ParameterBuffers::options_for(options.parallel, placement_class, shard,
+                                       options.model.dtype, gradients);
+}
+
+std::vector<ParameterPlan> plan_parameters(const SessionOptions& options,
+                                           const std::vector<ParameterList>& units) {
+  std::vector<ParameterPlan> plans;
+  for (const PlacementClass each : placement_classes(options)) {
+    const ParameterBuffers::Options buffers = buffer_options(options, each, 0);
+    BucketLayout layout = ParameterBuffers::layout_for(units, buffers);
+    const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
+    plans.push_back({buffers, std::move(layout), elements});
   }
-  buffers.shards = p.sharding == Sharding::none ? 1 : data_ranks / p.sharding_instances;
-  buffers.shard = shard;
-  if (buffers.bf16_communication) buffers.shard_parts = data_ranks / buffers.shards;
-  buffers.shard_gradients = p.sharding >= Sharding::gradients;
-  buffers.shard_values = p.sharding == Sharding::parameters;
-  if (buffers.shard_gradients)
-    buffers.bucket_elements = 1;  // every FSDP unit by itself
-  else if (p.bucket_elements > 0)
-    buffers.bucket_elements = p.bucket_elements;
-  else if (data_ranks > 1)
-    buffers.bucket_elements = std::max(kLeastBucket, kBucketPerRank * data_ranks);
-  return buffers;
+  return plans;
 }
 
 DeviceBatches::Limits batch_limits(const SessionOptions& options) {
@@ -166,10 +175,10 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
   for (GptModel& chunk : chunks)
     plan.workspace_bytes = std::max(
         plan.workspace_bytes, chunk.workspace_bytes(kernels, rank_shape(options), plan.positions));
-  const ParameterBuffers::Options buffers = buffer_options(options, 0);
-  const BucketLayout layout = ParameterBuffers::layout_for(all_fsdp_units(chunks), buffers);
-  plan.workspace_bytes =
-      std::max(plan.workspace_bytes, kernels.sum_squares_workspace_bytes(layout.elements()));
+  const std::vector<ParameterPlan> parameters = plan_parameters(options, all_fsdp_units(chunks));
+  for (const ParameterPlan& each : parameters)
+    plan.workspace_bytes =
+        std::max(plan.workspace_bytes, kernels.sum_squares_workspace_bytes(each.layout.elements()));
   const PipelineShape shape = make_pipeline_shape(options);
   if (options.training) plan.training = compile(shape, training, pipeline_rank);
   plan.evaluation = compile(shape, make_schedules(shape, forward_only), pipeline_rank);
@@ -181,7 +190,8 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
   run.microbatches = options.microbatches;
   run.recompute = options.recompute;
   run.split_backward = options.training && splits_backward(options.pipeline.schedule);
-  if (run.split_backward && buffers.shard_gradients) run.kept_norm_gradients = buffers.gradients;
+  if (run.split_backward && options.parallel.sharding >= Sharding::gradients)
+    run.kept_norm_gradients = parameters.front().options.gradients;
   run.training = options.training;
   return plan;
 }
@@ -215,9 +225,9 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   const int stage = mesh_.pipeline().rank();
   channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
   for (const StagePart& part : rank_parts(options, stage)) {
-    GptModel& chunk = chunks_.emplace_back(options.model, options.recompute, part,
-                                           layer_context(options, mesh_.tensor().rank()), memory_,
-                                           stream_, positions_of(options));
+    GptModel& chunk =
+        chunks_.emplace_back(options.model, part, layer_context(options, mesh_.tensor().rank()),
+                             memory_, stream_, positions_of(options));
     if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
   }
   Plan sizes = plan(options, chunks_, stage, *kernels_);
@@ -226,20 +236,22 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   workspace_ = memory_.allocate(MemoryUse::workspace, DType::u8,
                                 {static_cast<std::int64_t>(sizes.workspace_bytes)});
   context_.emplace(Context{*kernels_, stream_, mesh_, workspace_, &trace_});
-  parameters_.emplace(all_fsdp_units(chunks_), *context_, memory_,
-                      buffer_options(options, mesh_.sharding_group().rank()));
-  initialize();
-  data_parallel_.emplace(*parameters_, *context_,
-                         DataParallel::Options{options.parallel.sharding, options.microbatches,
-                                               options.parallel.overlap_grad_reduce,
-                                               options.parallel.overlap_param_gather});
+  std::vector<ParameterBuffers::Options> classes;
+  for (const PlacementClass each : placement_classes(options))
+    classes.push_back(buffer_options(options, each, mesh_.groups(each).sharding->rank()));
+  parameters_.emplace(all_fsdp_units(chunks_), *context_, memory_, classes,
+                      DataParallel::Options{options.parallel.sharding, options.microbatches,
+                                            options.parallel.overlap_grad_reduce,
+                                            options.parallel.overlap_param_gather});
+  parameters_->initialize(*context_, options.seed);
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
+  make_extra_losses();
   runners_ = make_runners(chunks_, *context_, sizes.runner);
   runner_memory_.emplace(memory_for(runners_, memory_, sizes.runner));
   std::vector<Stage*> stages;
   for (StageRunner& runner : runners_) {
     runner.use(*runner_memory_);
-    runner.set_hooks(*data_parallel_);
+    runner.set_hooks(*parameters_);
     stages.push_back(&runner);
   }
   batches_.emplace(memory_, options.shape, options.microbatches, batch_limits(options),
@@ -256,6 +268,21 @@ Session::Session(const SessionOptions& options, const Rank& rank)
                     make_boundary_buffers(sizes.boundary_buffers), &trace_);
 }
 
+void Session::make_extra_losses() {
+  ExtraLossList own;
+  for (GptModel& chunk : chunks_)
+    for (ExtraLoss* loss : chunk.extra_losses()) own.push_back(loss);
+  if (!options_.training) own.clear();
+  const std::int64_t sequences =
+      options_.shape.batch * options_.microbatches * options_.parallel.data;
+  extra_losses_.emplace(trained_extra_losses(options_), own, sequences, *context_, memory_);
+}
+
+void Session::begin_step() {
+  parameters_->begin_step();
+  extra_losses_->begin_step(*context_, optimizer_->state());
+}
+
 StageRunner* Session::head_runner() {
   for (std::size_t i = 0; i < chunks_.size(); ++i)
     if (chunks_[i].head) return &runners_[i];
@@ -264,26 +291,12 @@ StageRunner* Session::head_runner() {
 
 std::int64_t Session::shared_loss_bytes(const SessionOptions& options) {
   return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1) *
-         static_cast<std::int64_t>(sizeof(double));
-}
-
-// Bucket by bucket, so that of sharded parameters no rank ever has more than that.
-void Session::initialize() {
-  for (const Bucket& bucket : parameters_->layout().buckets()) {
-    ParameterList all;
-    for (const std::size_t i : bucket.parameters) all.push_back(parameters_->parameters()[i]);
-    initialize_parameters(*context_, all, options_.seed);
-    if (!parameters_->values().sharded) continue;
-    const View whole = parameters_->whole_values(bucket);
-    const std::int64_t length = whole.numel() / mesh_.sharding_group().size();
-    kernels_->copy(stream_, parameters_->own_values(bucket),
-                   whole.slice(0, length * mesh_.sharding_group().rank(), length));
-    kernels_->fill(stream_, whole, 0);
-  }
+             static_cast<std::int64_t>(sizeof(double)) +
+         ExtraLosses::bytes_for(trained_extra_losses(options));
 }
 
 void Session::adopt_values() {
-  data_parallel_->values_changed();
+  parameters_->values_changed();
   if (optimizer_) optimizer_->adopt_values(*context_);
 }
 
@@ -321,8 +334,8 @@ void Session::gather_over_data_ranks(const View& all, const View& own) {
 void Session::run_microbatches(bool training) {
   const PipelineProgram& program = training ? training_ : evaluation_;
   if (!training) {
-    data_parallel_->wait_for_values();
-    data_parallel_->forget_buffers();
+    parameters_->wait_for_values();
+    parameters_->forget_buffers();
   }
   batches_->set_training(training);
   for (StageRunner& runner : runners_) runner.set_microbatches(batches_->microbatches());
@@ -330,11 +343,11 @@ void Session::run_microbatches(bool training) {
   if (warms_up() && !std::exchange(autotuned, true)) {
     executor_->warm_up(program);
     share_autotuned();
-    if (training) data_parallel_->begin_step();
+    if (training) begin_step();
   }
   executor_->run(program);
   if (std::exchange(autotuned, true) || !share_autotuned()) return;
-  if (training) data_parallel_->begin_step();
+  if (training) begin_step();
   executor_->run(program);
 }
 

@@ -7,12 +7,12 @@
 #include <optional>
 
 #include "tessera/engine/device_batch.h"
+#include "tessera/engine/extra_losses.h"
 #include "tessera/engine/session_options.h"
 #include "tessera/launch/launch.h"
 #include "tessera/model/stage_runner.h"
-#include "tessera/optim/data_parallel.h"
+#include "tessera/optim/model_parameters.h"
 #include "tessera/optim/optimizer.h"
-#include "tessera/optim/parameter_buffers.h"
 #include "tessera/pipeline/executor.h"
 #include "tessera/pipeline/schedules.h"
 
@@ -60,8 +60,22 @@ std::vector<ParameterList> all_fsdp_units(std::deque<GptModel>& chunks);
 /// Throws where the options do not fit the model's parameters.
 void check_parameters(const SessionOptions& options);
 
-/// How parameters, gradients and optimizer state lie on a rank, `shard` of those that share them.
-ParameterBuffers::Options buffer_options(const SessionOptions& options, int shard);
+/// Of the whole model's parameters, also where a rank has none of a class.
+std::vector<PlacementClass> placement_classes(const SessionOptions& options);
+
+/// How a class's parameters, gradients and optimizer state lie on a rank, `shard` of those that
+/// share them.
+ParameterBuffers::Options buffer_options(const SessionOptions& options,
+                                         PlacementClass placement_class, int shard);
+
+/// The same for each class that the model uses, with what follows for a rank's part of the model.
+struct ParameterPlan {
+  ParameterBuffers::Options options;
+  BucketLayout layout;
+  ParameterBuffers::Elements elements;
+};
+std::vector<ParameterPlan> plan_parameters(const SessionOptions& options,
+                                           const std::vector<ParameterList>& units);
 
 /// How far tokens and positions may go.
 DeviceBatches::Limits batch_limits(const SessionOptions& options);
@@ -100,10 +114,10 @@ class Session {
   Memory& memory() { return memory_; }
   /// This rank's parts of the model, one unless the pipeline interleaves them.
   std::deque<GptModel>& chunks() { return chunks_; }
-  ParameterBuffers& parameters() { return *parameters_; }
+  ModelParameters& parameters() { return *parameters_; }
   /// Only when training.
   Optimizer& optimizer() { return *optimizer_; }
-  DataParallel& data_parallel() { return *data_parallel_; }
+  ExtraLosses& extra_losses() { return *extra_losses_; }
   /// The parameters were given other values: what follows from them follows.
   void adopt_values();
   std::deque<StageRunner>& runners() { return runners_; }
@@ -113,6 +127,8 @@ class Session {
   const Executor& executor() const { return *executor_; }
   const PipelineShape& pipeline_shape() const { return pipeline_shape_; }
   DeviceBatches& batches() { return *batches_; }
+  /// Before the first microbatch of a training step.
+  void begin_step();
   /// Forward, and when training backward, of the batches that were set. Ranks whose autotuning of
   /// algorithms turn out different the first time run it twice, the second time with rank 0's.
   void run_microbatches(bool training);
@@ -128,7 +144,7 @@ class Session {
   ConstView step_tokens() const { return step_tokens_.view(); }
 
  private:
-  void initialize();
+  void make_extra_losses();
   void gather_over_data_ranks(const View& all, const View& own);
   BoundaryBuffers make_boundary_buffers(int buffers);
   /// Ranks that compute the same round alike: all take rank 0's autotuned algorithms, and for what
@@ -150,8 +166,8 @@ class Session {
   std::deque<GptModel> chunks_;
   Tensor workspace_;
   std::optional<Context> context_;
-  std::optional<ParameterBuffers> parameters_;
-  std::optional<DataParallel> data_parallel_;
+  std::optional<ModelParameters> parameters_;
+  std::optional<ExtraLosses> extra_losses_;
   std::optional<Optimizer> optimizer_;
   std::deque<StageRunner> runners_;
   std::optional<RunnerMemory> runner_memory_;

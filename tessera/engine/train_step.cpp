@@ -18,18 +18,20 @@ void run_gradients_of(Session& session, LossAverage average) {
   session.share_tokens(average);
   context.kernels.start_step(context.stream, batches.grad_scales(), batches.weights(),
                              session.optimizer().state());
-  session.data_parallel().begin_step();
+  session.begin_step();
   session.run_microbatches(true);
   const TraceRange range(context.trace, "gradient norm");
   session.share_losses();
-  session.data_parallel().finish_gradients();
+  session.extra_losses().finish_step(context);
+  session.parameters().finish_gradients();
   session.optimizer().measure_gradients(context);
 }
 
 void run_update_of(Session& session) {
   const TraceRange range(session.context().trace, "optimizer");
-  session.optimizer().update(session.context(), session.step_losses(), session.step_weights());
-  session.data_parallel().values_changed();
+  session.optimizer().update(session.context(), session.step_losses(), session.step_weights(),
+                             session.extra_losses().values());
+  session.parameters().values_changed();
 }
 
 std::vector<double> on_host(Session& session, const ConstView& values) {
@@ -88,7 +90,7 @@ void Steps::submit(const NextBatch& next_batch, bool call_by_call) {
       run_update_of(session_);
     });
   session_.context().mesh.world().watched(stream, [&] { graph_->launch(stream); });
-  session_.data_parallel().step_replayed();
+  session_.parameters().step_replayed();
   submitted_ += 1;
 }
 

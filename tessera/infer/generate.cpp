@@ -96,21 +96,17 @@ Generator::Generator(Session& session, const GenerateOptions& options, std::uint
 
 // Keys and values of this rank's layers and heads.
 void Generator::make_cache(std::int64_t capacity) {
-  const ModelOptions& model = session_.options().model;
-  const std::int64_t tensor = session_.context().mesh.tensor().size();
-  const std::int64_t groups = std::max<std::int64_t>(1, model.num_query_groups / tensor);
-  cache_.layers.assign(static_cast<std::size_t>(model.num_layers), {});
-  cache_memory_.clear();
-  const auto make = [&] {
-    cache_memory_.push_back(session_.memory().allocate(MemoryUse::activations, model.dtype,
-                                                       {capacity, 1, groups, model.kv_channels}));
-    return cache_memory_.back().view();
-  };
-  for (const GptModel& chunk : session_.chunks())
-    for (std::int64_t i = chunk.part().layers.begin; i < chunk.part().layers.end; ++i) {
-      const View k = make();
-      cache_.layers[static_cast<std::size_t>(i)] = {k, make()};
+  cache_.layers.assign(static_cast<std::size_t>(session_.options().model.num_layers), {});
+  const auto plan = [&](ArenaLayout memory) {
+    for (const GptModel& chunk : session_.chunks()) {
+      auto layer = cache_.layers.begin() + chunk.part().layers.begin;
+      for (const Block& block : chunk.blocks) *layer++ = block.plan_cache(memory, {capacity, 1});
     }
+    return static_cast<std::int64_t>(memory.bytes());
+  };
+  cache_memory_ = {};  // of the last prompt
+  cache_memory_ = session_.memory().allocate(MemoryUse::activations, DType::u8, {plan({})});
+  plan(ArenaLayout(cache_memory_.view()));
 }
 
 Generator::Runners Generator::runners_for(std::int64_t seq) {

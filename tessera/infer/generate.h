@@ -54,7 +54,7 @@ class Generator {
   GenerateOptions options_;
   std::uint64_t seed_;
   std::int64_t prompts_ = 0;  ///< so far: each has its own random stream
-  std::vector<Tensor> cache_memory_;
+  Tensor cache_memory_;
   KvCache cache_;      ///< of this rank's layers; those of others are empty
   Tensor logits_;      ///< [1, V of this rank]
   Tensor all_logits_;  ///< [ranks, 1, the largest share of V]

@@ -63,7 +63,7 @@ void Kernels::start_step(Stream& stream, View grad_scales, ConstView weights, Co
 
 void Kernels::finish_step(Stream& stream, View state, View records, ConstView squares,
                           ConstView losses, ConstView weights, ConstView rates,
-                          const StepRules& rules) {
+                          const StepRules& rules, ConstView extra_losses) {
   constexpr const char* op = "finish_step";
   require_state(op, state);
   const std::int64_t count = records.numel() / static_cast<std::int64_t>(sizeof(StepRecord));
@@ -77,7 +77,13 @@ void Kernels::finish_step(Stream& stream, View state, View records, ConstView sq
   require_rows(op, "rates", rates, 1);
   require(op, "rates", rates, DType::f64, rates.shape());
   check(rates.dim(0) > 0, "{}: there is no learning rate", op);
-  do_finish_step(stream, state, records, squares, losses, weights, rates, rules);
+  if (extra_losses) {
+    require_rows(op, "extra_losses", extra_losses, 1);
+    require(op, "extra_losses", extra_losses, DType::f64, extra_losses.shape());
+    check(extra_losses.dim(0) <= kMaxExtraLosses, "{}: a record has room for {} losses, got {}", op,
+          kMaxExtraLosses, extra_losses.dim(0));
+  }
+  do_finish_step(stream, state, records, squares, losses, weights, rates, rules, extra_losses);
 }
 
 void Kernels::adamw_step(Stream& stream, View value, View master, View m, View v, ConstView grad,

@@ -153,9 +153,10 @@ class Kernels {
   void start_step(Stream&, View grad_scales, ConstView weights, ConstView state);
   /// Decides by finish_step_state (step_state.h) what the update does, and puts the step's record
   /// into the ring `records`. squares f64 [1]; losses and weights f64 [M], whose products add up to
-  /// the step's loss; rates f64 [R].
+  /// the step's loss; rates f64 [R]; extra_losses f64 [up to kMaxExtraLosses], for the record.
   void finish_step(Stream&, View state, View records, ConstView squares, ConstView losses,
-                   ConstView weights, ConstView rates, const StepRules&);
+                   ConstView weights, ConstView rates, const StepRules&,
+                   ConstView extra_losses = {});
   /// One range of parameters. value is the model's copy; master (acc), when given, is updated and
   /// rounded into value; for bf16 values it may be the i16 of master_weight.h. m, v acc or bf16
   /// (rounded to nearest); grad as value or acc. Nothing happens in a step that is skipped.
@@ -211,7 +212,7 @@ class Kernels {
   virtual void do_divide_by_sum(Stream&, View, ConstView) = 0;
   virtual void do_start_step(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_finish_step(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
-                              const StepRules&) = 0;
+                              const StepRules&, ConstView) = 0;
   virtual void do_adamw_step(Stream&, View, View, View, View, ConstView, ConstView,
                              const AdamSpec&) = 0;
   virtual void do_sgd_step(Stream&, View, View, View, ConstView, ConstView, const SgdSpec&) = 0;

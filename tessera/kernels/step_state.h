@@ -40,6 +40,9 @@ struct StepState {
   std::int64_t skipped = 0;  ///< 1: the update leaves everything as it is
 };
 
+/// How many losses a model may have besides the cross entropy.
+inline constexpr int kMaxExtraLosses = 8;
+
 /// One step in the words of the log. Records lie in a ring, by iteration.
 struct StepRecord {
   std::int64_t iteration = 0;
@@ -50,6 +53,7 @@ struct StepRecord {
   double loss_scale = 1;
   std::int64_t skipped = 0;
   std::int64_t failed = 0;  ///< the run must stop: this step was not finite, or one before it
+  double extra_losses[kMaxExtraLosses] = {};  ///< in the order of the model's names for them
 };
 
 /// Sums that a step ends with: of squares of the (scaled) gradients, and the weighted loss.
@@ -103,8 +107,15 @@ TESSERA_HOST_DEVICE inline StepRecord finish_step_state(StepState& state, const 
   const double factor = rules.max_norm / (norm + 1e-6);
   state.clip_factor = (rules.max_norm > 0 && factor < 1 ? factor : 1.0) / scale;
   if (state.skipped == 0) state.step += 1;
-  return {state.iteration,     state.step, sums.loss,     norm,
-          state.learning_rate, scale,      state.skipped, state.failed_iteration != 0 ? 1 : 0};
+  return {state.iteration,
+          state.step,
+          sums.loss,
+          norm,
+          state.learning_rate,
+          scale,
+          state.skipped,
+          state.failed_iteration != 0 ? 1 : 0,
+          {}};
 }
 
 }  // namespace tessera

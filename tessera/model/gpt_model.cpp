@@ -1,5 +1,6 @@
 #include "tessera/model/gpt_model.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tessera/base/check.h"
@@ -19,8 +20,8 @@ double output_std(const ModelOptions& o) {
   return o.init_std / std::sqrt(2.0 * static_cast<double>(o.num_layers));
 }
 
-AttentionLayerSpec attention_spec(const ModelOptions& o, const RecomputeOptions& recompute,
-                                  const std::string& name, std::int64_t layer) {
+AttentionLayerSpec attention_spec(const ModelOptions& o, const std::string& name,
+                                  std::int64_t layer) {
   AttentionLayerSpec spec;
   spec.name = name + ".attention";
   spec.layer = layer;
@@ -31,11 +32,10 @@ AttentionLayerSpec attention_spec(const ModelOptions& o, const RecomputeOptions&
   spec.window = layer >= o.window_first_layer ? o.attention_window : 0;
   spec.qkv_bias = o.qkv_bias;
   spec.output_bias = o.attention_output_bias;
-  if (o.qk_norm) spec.qk_norm = norm_spec(o);
+  if (o.qk_norm != QkNorm::none) spec.qk_norm = norm_spec(o);
   spec.dropout = o.attention_dropout;
   spec.init_std = o.init_std;
   spec.output_init_std = output_std(o);
-  spec.recompute_core = recompute.granularity == RecomputeGranularity::selective;
   return spec;
 }
 
@@ -44,10 +44,10 @@ MlpSpec mlp_spec(const ModelOptions& o, const std::string& name) {
           o.ffn_hidden_size, o.mlp_bias,   o.init_std,  output_std(o)};
 }
 
-BlockSpec block_spec(const ModelOptions& o, const RecomputeOptions& recompute, std::int64_t layer) {
+LayerSpec layer_spec(const ModelOptions& o, std::int64_t layer) {
   const std::string name = fmt::format("layers.{}", layer);
-  return {name, attention_spec(o, recompute, name, layer), mlp_spec(o, name), norm_spec(o),
-          o.hidden_dropout};
+  return {name,         o.hidden_size,   attention_spec(o, name, layer), mlp_spec(o, name),
+          norm_spec(o), o.hidden_dropout};
 }
 
 EmbeddingSpec embedding_spec(const ModelOptions& o) {
@@ -58,9 +58,9 @@ EmbeddingSpec embedding_spec(const ModelOptions& o) {
 
 }  // namespace
 
-GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recompute,
-                   const StagePart& part, const LayerContext& layer_context, Memory& memory,
-                   Stream& stream, std::int64_t positions)
+GptModel::GptModel(const ModelOptions& options, const StagePart& part,
+                   const LayerContext& layer_context, Memory& memory, Stream& stream,
+                   std::int64_t positions)
     : options_(options), part_(part), rows_(layer_context) {
   if (options.position_embedding == PositionEmbedding::rope) {
     const RopeFrequencies rope = rope_frequencies(options.rope, options.kv_channels);
@@ -69,8 +69,7 @@ GptModel::GptModel(const ModelOptions& options, const RecomputeOptions& recomput
   if (part.embedding) embedding.emplace(embedding_spec(options), layer_context);
   if (part.embedding && part.tied_apart) embedding->table().tie(false);
   for (std::int64_t layer = part.layers.begin; layer < part.layers.end; ++layer)
-    blocks.emplace_back(block_spec(options, recompute, layer), layer_context,
-                        rope_ ? &*rope_ : nullptr);
+    blocks.emplace_back(layer_spec(options, layer), layer_context, rope_ ? &*rope_ : nullptr);
   if (!part.head) return;
   final_norm =
       make_stream_norm("final_norm", options.hidden_size, norm_spec(options), layer_context);
@@ -117,6 +116,12 @@ ParameterList GptModel::parameters() {
   return parameters;
 }
 
+ExtraLossList GptModel::extra_losses() {
+  ExtraLossList losses;
+  for (Block& block : blocks) block.collect_losses(losses);
+  return losses;
+}
+
 std::int64_t GptModel::rope_bytes(std::int64_t positions) const {
   if (!rope_) return 0;
   const auto element = static_cast<std::int64_t>(element_size(accumulator_type(options_.dtype)));
@@ -132,6 +137,14 @@ std::size_t GptModel::workspace_bytes(const Kernels& kernels, const BatchShape& 
   return bytes;
 }
 
+std::vector<std::string> extra_loss_names(const ModelOptions& options) {
+  std::vector<std::string> names;
+  for (std::int64_t layer = 0; layer < options.num_layers; ++layer)
+    for (const std::string& name : extra_loss_names(layer_spec(options, layer)))
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  return names;
+}
+
 std::int64_t parameter_count(const ModelOptions& o) {
   const std::int64_t h = o.hidden_size;
   const std::int64_t q = o.num_attention_heads * o.kv_channels;
@@ -142,7 +155,8 @@ std::int64_t parameter_count(const ModelOptions& o) {
   if (o.qkv_bias) layer += q + 2 * kv;
   if (o.attention_output_bias) layer += h;
   if (o.mlp_bias) layer += inner + h;
-  if (o.qk_norm) layer += (o.normalization == Normalization::layer_norm ? 4 : 2) * o.kv_channels;
+  if (o.qk_norm != QkNorm::none)
+    layer += (o.normalization == Normalization::layer_norm ? 4 : 2) * o.kv_channels;
   std::int64_t total = o.num_layers * layer + norm + o.vocab_size * h * (o.tie_embeddings ? 1 : 2);
   if (o.position_embedding == PositionEmbedding::learned_absolute)
     total += o.max_position_embeddings * h;

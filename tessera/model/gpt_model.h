@@ -32,9 +32,8 @@ inline ModelOutline model_outline(const ModelOptions& options) {
 class GptModel {
  public:
   /// `positions` is the longest sequence that will be run (the size of rotary tables).
-  GptModel(const ModelOptions& options, const RecomputeOptions& recompute, const StagePart& part,
-           const LayerContext& layer_context, Memory& memory, Stream& stream,
-           std::int64_t positions);
+  GptModel(const ModelOptions& options, const StagePart& part, const LayerContext& layer_context,
+           Memory& memory, Stream& stream, std::int64_t positions);
 
   const ModelOptions& options() const { return options_; }
   const StagePart& part() const { return part_; }
@@ -42,6 +41,8 @@ class GptModel {
   const RowLayout& rows() const { return rows_; }
   /// In the order of the forward pass.
   ParameterList parameters();
+  /// Those of its sublayers.
+  ExtraLossList extra_losses();
   /// The same in FSDP units: the embedding, each block, the final norm, the head. A table that
   /// another stage has a copy of is one by itself.
   std::vector<ParameterList> fsdp_units();
@@ -62,6 +63,9 @@ class GptModel {
   RowLayout rows_;
   std::optional<RopeTable> rope_;
 };
+
+/// Of the losses of the whole model besides the cross entropy, each name once.
+std::vector<std::string> extra_loss_names(const ModelOptions& options);
 
 /// Parameters of the whole model, by options alone.
 std::int64_t parameter_count(const ModelOptions& options);

@@ -52,7 +52,7 @@ class Terms {
     const auto& [rows, kept, hidden, heads, groups, ffn, batch, seq] = local_;
     const int64_t d = model_.kv_channels;
     add("q, k, v", "S B (H + 2 K) D", rows * (heads + 2 * groups) * d * element_);
-    if (model_.qk_norm) {
+    if (model_.qk_norm != QkNorm::none) {
       add("normed q, k", "S B (H + K) D", rows * (heads + groups) * d * element_);
       add("q norm: mean, 1/deviation", "2 S B H", rows * heads * 2 * number_);
       add("k norm: mean, 1/deviation", "2 S B K", rows * groups * 2 * number_);

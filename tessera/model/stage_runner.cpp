@@ -40,8 +40,8 @@ StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions&
   if (options.kept_norm_gradients)
     for (Block& block : model.blocks) block.collect_norms(kept_norms_.emplace_back());
   Arenas measure;
-  const ArenaLayout gradients = plan_scratch(measure);
-  plan_activations(measure, gradients);
+  plan_scratch(measure);
+  plan_activations(measure);
   sizes_ = {measure.activations.bytes(), measure.recomputed.bytes(), measure.scratch.bytes()};
 }
 
@@ -67,81 +67,86 @@ Shape StageRunner::kept_rows() const {
 
 // Everything is laid out twice by the same code: once to measure, once in memory.
 void StageRunner::use(const RunnerMemory& memory) {
-  Arenas arenas{ArenaLayout(), ArenaLayout(memory.recomputed()), ArenaLayout(memory.scratch())};
-  const ArenaLayout gradients = plan_scratch(arenas);
+  Arenas arenas{{}, ArenaLayout(memory.recomputed()), ArenaLayout(memory.scratch()), {}, {}};
+  arenas.segment_start = arenas.recomputed;
+  plan_scratch(arenas);
   buffers_.clear();
   for (int i = 0; i < memory.activation_buffers(); ++i) {
     arenas.activations = ArenaLayout(memory.activation_buffer(i));
-    buffers_.push_back(plan_activations(arenas, gradients));
+    buffers_.push_back(plan_activations(arenas));
   }
   loss_sums_ = memory.loss_sums();
 }
 
 // Parts of the scratch memory that are never in use at the same time lie at the same place.
-ArenaLayout StageRunner::plan_scratch(Arenas& arenas) {
+void StageRunner::plan_scratch(Arenas& arenas) {
   const BatchShape& shape = options_.shape;
+  const DType dtype = model_.options().dtype;
   ArenaLayout& scratch = arenas.scratch;
-  if (options_.training) scratch_.d_residual = scratch.take(model_.options().dtype, kept_rows());
+  if (options_.training) scratch_.d_residual = scratch.take(dtype, kept_rows());
   ArenaLayout head = scratch;
   if (model_.head) scratch_.head = model_.head->plan_scratch(head, shape, options_.training);
   ArenaLayout embedding = scratch;
   if (model_.embedding)
     scratch_.embedding = model_.embedding->plan_scratch(embedding, shape, options_.training);
-  ArenaLayout gradients = scratch;
-  if (!model_.blocks.empty())
-    scratch_.block = model_.blocks.front().plan_scratch(gradients, shape, options_.training);
-  for (const ArenaLayout& branch : {head, embedding, gradients}) scratch.include(branch);
-  plan_recomputed(arenas, gradients);
-  return gradients;
+  arenas.block_start = scratch;
+  if (!model_.blocks.empty()) scratch_.branch = arenas.block_start.take(dtype, kept_rows());
+  for (const ArenaLayout& branch : {head, embedding, arenas.block_start}) scratch.include(branch);
 }
 
-// Every layer's gradients start at the same place: `gradients` is copied, and scratch grows to the
-// furthest.
-void StageRunner::plan_recomputed(Arenas& arenas, const ArenaLayout& gradients) {
-  scratch_.recomputed.clear();
-  std::size_t largest = 0;
-  for (const Segment& segment : segments_)
-    if (segment.recompute) largest = std::max(largest, segment.end - segment.begin);
-  for (std::size_t i = 0; i < largest; ++i) {
-    ArenaLayout branch = gradients;
-    ActivationLayout activations{arenas.recomputed, arenas.recomputed};
-    scratch_.recomputed.push_back(
-        model_.blocks.front().plan_buffers(activations, branch, options_.shape));
-    arenas.scratch.include(branch);
+Block::Saved StageRunner::plan_block(Arenas& arenas, std::size_t layer, ActivationLayout memory) {
+  ArenaLayout scratch = arenas.block_start;
+  Block::Saved saved = model_.blocks[layer].plan_buffers(memory, scratch, options_.shape);
+  arenas.scratch.include(scratch);
+  return saved;
+}
+
+void StageRunner::plan_kept(Arenas& arenas, const Segment& segment, ActivationBuffer& saved) {
+  for (std::size_t i = segment.begin; i < segment.end; ++i)
+    saved.layers[i] =
+        plan_block(arenas, i, {arenas.activations, arenas.activations, options_.split_backward});
+}
+
+// An activation buffer keeps the input of the segment; the rest is computed again in memory that
+// all segments share.
+void StageRunner::plan_recomputed(Arenas& arenas, const Segment& segment, ActivationBuffer& saved) {
+  ArenaLayout memory = arenas.segment_start;
+  for (std::size_t i = segment.begin; i < segment.end; ++i)
+    saved.layers[i] = plan_block(arenas, i, {memory, memory});
+  arenas.recomputed.include(memory);
+  const DType dtype = model_.options().dtype;
+  const Shape rows = kept_rows();
+  if (options_.recompute.distribute_saved_activations)
+    saved.shares[segment.begin] =
+        arenas.activations.take(dtype, {rows[0] / model_.rows().ranks(), rows[1]});
+  else
+    saved.layers[segment.begin].x = arenas.activations.take(dtype, rows);
+}
+
+// A layer's memory is free again when the next one has run: layers take turns in two places.
+void StageRunner::plan_forward_only(Arenas& arenas, ActivationBuffer& saved) {
+  for (const std::size_t first : {0, 1}) {
+    const ArenaLayout start = arenas.activations;
+    for (std::size_t i = first; i < model_.blocks.size(); i += 2) {
+      ArenaLayout memory = start;
+      saved.layers[i] = plan_block(arenas, i, {memory, memory, false, false});
+      arenas.activations.include(memory);
+    }
   }
 }
 
-StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas,
-                                                            const ArenaLayout& gradients) {
-  const BatchShape& shape = options_.shape;
+StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas) {
   const DType dtype = model_.options().dtype;
   const Shape rows = kept_rows();
-  ActivationLayout memory{arenas.activations, arenas.activations, options_.split_backward,
-                          options_.training};
-  const bool distributed = options_.recompute.distribute_saved_activations;
-  const std::int64_t ranks = model_.rows().ranks();
   ActivationBuffer saved;
+  saved.layers.resize(model_.blocks.size());
   saved.shares.resize(model_.blocks.size());
-  for (const Segment& segment : segments_)
-    for (std::size_t i = segment.begin; i < segment.end; ++i) {
-      // Forward only: a layer's memory is free again when the next has run.
-      if (!options_.training && i >= 2) {
-        saved.layers.push_back(saved.layers[i - 2]);
-        continue;
-      }
-      if (segment.recompute) {
-        saved.layers.push_back(scratch_.recomputed[i - segment.begin]);
-        if (i != segment.begin) continue;
-        if (distributed)
-          saved.shares[i] = arenas.activations.take(dtype, {rows[0] / ranks, rows[1]});
-        else
-          saved.layers.back().x = arenas.activations.take(dtype, rows);
-        continue;
-      }
-      ArenaLayout branch = gradients;
-      saved.layers.push_back(model_.blocks[i].plan_buffers(memory, branch, shape));
-      arenas.scratch.include(branch);
-    }
+  if (options_.training)
+    for (const Segment& segment : segments_)
+      segment.recompute ? plan_recomputed(arenas, segment, saved)
+                        : plan_kept(arenas, segment, saved);
+  else
+    plan_forward_only(arenas, saved);
   for (const ParameterList& norms : kept_norms_) {
     std::vector<View>& kept = saved.norm_gradients.emplace_back();
     for (const Parameter* norm : norms)
@@ -151,7 +156,8 @@ StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas,
   if (model_.head) {
     saved.final_x = arenas.activations.take(dtype, rows);
     saved.final_stats = arenas.activations.take(accumulator_type(dtype), {rows[0], 2});
-    saved.head = model_.head->plan_buffers(memory, shape);
+    ActivationLayout memory{arenas.activations, arenas.activations};
+    saved.head = model_.head->plan_buffers(memory, options_.shape);
   }
   return saved;
 }
@@ -213,20 +219,19 @@ void StageRunner::start_layers(const Microbatch& batch, View x, ConstView in) {
   model_.embedding->forward(context_, batch, x.reshape(kept_rows()), scratch_.embedding);
 }
 
-void StageRunner::start_norm(const ActivationBuffer& saved) {
-  const Block::Saved& first = saved.layers.front();
+void StageRunner::start_first_block(ActivationBuffer& saved) {
   before_use(fsdp_units_.block(0), after(0));
-  model_.blocks.front().norm1().forward(context_, first.y1, first.stats1, first.x);
+  model_.blocks.front().start(context_, saved.layers.front());
 }
 
 // Up to the last layer's branch, which is left in scratch.
 void StageRunner::run_layers(const Microbatch& batch, ActivationBuffer& saved, ConstView in) {
   start_layers(batch, saved.layers.front().x, in);
-  start_norm(saved);
+  start_first_block(saved);
   for (std::size_t i = 0; i < saved.layers.size(); ++i) {
     const TraceRange range(context_.trace, "block forward", layer_number(i));
     keep_share(saved, i);
-    model_.blocks[i].forward(context_, batch, saved.layers[i], scratch_.block);
+    model_.blocks[i].forward(context_, batch, scratch_.branch, saved.layers[i]);
     if (i + 1 < saved.layers.size()) finish_layer(batch, saved, i, after(i + 1));
   }
 }
@@ -235,11 +240,10 @@ void StageRunner::run_layers(const Microbatch& batch, ActivationBuffer& saved, C
 // with.
 void StageRunner::finish_layer(const Microbatch& batch, ActivationBuffer& saved, std::size_t layer,
                                NextFsdpUnit after_next) {
-  Block::Saved& next = saved.layers[layer + 1];
   before_use(fsdp_units_.block(layer + 1), after_next);
-  model_.blocks[layer + 1].norm1().add_forward(context_, next.y1, next.x, next.stats1,
-                                               saved.layers[layer].x1, scratch_.block.branch,
-                                               model_.blocks[layer].mlp_dropout(batch));
+  model_.blocks[layer + 1].start_behind(context_, saved.layers[layer + 1], saved.layers[layer].x1,
+                                        scratch_.branch,
+                                        model_.blocks[layer].branch_dropout(batch));
 }
 
 void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
@@ -269,8 +273,8 @@ void StageRunner::leave_layers(const Microbatch& batch, ActivationBuffer& saved,
   if (model_.head) return finish_layers(batch, saved);
   const TraceRange range(context_.trace, "stage output");
   const View x1 = saved.layers.back().x1;
-  context_.kernels.add_dropout(context_.stream, out.reshape(x1.shape()), x1, scratch_.block.branch,
-                               model_.blocks.back().mlp_dropout(batch));
+  context_.kernels.add_dropout(context_.stream, out.reshape(x1.shape()), x1, scratch_.branch,
+                               model_.blocks.back().branch_dropout(batch));
 }
 
 // The final norm, and what the output layer needs.
@@ -281,8 +285,8 @@ void StageRunner::finish_layers(const Microbatch& batch, ActivationBuffer& saved
     model_.final_norm->forward(context_, saved.head.x, saved.final_stats, saved.final_x);
   else
     model_.final_norm->add_forward(context_, saved.head.x, saved.final_x, saved.final_stats,
-                                   saved.layers.back().x1, scratch_.block.branch,
-                                   model_.blocks.back().mlp_dropout(batch));
+                                   saved.layers.back().x1, scratch_.branch,
+                                   model_.blocks.back().branch_dropout(batch));
   before_use(fsdp_units_.head, NextFsdpUnit::unknown);
 }
 
@@ -333,13 +337,12 @@ void StageRunner::restore_norm_gradients(ActivationBuffer& saved, std::size_t la
 void StageRunner::recompute_segment(const Microbatch& batch, ActivationBuffer& saved,
                                     const Segment& segment) {
   const TraceRange whole(context_.trace, "recompute");
-  Block::Saved& first = saved.layers[segment.begin];
   restore_input(saved, segment.begin);
   before_use(fsdp_units_.block(segment.begin), NextFsdpUnit::unknown);
-  model_.blocks[segment.begin].norm1().forward(context_, first.y1, first.stats1, first.x);
+  model_.blocks[segment.begin].start(context_, saved.layers[segment.begin]);
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
     const TraceRange range(context_.trace, "block forward", layer_number(i));
-    model_.blocks[i].forward(context_, batch, saved.layers[i], scratch_.block);
+    model_.blocks[i].forward(context_, batch, scratch_.branch, saved.layers[i]);
     if (i + 1 < segment.end)
       finish_layer(batch, saved, i,
                    i + 2 < segment.end ? NextFsdpUnit::following : NextFsdpUnit::unknown);
@@ -362,7 +365,7 @@ void StageRunner::backward_weight(int microbatch, int buffer) {
     const TraceRange range(context_.trace, "block backward weights", layer_number(i));
     before_gradients(fsdp_units_.block(i));
     restore_norm_gradients(kept, i);
-    model_.blocks[i].backward_weight(context_, kept.layers[i], scratch_.block);
+    model_.blocks[i].backward_weight(context_, kept.layers[i]);
     gradients_added(fsdp_units_.block(i), true);
   }
 }
@@ -394,8 +397,7 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
       const bool known = i > segment->begin || (i > 0 && !again);
       before_use(fsdp_units_.block(i), known ? NextFsdpUnit::preceding : NextFsdpUnit::unknown);
       before_gradients(fsdp_units_.block(i));
-      model_.blocks[i].backward_input(context_, batch, d_residual, saved.layers[i], scratch_.block,
-                                      weights_too);
+      model_.blocks[i].backward_input(context_, batch, d_residual, saved.layers[i], weights_too);
       if (weights_too || kept_norms_.empty())
         gradients_added(fsdp_units_.block(i), weights_too);  // of norms, if nothing else
       else

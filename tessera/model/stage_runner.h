@@ -112,30 +112,34 @@ class StageRunner final : public Stage {
   };
   struct Scratch {
     View d_residual;
-    std::vector<Block::Saved> recomputed;  // the layers of the largest segment
-    Block::Scratch block;
+    View branch;  // what the last block has left, to be added to the residual stream
     Embedding::Scratch embedding;
     LmHead::Scratch head;
   };
 
   // Where buffers are laid out: in an activation buffer, and in what all activation buffers share.
+  // Segments that are computed again all start at the same place, and so does the blocks' scratch;
+  // the arenas take in how far each went.
   struct Arenas {
     ArenaLayout activations, recomputed, scratch;
+    ArenaLayout segment_start, block_start;
   };
 
   /// Of the residual stream on this rank.
   Shape kept_rows() const;
   void plan_segments();
-  /// Of the layers' gradients: where all of them start in scratch.
-  ArenaLayout plan_scratch(Arenas& arenas);
-  void plan_recomputed(Arenas& arenas, const ArenaLayout& gradients);
-  ActivationBuffer plan_activations(Arenas& arenas, const ArenaLayout& gradients);
+  void plan_scratch(Arenas& arenas);
+  ActivationBuffer plan_activations(Arenas& arenas);
+  Block::Saved plan_block(Arenas& arenas, std::size_t layer, ActivationLayout memory);
+  void plan_kept(Arenas& arenas, const Segment& segment, ActivationBuffer& saved);
+  void plan_recomputed(Arenas& arenas, const Segment& segment, ActivationBuffer& saved);
+  void plan_forward_only(Arenas& arenas, ActivationBuffer& saved);
 
   const Microbatch& microbatch_at(int microbatch) const;
   ActivationBuffer& buffer_at(int number) { return buffers_[static_cast<std::size_t>(number)]; }
   void run_layers(const Microbatch& batch, ActivationBuffer& saved, ConstView in);
   void start_layers(const Microbatch& batch, View x, ConstView in);
-  void start_norm(const ActivationBuffer& saved);
+  void start_first_block(ActivationBuffer& saved);
   void finish_layers(const Microbatch& batch, ActivationBuffer& saved);
   void leave_layers(const Microbatch& batch, ActivationBuffer& saved, View out, ConstView in);
   void embedding_backward(const Microbatch& batch);

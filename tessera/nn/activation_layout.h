@@ -37,6 +37,7 @@ struct LayerContext {
   /// (linear_2d.h); 0: 1-D.
   int tensor_2d = 0;
   int context_size = 1;  ///< of the context-parallel group, whose ranks share each sequence
+  bool recompute_core_attention = false;  ///< in backward, instead of keeping its output
 
   /// Over how many ranks heads, the MLP's width and the vocabulary are spread, and which of the
   /// shares this rank has.

@@ -35,6 +35,7 @@ LinearSpec out_spec(const AttentionLayerSpec& spec) {
 Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
                      const RopeTable* rope)
     : spec_(spec),
+      recompute_core_(layer.recompute_core_attention),
       dtype_(layer.dtype),
       rows_(layer),
       heads_(spec.heads / layer.shares()),
@@ -68,12 +69,14 @@ void Attention::collect_norms(ParameterList& parameters) {
   k_norm_->collect(parameters);
 }
 
-Attention::Saved Attention::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
-                                         const BatchShape& shape) const {
+std::unique_ptr<Sublayer::Saved> Attention::plan_buffers(ActivationLayout& activations,
+                                                         ArenaLayout& scratch,
+                                                         const BatchShape& shape) const {
   const std::int64_t n = shape.rows();
   const std::int64_t d = spec_.head_size;
   const DType acc = accumulator_type(dtype_);
-  Saved saved;
+  auto planned = std::make_unique<Saved>();
+  Saved& saved = *planned;
   saved.qkv = activations.until_input.take(dtype_, {n, (heads_ + 2 * groups_) * d});
   if (q_norm_) {
     saved.normed = activations.until_input.take(dtype_, {n, (heads_ + groups_) * d});
@@ -81,22 +84,22 @@ Attention::Saved Attention::plan_buffers(ActivationLayout& activations, ArenaLay
     saved.k_stats = activations.until_input.take(acc, {n * groups_, 2});
   }
   // A split backward reads the output again after scratch was used for other things.
-  const bool in_scratch = spec_.recompute_core && !activations.split_backward;
+  const bool in_scratch = recompute_core_ && !activations.split_backward;
   ArenaLayout& core = in_scratch ? scratch : activations.until_weight;
   saved.out = core.take(dtype_, {n, heads_ * d});
-  saved.lse = (spec_.recompute_core ? scratch : activations.until_input)
+  saved.lse = (recompute_core_ ? scratch : activations.until_input)
                   .take(acc, {shape.batch * heads_ * shape.seq});
   saved.d_qkv = activations.gradient(scratch, dtype_, {n, (heads_ + 2 * groups_) * d});
   saved.rows = SublayerRows(activations, rows_, dtype_, shape, spec_.hidden);
-  return saved;
+  saved.kv = kv_.plan_scratch(scratch, shape, activations.gradients);
+  if (activations.gradients) saved.d_out = scratch.take(dtype_, {n, heads_ * d});
+  return planned;
 }
 
-Attention::Scratch Attention::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
-                                           bool gradients) const {
-  Scratch views;
-  views.kv = kv_.plan_scratch(scratch, shape, gradients);
-  if (gradients) views.d_out = scratch.take(dtype_, {shape.rows(), heads_ * spec_.head_size});
-  return views;
+KvCache::Layer Attention::plan_cache(ArenaLayout& memory, const BatchShape& capacity) const {
+  const Shape shape{capacity.seq, capacity.batch, groups_, spec_.head_size};
+  const View k = memory.take(dtype_, shape);
+  return {k, memory.take(dtype_, shape)};
 }
 
 SummaSizes Attention::summa_sizes(const BatchShape& shape) const {
@@ -198,25 +201,24 @@ ConstView Attention::cached(Context& context, const Microbatch& batch, const Vie
 }
 
 // The keys and values that the queries may see: cached, or gathered already.
-Attention::Keys Attention::all_keys(Context& context, const Microbatch& batch, const Saved& saved,
-                                    const Scratch& scratch) const {
+Attention::Keys Attention::all_keys(Context& context, const Microbatch& batch,
+                                    const Saved& saved) const {
   const View k = keys(saved, batch.shape);
   const View v = values(saved, batch.shape);
   if (batch.cache) {
     KvCache::Layer& layer = batch.cache->layers.at(static_cast<std::size_t>(spec_.layer));
     return {cached(context, batch, layer.k, k), cached(context, batch, layer.v, v), 0};
   }
-  const KvGather::KeysValues all = kv_.all(k, v, scratch.kv);
+  const KvGather::KeysValues all = kv_.all(k, v, saved.kv);
   return {all.k, all.v, kv_.first_position(batch.ranges.at(0))};
 }
 
 // A call for each range of queries, with the keys up to its end: attention is causal.
-void Attention::core_forward(Context& context, const Microbatch& batch, Saved& saved,
-                             const Scratch& scratch) const {
+void Attention::core_forward(Context& context, const Microbatch& batch, Saved& saved) const {
   const BatchShape& shape = batch.shape;
-  kv_.finish(context, *kv_.start(context, keys(saved, shape), values(saved, shape), scratch.kv),
-             scratch.kv);
-  const Keys all = all_keys(context, batch, saved, scratch);
+  kv_.finish(context, *kv_.start(context, keys(saved, shape), values(saved, shape), saved.kv),
+             saved.kv);
+  const Keys all = all_keys(context, batch, saved);
   batch.ranges.for_each(shape.seq, [&](const PositionRange& range) {
     const auto rows = [&](const View& x) { return x.slice(0, range.row, range.length); };
     const std::int64_t seen = range.end() - all.first;
@@ -228,56 +230,59 @@ void Attention::core_forward(Context& context, const Microbatch& batch, Saved& s
 }
 
 // After the keys and values were gathered.
-void Attention::core_backward(Context& context, const Microbatch& batch, Saved& saved,
-                              const Scratch& scratch) const {
+void Attention::core_backward(Context& context, const Microbatch& batch, Saved& saved) const {
   const BatchShape& shape = batch.shape;
-  const Keys all = all_keys(context, batch, saved, scratch);
+  const Keys all = all_keys(context, batch, saved);
   const View dk = heads(saved.d_qkv, shape, heads_, groups_);
   const View dv = heads(saved.d_qkv, shape, heads_ + groups_, groups_);
-  const KvGather::Gradients sums = kv_.begin_gradients(context, dk, dv, scratch.kv);
+  const KvGather::Gradients sums = kv_.begin_gradients(context, dk, dv, saved.kv);
   batch.ranges.for_each(shape.seq, [&](const PositionRange& range) {
     const auto rows = [&](const View& x) { return x.slice(0, range.row, range.length); };
     const std::int64_t seen = range.end() - all.first;
     context.kernels.attention_backward(
         context.stream, rows(heads(saved.d_qkv, shape, 0, heads_)), sums.dk.slice(0, 0, seen),
-        sums.dv.slice(0, 0, seen), rows(heads(scratch.d_out, shape, 0, heads_)),
+        sums.dv.slice(0, 0, seen), rows(heads(saved.d_out, shape, 0, heads_)),
         rows(queries(saved, shape)), all.k.slice(0, 0, seen), all.v.slice(0, 0, seen),
         rows(heads(saved.out, shape, 0, heads_)), lse(saved, shape, range),
         core_spec(batch, range.begin, all.first), context.workspace,
         {.dq = false, .dk_dv = sums.add});
   });
-  kv_.sum_gradients(context, dk, dv, scratch.kv);
+  kv_.sum_gradients(context, dk, dv, saved.kv);
 }
 
 void Attention::forward(Context& context, const Microbatch& batch, View y, ConstView x,
-                        Saved& saved, const Scratch& scratch, const LinearScratch& linear) const {
+                        Sublayer::Saved& state, const LinearScratch& linear) const {
+  auto& saved = static_cast<Saved&>(state);
   saved.rows.set_input(x);
   qkv_->forward(context, saved.qkv, x, linear);
   prepare_heads(context, batch, saved);
-  core_forward(context, batch, saved, scratch);
+  core_forward(context, batch, saved);
   out_->forward(context, y, saved.out, linear);
 }
 
 WorkHandle Attention::backward_input(Context& context, const Microbatch& batch, View dx,
-                                     ConstView dy, Saved& saved, const Scratch& scratch,
+                                     ConstView dy, Sublayer::Saved& state,
                                      const LinearScratch& linear) {
+  auto& saved = static_cast<Saved&>(state);
   const BatchShape& shape = batch.shape;
   const ConstView dy_seen = saved.rows.begin_backward(context, rows_, linear.all, dy);
   // Keys and values come while the output's gradient is computed, unless forward gathers them.
   WorkHandle gathering;
-  if (spec_.recompute_core)
-    core_forward(context, batch, saved, scratch);
+  if (recompute_core_)
+    core_forward(context, batch, saved);
   else
-    gathering = kv_.start(context, keys(saved, shape), values(saved, shape), scratch.kv);
-  out_->backward_input(context, scratch.d_out, dy_seen, linear)->wait(context.stream);
-  if (gathering) kv_.finish(context, *gathering, scratch.kv);
-  core_backward(context, batch, saved, scratch);
+    gathering = kv_.start(context, keys(saved, shape), values(saved, shape), saved.kv);
+  out_->backward_input(context, saved.d_out, dy_seen, linear)->wait(context.stream);
+  if (gathering) kv_.finish(context, *gathering, saved.kv);
+  core_backward(context, batch, saved);
   backward_heads(context, batch, saved);
   saved.rows.fetch_input(context, rows_, linear.all);
   return qkv_->backward_input(context, dx, saved.d_qkv, linear);
 }
 
-void Attention::backward_weight(Context& context, Saved& saved, const LinearScratch& linear) {
+void Attention::backward_weight(Context& context, Sublayer::Saved& state,
+                                const LinearScratch& linear) {
+  auto& saved = static_cast<Saved&>(state);
   const ConstView dy = saved.rows.begin_weight(context, rows_, linear.all);
   out_->backward_weight(context, dy, saved.out, linear);
   const ConstView x = saved.rows.input(context, rows_, linear.all);

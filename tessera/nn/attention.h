@@ -8,40 +8,20 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "tessera/nn/kv_gather.h"
-#include "tessera/nn/linear.h"
-#include "tessera/nn/microbatch.h"
+#include "tessera/nn/layer_spec.h"
 #include "tessera/nn/norm.h"
 #include "tessera/nn/rope_table.h"
+#include "tessera/nn/sublayer.h"
 #include "tessera/nn/sublayer_rows.h"
 
 namespace tessera {
 
-struct AttentionLayerSpec {
-  std::string name;        ///< layers.3.attention
-  std::int64_t layer = 0;  ///< global number, for the cache
-  std::int64_t hidden = 0;
-  std::int64_t heads = 0;   ///< global
-  std::int64_t groups = 0;  ///< global key/value heads
-  std::int64_t head_size = 0;
-  std::int64_t window = 0;
-  bool qkv_bias = false;
-  bool output_bias = false;
-  std::optional<NormSpec> qk_norm;
-  double dropout = 0.0;
-  double init_std = 0.02;
-  double output_init_std = 0.02;
-  bool recompute_core =
-      false;  ///< the attention output is computed again in backward instead of kept
-};
-
-class Attention {
+class Attention final : public Sublayer {
  public:
-  /// What one microbatch keeps. Views that backward fills lie in scratch unless the backward is
-  /// split.
-  struct Saved {
+  /// Views that backward fills lie in scratch unless the backward is split.
+  struct Saved final : Sublayer::Saved {
     SublayerRows rows;
     View qkv;     ///< [N, (H + 2K) D]: q | k | v; rotated in place, unless qk_norm keeps them raw
     View normed;  ///< [N, (H + K) D] with qk_norm: normed and rotated q | k
@@ -49,30 +29,27 @@ class Attention {
     View out;    ///< [N, H D]
     View lse;    ///< acc [B H S]: for each range of positions [B, H, its length]
     View d_qkv;  ///< as qkv
-  };
-  struct Scratch {
+    View d_out;  ///< [N, H D], scratch
     KvGather::Scratch kv;
-    View d_out;  ///< [N, H D]
   };
 
   /// `rope` is null for models without rotary positions.
   Attention(const AttentionLayerSpec& spec, const LayerContext& layer, const RopeTable* rope);
 
-  void collect(ParameterList& parameters);
-  void collect_norms(ParameterList& parameters);
-  Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
-                     const BatchShape& shape) const;
-  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, bool gradients) const;
-  SummaSizes summa_sizes(const BatchShape& shape) const;
+  void collect(ParameterList& parameters) override;
+  void collect_norms(ParameterList& parameters) override;
+  std::unique_ptr<Sublayer::Saved> plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                                                const BatchShape& shape) const override;
+  KvCache::Layer plan_cache(ArenaLayout& memory, const BatchShape& capacity) const override;
+  SummaSizes summa_sizes(const BatchShape& shape) const override;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
-                              std::int64_t keys) const;
+                              std::int64_t keys) const override;
 
-  void forward(Context&, const Microbatch&, View y, ConstView x, Saved&, const Scratch&,
-               const LinearScratch&) const;
-  /// dx is there once the work was waited for, which the weight gradients need not.
-  [[nodiscard]] WorkHandle backward_input(Context&, const Microbatch&, View dx, ConstView dy,
-                                          Saved&, const Scratch&, const LinearScratch&);
-  void backward_weight(Context&, Saved&, const LinearScratch&);
+  void forward(Context&, const Microbatch&, View y, ConstView x, Sublayer::Saved&,
+               const LinearScratch&) const override;
+  WorkHandle backward_input(Context&, const Microbatch&, View dx, ConstView dy, Sublayer::Saved&,
+                            const LinearScratch&) override;
+  void backward_weight(Context&, Sublayer::Saved&, const LinearScratch&) override;
 
  private:
   // Keys and values from a position on.
@@ -87,14 +64,15 @@ class Attention {
   View keys(const Saved& saved, const BatchShape& shape) const;
   View values(const Saved& saved, const BatchShape& shape) const;
   View lse(const Saved& saved, const BatchShape& shape, const PositionRange& range) const;
-  Keys all_keys(Context&, const Microbatch&, const Saved&, const Scratch&) const;
-  void core_forward(Context&, const Microbatch&, Saved&, const Scratch&) const;
-  void core_backward(Context&, const Microbatch&, Saved&, const Scratch&) const;
+  Keys all_keys(Context&, const Microbatch&, const Saved&) const;
+  void core_forward(Context&, const Microbatch&, Saved&) const;
+  void core_backward(Context&, const Microbatch&, Saved&) const;
   void prepare_heads(Context&, const Microbatch&, Saved&) const;
   void backward_heads(Context&, const Microbatch&, Saved&);
   ConstView cached(Context&, const Microbatch&, const View& cache, ConstView fresh) const;
 
   AttentionLayerSpec spec_;
+  bool recompute_core_;
   DType dtype_;
   RowLayout rows_;
   std::int64_t heads_;  ///< of this rank

@@ -1,126 +1,169 @@
 #include "tessera/nn/block.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "tessera/nn/attention.h"
+#include "tessera/nn/mlp.h"
 
 namespace tessera {
+namespace {
 
-Block::Block(const BlockSpec& spec, const LayerContext& layer, const RopeTable* rope)
+struct MakeMixer {
+  const LayerContext& layer;
+  const RopeTable* rope;
+
+  std::unique_ptr<Sublayer> operator()(const AttentionLayerSpec& spec) const {
+    return std::make_unique<Attention>(spec, layer, rope);
+  }
+};
+
+struct MakeFeedForward {
+  const LayerContext& layer;
+
+  std::unique_ptr<Sublayer> operator()(const MlpSpec& spec) const {
+    return std::make_unique<Mlp>(spec, layer);
+  }
+};
+
+RngKey dropout_key(std::uint64_t seed, const auto& sublayer) {
+  const std::string& name =
+      std::visit([](const auto& spec) -> const std::string& { return spec.name; }, sublayer);
+  return rng_key(seed, RngPurpose::hidden_dropout, name);
+}
+
+}  // namespace
+
+Block::Block(const LayerSpec& spec, const LayerContext& layer, const RopeTable* rope)
+    : Block(spec, layer, std::visit(MakeMixer{layer, rope}, spec.mixer),
+            std::visit(MakeFeedForward{layer}, spec.feed_forward)) {}
+
+Block::Block(const LayerSpec& spec, const LayerContext& layer, std::unique_ptr<Sublayer> mixer,
+             std::unique_ptr<Sublayer> feed_forward)
     : spec_(spec),
       dtype_(layer.dtype),
       rows_(layer),
-      attention_key_(rng_key(layer.seed, RngPurpose::hidden_dropout, spec.attention.name)),
-      mlp_key_(rng_key(layer.seed, RngPurpose::hidden_dropout, spec.mlp.name)),
-      norm1_(
-          make_stream_norm(spec.name + ".attention_norm", spec.attention.hidden, spec.norm, layer)),
-      attention_(spec.attention, layer, rope),
-      norm2_(make_stream_norm(spec.name + ".mlp_norm", spec.attention.hidden, spec.norm, layer)),
-      mlp_(spec.mlp, layer) {}
+      mixer_key_(dropout_key(layer.seed, spec.mixer)),
+      feed_forward_key_(dropout_key(layer.seed, spec.feed_forward)),
+      norm1_(make_stream_norm(spec.name + ".attention_norm", spec.hidden, spec.norm, layer)),
+      mixer_(std::move(mixer)),
+      norm2_(make_stream_norm(spec.name + ".mlp_norm", spec.hidden, spec.norm, layer)),
+      feed_forward_(std::move(feed_forward)) {}
 
 void Block::collect(ParameterList& parameters) {
   norm1_->collect(parameters);
-  attention_.collect(parameters);
+  mixer_->collect(parameters);
   norm2_->collect(parameters);
-  mlp_.collect(parameters);
+  feed_forward_->collect(parameters);
 }
 
 void Block::collect_norms(ParameterList& parameters) {
   norm1_->collect(parameters);
-  attention_.collect_norms(parameters);
+  mixer_->collect_norms(parameters);
   norm2_->collect(parameters);
+  feed_forward_->collect_norms(parameters);
+}
+
+void Block::collect_losses(ExtraLossList& losses) {
+  mixer_->collect_losses(losses);
+  feed_forward_->collect_losses(losses);
 }
 
 Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                  const BatchShape& shape) const {
-  const Shape rows = rows_.kept(shape, spec_.attention.hidden);
+  const Shape rows = rows_.kept(shape, spec_.hidden);
   const Shape stats{rows_.kept(shape), 2};
   const DType acc = accumulator_type(dtype_);
+  const bool gradients = activations.gradients;
   Saved saved;
+  saved.linear.all = rows_.plan_buffers(scratch, dtype_, shape, spec_.hidden, gradients);
+  saved.linear.summa =
+      plan_summa(scratch, dtype_,
+                 mixer_->summa_sizes(shape).or_else(feed_forward_->summa_sizes(shape)), gradients);
+  if (gradients && spec_.hidden_dropout > 0) saved.d_branch = scratch.take(dtype_, rows);
+  if (gradients) saved.dy = scratch.take(dtype_, rows);
+  // One sublayer runs at a time, so their scratch lies at the same place.
+  ArenaLayout mixer_scratch = scratch, feed_forward_scratch = scratch;
+
   saved.x = activations.until_input.take(dtype_, rows);
   saved.y1 = activations.until_weight.take(dtype_, rows);
   saved.stats1 = activations.until_input.take(acc, stats);
-  saved.attention = attention_.plan_buffers(activations, scratch, shape);
+  saved.mixer = mixer_->plan_buffers(activations, mixer_scratch, shape);
   saved.x1 = activations.until_input.take(dtype_, rows);
   saved.y2 = activations.until_weight.take(dtype_, rows);
   saved.stats2 = activations.until_input.take(acc, stats);
-  saved.mlp = mlp_.plan_buffers(activations, scratch, shape);
+  saved.feed_forward = feed_forward_->plan_buffers(activations, feed_forward_scratch, shape);
+  scratch.include(mixer_scratch);
+  scratch.include(feed_forward_scratch);
   return saved;
-}
-
-Block::Scratch Block::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
-                                   bool gradients) const {
-  const Shape rows = rows_.kept(shape, spec_.attention.hidden);
-  Scratch views;
-  views.branch = scratch.take(dtype_, rows);
-  views.linear.all = rows_.plan_buffers(scratch, dtype_, shape, spec_.attention.hidden, gradients);
-  views.linear.summa = plan_summa(
-      scratch, dtype_, attention_.summa_sizes(shape).or_else(mlp_.summa_sizes(shape)), gradients);
-  views.mlp = mlp_.plan_scratch(scratch, shape);
-  views.attention = attention_.plan_scratch(scratch, shape, gradients);
-  if (!gradients) return views;
-  if (spec_.hidden_dropout > 0) views.d_branch = scratch.take(dtype_, rows);
-  views.dy = scratch.take(dtype_, rows);
-  return views;
 }
 
 std::size_t Block::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                    std::int64_t keys) const {
-  return std::max(attention_.workspace_bytes(kernels, shape, keys),
-                  norm1_->workspace_bytes(kernels, shape.rows()));
+  return std::max({mixer_->workspace_bytes(kernels, shape, keys),
+                   feed_forward_->workspace_bytes(kernels, shape, keys),
+                   norm1_->workspace_bytes(kernels, shape.rows())});
 }
 
 DropoutSpec Block::dropout(const Microbatch& batch, RngKey key) const {
   return {batch.training ? spec_.hidden_dropout : 0.0, key, batch.samples,
-          batch.ranges.from(rows_.first_position(batch.shape)),
-          rows_.channels(spec_.attention.hidden).begin};
+          batch.ranges.from(rows_.first_position(batch.shape)), rows_.channels(spec_.hidden).begin};
 }
 
-void Block::forward(Context& context, const Microbatch& batch, Saved& saved,
-                    const Scratch& scratch) const {
+void Block::start(Context& context, Saved& saved) const {
+  norm1_->forward(context, saved.y1, saved.stats1, saved.x);
+}
+
+void Block::start_behind(Context& context, Saved& saved, ConstView x1, ConstView branch,
+                         const DropoutSpec& dropout) const {
+  norm1_->add_forward(context, saved.y1, saved.x, saved.stats1, x1, branch, dropout);
+}
+
+void Block::forward(Context& context, const Microbatch& batch, View branch, Saved& saved) const {
   {
     const TraceRange range(context.trace, "attention forward");
-    attention_.forward(context, batch, scratch.branch, saved.y1, saved.attention, scratch.attention,
-                       scratch.linear);
+    mixer_->forward(context, batch, branch, saved.y1, *saved.mixer, saved.linear);
   }
-  norm2_->add_forward(context, saved.y2, saved.x1, saved.stats2, saved.x, scratch.branch,
-                      dropout(batch, attention_key_));
+  norm2_->add_forward(context, saved.y2, saved.x1, saved.stats2, saved.x, branch,
+                      dropout(batch, mixer_key_));
   const TraceRange range(context.trace, "mlp forward");
-  mlp_.forward(context, scratch.branch, saved.y2, saved.mlp, scratch.mlp, scratch.linear);
+  feed_forward_->forward(context, batch, branch, saved.y2, *saved.feed_forward, saved.linear);
 }
 
 // Without dropout the gradient of a branch is that of the stream it was added to.
-ConstView Block::branch_gradient(Context& context, View dres, const Scratch& scratch,
+ConstView Block::branch_gradient(Context& context, View dres, const Saved& saved,
                                  const DropoutSpec& spec) const {
   if (spec.p <= 0) return dres;
-  context.kernels.add_dropout(context.stream, scratch.d_branch, {}, dres, spec);
-  return scratch.d_branch;
+  context.kernels.add_dropout(context.stream, saved.d_branch, {}, dres, spec);
+  return saved.d_branch;
 }
 
 void Block::backward_input(Context& context, const Microbatch& batch, View dres, Saved& saved,
-                           const Scratch& scratch, bool weights_too) {
-  ConstView d_branch = branch_gradient(context, dres, scratch, mlp_dropout(batch));
+                           bool weights_too) {
+  ConstView d_branch = branch_gradient(context, dres, saved, branch_dropout(batch));
   {
     const TraceRange range(context.trace, "mlp backward");
-    const WorkHandle sum =
-        mlp_.backward_input(context, scratch.dy, d_branch, saved.mlp, scratch.mlp, scratch.linear);
-    if (weights_too) mlp_.backward_weight(context, saved.mlp, scratch.linear);
+    const WorkHandle sum = feed_forward_->backward_input(context, batch, saved.dy, d_branch,
+                                                         *saved.feed_forward, saved.linear);
+    if (weights_too) feed_forward_->backward_weight(context, *saved.feed_forward, saved.linear);
     sum->wait(context.stream);
   }
-  norm2_->backward(context, dres, scratch.dy, saved.x1, saved.stats2, true);
+  norm2_->backward(context, dres, saved.dy, saved.x1, saved.stats2, true);
 
-  d_branch = branch_gradient(context, dres, scratch, dropout(batch, attention_key_));
+  d_branch = branch_gradient(context, dres, saved, dropout(batch, mixer_key_));
   {
     const TraceRange range(context.trace, "attention backward");
-    const WorkHandle sum = attention_.backward_input(
-        context, batch, scratch.dy, d_branch, saved.attention, scratch.attention, scratch.linear);
-    if (weights_too) attention_.backward_weight(context, saved.attention, scratch.linear);
+    const WorkHandle sum =
+        mixer_->backward_input(context, batch, saved.dy, d_branch, *saved.mixer, saved.linear);
+    if (weights_too) mixer_->backward_weight(context, *saved.mixer, saved.linear);
     sum->wait(context.stream);
   }
-  norm1_->backward(context, dres, scratch.dy, saved.x, saved.stats1, true);
+  norm1_->backward(context, dres, saved.dy, saved.x, saved.stats1, true);
 }
 
-void Block::backward_weight(Context& context, Saved& saved, const Scratch& scratch) {
-  mlp_.backward_weight(context, saved.mlp, scratch.linear);
-  attention_.backward_weight(context, saved.attention, scratch.linear);
+void Block::backward_weight(Context& context, Saved& saved) {
+  feed_forward_->backward_weight(context, *saved.feed_forward, saved.linear);
+  mixer_->backward_weight(context, *saved.mixer, saved.linear);
 }
 
 }  // namespace tessera

@@ -1,78 +1,78 @@
-// A transformer block: attention and feed-forward, each behind a norm. The caller owns the residual
-// stream: it starts a block with x and y1 = norm1(x), and adds the branch that the block leaves to
-// x1.
+// A transformer block: a mixer and a feed-forward, each behind a norm. The caller owns the residual
+// stream: it starts a block with x, and adds the branch that the block leaves to x1.
 //
-//   x, y1 --attention--> a;  x1 = x + dropout(a);  y2 = norm2(x1) --mlp--> branch   (the caller: x1
-//   + dropout(branch))
+//   x, y1 = norm1(x) --mixer--> a;  x1 = x + dropout(a);  y2 = norm2(x1) --feed-forward--> branch
+//   (the caller: x1 + dropout(branch))
 #pragma once
 
-#include "tessera/nn/attention.h"
-#include "tessera/nn/mlp.h"
+#include "tessera/nn/layer_spec.h"
+#include "tessera/nn/norm.h"
+#include "tessera/nn/rope_table.h"
+#include "tessera/nn/sublayer.h"
 
 namespace tessera {
 
-struct BlockSpec {
-  std::string name;  ///< layers.3
-  AttentionLayerSpec attention;
-  MlpSpec mlp;
-  NormSpec norm;
-  double hidden_dropout = 0.0;
-};
-
 class Block {
  public:
+  /// Views for one microbatch. Those that are not kept are scratch, which is lost when another
+  /// block runs.
   struct Saved {
     View x;           ///< [., hidden]: the residual stream at the block's start, this rank's rows
     View y1, stats1;  ///< norm1(x)
-    View x1;          ///< the residual stream after attention
+    View x1;          ///< the residual stream after the mixer
     View y2, stats2;  ///< norm2(x1)
-    Attention::Saved attention;
-    Mlp::Saved mlp;
-  };
-  struct Scratch {
-    View branch;    ///< [., hidden]: what a sublayer adds
-    View d_branch;  ///< its gradient behind the dropout
-    View dy;        ///< the gradient of a norm's output
+    std::unique_ptr<Sublayer::Saved> mixer;
+    std::unique_ptr<Sublayer::Saved> feed_forward;
+    View dy;        ///< scratch: the gradient of a norm's output
+    View d_branch;  ///< scratch: a branch's gradient behind the dropout
     LinearScratch linear;
-    Attention::Scratch attention;
-    Mlp::Scratch mlp;
   };
 
-  Block(const BlockSpec& spec, const LayerContext& layer, const RopeTable* rope);
+  /// `rope` is null for models without rotary positions.
+  Block(const LayerSpec& spec, const LayerContext& layer, const RopeTable* rope);
+  /// With sublayers of any kind.
+  Block(const LayerSpec& spec, const LayerContext& layer, std::unique_ptr<Sublayer> mixer,
+        std::unique_ptr<Sublayer> feed_forward);
 
   void collect(ParameterList& parameters);
   /// Those whose gradients come with the input gradient.
   void collect_norms(ParameterList& parameters);
+  void collect_losses(ExtraLossList& losses);
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                      const BatchShape& shape) const;
-  Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, bool gradients = true) const;
+  KvCache::Layer plan_cache(ArenaLayout& memory, const BatchShape& capacity) const {
+    return mixer_->plan_cache(memory, capacity);
+  }
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
 
-  const Norm& norm1() const { return *norm1_; }
+  /// From saved.x, what the mixer begins with.
+  void start(Context&, Saved&) const;
+  /// The same behind another block: saved.x = x1 + dropout(branch) first.
+  void start_behind(Context&, Saved&, ConstView x1, ConstView branch, const DropoutSpec&) const;
+  /// Leaves `branch` and saved.x1.
+  void forward(Context&, const Microbatch&, View branch, Saved&) const;
   /// Of the branch that the block leaves.
-  DropoutSpec mlp_dropout(const Microbatch& batch) const { return dropout(batch, mlp_key_); }
-
-  /// From saved.x and saved.y1; leaves scratch.branch and saved.x1.
-  void forward(Context&, const Microbatch&, Saved&, const Scratch&) const;
+  DropoutSpec branch_dropout(const Microbatch& batch) const {
+    return dropout(batch, feed_forward_key_);
+  }
   /// `dres` is the gradient of the residual stream: after the block on entry, before it on return.
-  void backward_input(Context&, const Microbatch&, View dres, Saved&, const Scratch&,
-                      bool weights_too);
-  void backward_weight(Context&, Saved&, const Scratch&);
+  void backward_input(Context&, const Microbatch&, View dres, Saved&, bool weights_too);
+  void backward_weight(Context&, Saved&);
 
  private:
   DropoutSpec dropout(const Microbatch&, RngKey key) const;
-  ConstView branch_gradient(Context&, View dres, const Scratch&, const DropoutSpec&) const;
+  ConstView branch_gradient(Context&, View dres, const Saved&, const DropoutSpec&) const;
 
-  BlockSpec spec_;
+  LayerSpec spec_;
   DType dtype_;
   RowLayout rows_;
-  RngKey attention_key_;
-  RngKey mlp_key_;
+  RngKey mixer_key_;
+  RngKey feed_forward_key_;
   std::unique_ptr<Norm> norm1_;
-  Attention attention_;
+  std::unique_ptr<Sublayer> mixer_;
   std::unique_ptr<Norm> norm2_;
-  Mlp mlp_;
+  std::unique_ptr<Sublayer> feed_forward_;
 };
 
 }  // namespace tessera

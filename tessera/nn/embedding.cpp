@@ -15,9 +15,9 @@ std::optional<Parameter> position_table(const EmbeddingSpec& spec, const LayerCo
         layer.dtype, name, shape,
         balanced_range(spec.hidden, layer.channel_shares(), layer.channel_share()), init,
         layer.tensor_row());
-  return replicated_parameter(
-      layer.dtype, name, shape, init, layer.tensor_rank,
-      layer.sequence_parallel ? GradientSum::tensor_group : GradientSum::none);
+  const GradientGroup group = layer.sequence_parallel ? GradientGroup::tensor : GradientGroup::none;
+  return replicated_parameter(layer.dtype, name, shape, init, layer.tensor_rank,
+                              {.gradient_group = group});
 }
 
 }  // namespace

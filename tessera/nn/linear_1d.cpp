@@ -15,13 +15,12 @@ int shares_of(const LinearPart& part, const LayerContext& layer) {
 ShardedTensor part_tensor(const LinearPart& part, const std::string& suffix, const Shape& global,
                           const ShardPiece& piece, const LayerContext& layer) {
   const int copies = layer.tensor_size / shares_of(part, layer);
-  const bool first = layer.tensor_rank % copies == 0;
+  const GradientGroup group = copies > 1 ? GradientGroup::kv_replication : GradientGroup::none;
   return {part.name + suffix,
           global,
           {piece},
-          first,
-          first,
-          copies > 1 ? GradientSum::kv_replication_group : GradientSum::none};
+          layer.tensor_rank % copies == 0,
+          {.gradient_group = group}};
 }
 
 // The parts lie one after the other in the storage, each rank's share of each part.

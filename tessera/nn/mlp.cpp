@@ -28,10 +28,12 @@ void Mlp::collect(ParameterList& parameters) {
   down_->collect(parameters);
 }
 
-Mlp::Saved Mlp::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
-                             const BatchShape& shape) const {
+std::unique_ptr<Sublayer::Saved> Mlp::plan_buffers(ActivationLayout& activations,
+                                                   ArenaLayout& scratch,
+                                                   const BatchShape& shape) const {
   const std::int64_t n = shape.rows();
-  Saved saved;
+  auto planned = std::make_unique<Saved>();
+  Saved& saved = *planned;
   saved.pre = activations.until_input.take(dtype_, {n, pre_width()});
   if (!spec_.gated || activations.split_backward)
     saved.act = activations.until_weight.take(dtype_, {n, ffn_});
@@ -40,21 +42,18 @@ Mlp::Saved Mlp::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch
   const bool in_place = spec_.gated && !activations.split_backward && activations.gradients;
   saved.d_pre = in_place ? saved.pre : activations.gradient(scratch, dtype_, {n, pre_width()});
   saved.rows = SublayerRows(activations, rows_, dtype_, shape, spec_.hidden);
-  return saved;
-}
-
-Mlp::Scratch Mlp::plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const {
-  if (!spec_.gated) return {};
-  return {scratch.take(dtype_, {shape.rows(), ffn_})};
+  if (spec_.gated) saved.work = scratch.take(dtype_, {n, ffn_});
+  return planned;
 }
 
 SummaSizes Mlp::summa_sizes(const BatchShape& shape) const {
   return up_->summa_sizes(shape.rows()).or_else(down_->summa_sizes(shape.rows()));
 }
 
-void Mlp::forward(Context& context, View y, ConstView x, Saved& saved, const Scratch& scratch,
+void Mlp::forward(Context& context, const Microbatch&, View y, ConstView x, Sublayer::Saved& state,
                   const LinearScratch& linear) const {
-  const View act = saved.act ? saved.act : scratch.act;
+  auto& saved = static_cast<Saved&>(state);
+  const View act = saved.act ? saved.act : saved.work;
   saved.rows.set_input(x);
   if (fused()) {
     up_->forward_gelu(context, act, saved.pre, x, linear);
@@ -68,8 +67,9 @@ void Mlp::forward(Context& context, View y, ConstView x, Saved& saved, const Scr
   down_->forward(context, y, act, linear);
 }
 
-WorkHandle Mlp::backward_input(Context& context, View dx, ConstView dy, Saved& saved,
-                               const Scratch& scratch, const LinearScratch& linear) {
+WorkHandle Mlp::backward_input(Context& context, const Microbatch&, View dx, ConstView dy,
+                               Sublayer::Saved& state, const LinearScratch& linear) {
+  auto& saved = static_cast<Saved&>(state);
   const ConstView dy_seen = saved.rows.begin_backward(context, rows_, linear.all, dy);
   if (fused()) {
     down_->backward_input_gelu(context, saved.d_pre, dy_seen, saved.pre, linear);
@@ -78,17 +78,18 @@ WorkHandle Mlp::backward_input(Context& context, View dx, ConstView dy, Saved& s
     context.kernels.activation_backward(context.stream, saved.d_pre, saved.d_pre, saved.pre,
                                         spec_.activation);
   } else {
-    down_->backward_input(context, scratch.act, dy_seen, linear)->wait(context.stream);
+    down_->backward_input(context, saved.work, dy_seen, linear)->wait(context.stream);
     context.kernels.gated_activation_backward(context.stream, saved.d_pre,
-                                              saved.act ? View() : scratch.act, scratch.act,
+                                              saved.act ? View() : saved.work, saved.work,
                                               saved.pre, spec_.activation);
   }
-  saved.act_seen = saved.act ? saved.act : scratch.act;
+  saved.act_seen = saved.act ? saved.act : saved.work;
   saved.rows.fetch_input(context, rows_, linear.all);
   return up_->backward_input(context, dx, saved.d_pre, linear);
 }
 
-void Mlp::backward_weight(Context& context, Saved& saved, const LinearScratch& linear) {
+void Mlp::backward_weight(Context& context, Sublayer::Saved& state, const LinearScratch& linear) {
+  auto& saved = static_cast<Saved&>(state);
   const ConstView dy = saved.rows.begin_weight(context, rows_, linear.all);
   down_->backward_weight(context, dy, saved.act_seen, linear);
   const ConstView x = saved.rows.input(context, rows_, linear.all);

@@ -9,8 +9,9 @@ namespace {
 
 Parameter replicated_weight(const std::string& name, std::int64_t channels, InitKind init,
                             const LayerContext& layer, bool partial) {
-  return replicated_parameter(layer.dtype, name, {channels}, {init}, layer.tensor_rank,
-                              partial ? GradientSum::tensor_group : GradientSum::none);
+  return replicated_parameter(
+      layer.dtype, name, {channels}, {init}, layer.tensor_rank,
+      {.gradient_group = partial ? GradientGroup::tensor : GradientGroup::none});
 }
 
 std::optional<Parameter> replicated_bias(const std::string& name, std::int64_t channels,

@@ -10,12 +10,22 @@ Parameter::Parameter(DType dtype, const Shape& local, std::vector<ShardedTensor>
                      InitSpec init)
     : dtype_(dtype), shape_(local), tensors_(std::move(tensors)), init_(init) {
   check(!tensors_.empty(), "a parameter of shape {} holds no tensor", local.to_string());
+  for (const ShardedTensor& tensor : tensors_)
+    check(tensor.placement.placement_class == placement_class(),
+          "'{}' and '{}' are one storage, but of different placement classes", name(), tensor.name);
+}
+
+GradientGroup Parameter::gradient_group() const {
+  const GradientGroup first = tensors_.front().placement.gradient_group;
+  for (const ShardedTensor& tensor : tensors_)
+    if (tensor.placement.gradient_group != first) return GradientGroup::none;
+  return first;
 }
 
 void Parameter::tie(bool copy) {
   tied_ = true;
   if (!copy) return;
-  for (ShardedTensor& tensor : tensors_) tensor.writer = tensor.counts_in_norm = false;
+  for (ShardedTensor& tensor : tensors_) tensor.primary = false;
 }
 
 Gradient Parameter::grad() {
@@ -31,16 +41,14 @@ void Parameter::bind(const View& value, const View& grad) {
 }
 
 Parameter replicated_parameter(DType dtype, const std::string& name, const Shape& shape,
-                               InitSpec init, int group_rank, GradientSum gradient_sum) {
-  const bool first = group_rank == 0;
+                               InitSpec init, int group_rank, const Placement& placement) {
   const ShardPiece whole{zeros_like(shape), shape, 0, contiguous_strides(shape)};
-  return {dtype, shape, {{name, shape, {whole}, first, first, gradient_sum}}, init};
+  return {dtype, shape, {{name, shape, {whole}, group_rank == 0, placement}}, init};
 }
 
 ShardedTensor column_copy(const std::string& name, const Shape& global, const ShardPiece& piece,
                           int tensor_row) {
-  const bool first = tensor_row == 0;
-  return {name, global, {piece}, first, first, GradientSum::tensor_column};
+  return {name, global, {piece}, tensor_row == 0, {.gradient_group = GradientGroup::tensor_column}};
 }
 
 Parameter column_parameter(DType dtype, const std::string& name, const Shape& global,

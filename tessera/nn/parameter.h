@@ -27,15 +27,20 @@ struct Gradient {
 class Parameter {
  public:
   /// `tensors` say which global tensors the storage of shape `local` holds (several when a layer
-  /// fuses them).
+  /// fuses them), and how they are placed.
   Parameter(DType dtype, const Shape& local, std::vector<ShardedTensor> tensors, InitSpec init);
 
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   const std::vector<ShardedTensor>& tensors() const { return tensors_; }
   const InitSpec& init() const { return init_; }
-  /// Weight decay applies to matrices, not to biases and norms.
-  bool decays() const { return shape_.rank() >= 2; }
+  /// Who holds copies of it: all tensors of a storage are of one class.
+  PlacementClass placement_class() const { return tensors_.front().placement.placement_class; }
+  /// Over which all of its gradient is summed; none where its tensors differ, each of which is then
+  /// summed over its own.
+  GradientGroup gradient_group() const;
+  /// Weight decay applies to matrices, not to biases and norms, also where several are one storage.
+  bool decays() const { return tensors_.front().global.rank() >= 2; }
   std::string name() const { return tensors_.front().name; }
   /// A frozen parameter keeps its value, and layers leave out what only its gradient needs.
   bool trained() const { return trained_; }
@@ -71,8 +76,7 @@ using ParameterList = std::vector<Parameter*>;
 
 /// A parameter that every rank of a group holds whole; the group's first rank saves and counts it.
 Parameter replicated_parameter(DType dtype, const std::string& name, const Shape& shape,
-                               InitSpec init, int group_rank,
-                               GradientSum gradient_sum = GradientSum::none);
+                               InitSpec init, int group_rank, const Placement& placement = {});
 
 /// A tensor of which a rank of a grid has a box that all ranks of its column have; the column's
 /// first rank saves and counts it. Each works on other samples, so that gradients are summed.

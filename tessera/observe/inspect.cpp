@@ -50,31 +50,50 @@ std::string layer_text(const SessionOptions& options) {
          fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(total_bytes(terms)));
 }
 
-// How a pipeline rank's parameters, gradients and optimizer state are shared: what formulas leave
-// out, and what lies elsewhere.
+std::int64_t state_elements(const std::vector<ParameterPlan>& parameters) {
+  std::int64_t elements = 0;
+  for (const ParameterPlan& each : parameters)
+    elements += each.layout.trained_elements() / each.layout.shards();
+  return elements;
+}
+
+// How the parameters of a class and their gradients are shared: what formulas leave out.
+std::string class_text(const ParameterPlan& plan, std::int64_t own, const std::string& whose) {
+  std::string text = fmt::format("  {}: {}, {} of padding", whose, with_commas(own),
+                                 with_commas(plan.layout.elements() - own));
+  if (plan.options.shards > 1)
+    text += fmt::format("; {} ranks have a share each", plan.options.shards);
+  if (plan.options.shard_values)
+    text += fmt::format("\n  elements of gathered FSDP units: {}",
+                        with_commas(plan.elements.all_values() - plan.elements.values));
+  if (plan.options.shard_gradients)
+    text += fmt::format("\n  elements of an FSDP unit's gradients before they are summed: {}",
+                        with_commas(plan.elements.grad_slot));
+  return text + "\n";
+}
+
+// Of all classes that a pipeline rank has, and what lies elsewhere.
 std::string state_text(const SessionOptions& options, int pipeline_rank) {
   if (!options.training) return "";
   DescribedModel model(options, pipeline_rank);
-  const ParameterBuffers::Options buffers = buffer_options(options, 0);
-  const BucketLayout layout = ParameterBuffers::layout_for(model.fsdp_units(), buffers);
-  const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
-  std::int64_t own = 0;
-  for (const Parameter* parameter : model.parameters()) own += parameter->shape().numel();
-  const std::string whose =
-      options.parallel.pipeline > 1 ? fmt::format("rank {}: ", pipeline_rank) : "";
-  std::string text = fmt::format("  {}elements of parameters: {}, {} of padding", whose,
-                                 with_commas(own), with_commas(layout.elements() - own));
-  if (buffers.shards > 1) text += fmt::format("; {} ranks have a share each", buffers.shards);
-  if (buffers.shard_values)
-    text += fmt::format("\n  elements of gathered FSDP units: {}",
-                        with_commas(elements.all_values() - elements.values));
-  if (buffers.shard_gradients)
-    text += fmt::format("\n  elements of an FSDP unit's gradients before they are summed: {}",
-                        with_commas(elements.grad_slot));
+  const std::vector<ParameterPlan> parameters = plan_parameters(options, model.fsdp_units());
+  std::string text;
+  for (const ParameterPlan& each : parameters) {
+    const PlacementClass placement_class = each.options.placement_class;
+    std::int64_t own = 0;
+    for (const Parameter* parameter : model.parameters())
+      if (parameter->placement_class() == placement_class) own += parameter->shape().numel();
+    if (own == 0) continue;
+    text += class_text(
+        each, own,
+        fmt::format("{}elements of {}parameters",
+                    options.parallel.pipeline > 1 ? fmt::format("rank {}: ", pipeline_rank) : "",
+                    parameters.size() > 1 ? fmt::format("{} ", to_string(placement_class)) : ""));
+  }
   if (const std::int64_t host = Optimizer::host_bytes_for(
-          options.optimizer, layout.trained_elements() / layout.shards(), options.model.dtype))
-    text += fmt::format("\n  optimizer state on the host: {}", human_bytes(host));
-  return text + "\n";
+          options.optimizer, state_elements(parameters), options.model.dtype))
+    text += fmt::format("  optimizer state on the host: {}\n", human_bytes(host));
+  return text;
 }
 
 MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipeline_rank,
@@ -97,13 +116,12 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
       BatchShare{{std::max(1, options.parallel.tensor_2d), 0}, {options.parallel.context, 0}});
   MemoryCounters counters = memory.counters();
   add(counters, MemoryUse::data, Session::shared_loss_bytes(options));
-  const ParameterBuffers::Options buffers = buffer_options(options, 0);
-  const BucketLayout layout = ParameterBuffers::layout_for(model.fsdp_units(), buffers);
-  const ParameterBuffers::Elements elements = ParameterBuffers::elements_for(layout, buffers);
+  const std::vector<ParameterPlan> parameters = plan_parameters(options, model.fsdp_units());
   const auto bytes = [](std::int64_t count, DType type) {
     return count * static_cast<std::int64_t>(element_size(type));
   };
-  add(counters, MemoryUse::parameters, bytes(elements.all_values(), options.model.dtype));
+  for (const ParameterPlan& each : parameters)
+    add(counters, MemoryUse::parameters, bytes(each.elements.all_values(), options.model.dtype));
   for (const GptModel& chunk : model.chunks())
     add(counters, MemoryUse::parameters, chunk.rope_bytes(plan.positions));
   add(counters, MemoryUse::activations,
@@ -111,12 +129,13 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
           BoundaryBuffers::message_bytes(options.model.dtype, boundary_shape(options)));
   add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
   if (!options.training) return counters;
-  add(counters, MemoryUse::gradients,
-      bytes(elements.all_grads(), *buffers.gradients) +
-          bytes(elements.bf16_in + elements.bf16_out, DType::bf16));
+  for (const ParameterPlan& each : parameters)
+    add(counters, MemoryUse::gradients,
+        bytes(each.elements.all_grads(), *each.options.gradients) +
+            bytes(each.elements.bf16_in + each.elements.bf16_out, DType::bf16));
   add(counters, MemoryUse::optimizer,
-      Optimizer::bytes_for(options.optimizer, layout.trained_elements() / layout.shards(),
-                           options.model.dtype));
+      Optimizer::bytes_for(options.optimizer, state_elements(parameters), options.model.dtype,
+                           parameters.size()));
   return counters;
 }
 

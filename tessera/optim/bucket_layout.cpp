@@ -1,6 +1,7 @@
 #include "tessera/optim/bucket_layout.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "tessera/base/check.h"
 
@@ -11,13 +12,6 @@ constexpr std::int64_t kAlignment = 64;  // elements: at least two cache lines
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
-}
-
-// Over which ranks all of its gradient is summed; parts of it may be summed besides (KV-head
-// replication groups).
-GradientSum sum_of(const Parameter& parameter) {
-  const GradientSum sum = parameter.tensors().front().gradient_sum;
-  return sum == GradientSum::kv_replication_group ? GradientSum::none : sum;
 }
 
 void add_gap(std::vector<Range>& gaps, const Range& gap) {
@@ -42,7 +36,7 @@ std::int64_t BucketLayout::padded_elements(const Parameter& parameter) {
 BucketLayout::BucketLayout(const std::vector<ParameterList>& units, int shards,
                            std::int64_t bucket_elements, int parts)
     : shards_(shards), parts_(parts), trained_of_(units.size(), -1), frozen_of_(units.size(), -1) {
-  check(!units.empty() && shards >= 1, "a model without parameters, or {} shards", shards);
+  check(!units.empty() && shards >= 1, "a model without FSDP units, or {} shards", shards);
   for (const ParameterList& unit : units) {
     offsets_.resize(offsets_.size() + unit.size());
     for (const Parameter* parameter : unit)
@@ -96,33 +90,30 @@ void BucketLayout::cut(const std::vector<ParameterList>& units, std::int64_t buc
   }
 }
 
-// Those that are summed lie in the middle, each kind side by side, so that one call sums it: on a
-// grid, parameters with weight decay are summed over a column or not at all.
+// Those whose gradients are partial lie in the middle, each group side by side, so that one call
+// sums it: with 2-D tensor parallelism, parameters with weight decay are summed over a column or
+// not at all.
 void BucketLayout::place(const ParameterList& parameters, Bucket& bucket) {
   const std::int64_t start = buckets_.empty() ? 0 : elements();
   std::int64_t used = start;
-  const auto add = [&](bool decays, GradientSum over) {
+  const auto add = [&](bool decays, GradientGroup over) {
     const std::int64_t begin = used;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (parameters[i]->decays() != decays || sum_of(*parameters[i]) != over) continue;
+      if (parameters[i]->decays() != decays || parameters[i]->gradient_group() != over) continue;
       std::int64_t& offset = offsets_[bucket.parameters[i]];
       of_parameter_[bucket.parameters[i]] = buckets_.size();
       offset = used;
       used += padded_elements(*parameters[i]);
       add_gap(bucket.gaps, {offset + parameters[i]->shape().numel(), used});
     }
-    if (over == GradientSum::none || used == begin) return;
+    if (over == GradientGroup::none || used == begin) return;
     std::vector<PartialGradient>& sums = bucket.partial_gradients;
     if (sums.empty() || sums.back().over != over) sums.push_back({over, {begin, begin}});
     sums.back().range.end = used;
   };
-  add(true, GradientSum::none);
-  add(true, GradientSum::tensor_group);
-  add(true, GradientSum::tensor_column);
+  for (const GradientGroup group : kGradientGroups) add(true, group);
   const std::int64_t middle = used;
-  add(false, GradientSum::tensor_column);
-  add(false, GradientSum::tensor_group);
-  add(false, GradientSum::none);
+  for (const GradientGroup group : kGradientGroups | std::views::reverse) add(false, group);
   bucket.group_ranges = {{{start, middle}, true}, {{middle, used}, false}};
   bucket.range = {start, start + rounded_up(used - start, kAlignment * shards_ * parts_)};
   bucket.group_ranges.back().range.end = bucket.range.end;  // padding is zeros, and stays so

@@ -28,9 +28,9 @@ struct ParameterGroupRange {
   bool decays = false;
 };
 
-/// Gradients that are partial on every rank of a tensor-parallel group (or a part of it).
+/// Gradients that are partial on every rank of a group inside the model-parallel ranks.
 struct PartialGradient {
-  GradientSum over = GradientSum::none;
+  GradientGroup over = GradientGroup::none;
   Range range;
 };
 
@@ -67,7 +67,7 @@ class BucketLayout {
   std::int64_t longest_frozen_vector() const { return longest_frozen_vector_; }
   int shards() const { return shards_; }
   /// Of the block, padding included, and of what is trained in it.
-  std::int64_t elements() const { return buckets_.back().range.end; }
+  std::int64_t elements() const { return buckets_.empty() ? 0 : buckets_.back().range.end; }
   std::int64_t trained_elements() const { return trained_ == 0 ? 0 : trained().back().range.end; }
   /// Where a parameter starts in the block.
   std::int64_t offset(std::size_t parameter) const { return offsets_[parameter]; }

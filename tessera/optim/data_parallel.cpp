@@ -5,14 +5,6 @@
 namespace tessera {
 namespace {
 
-Communicator& reduction_group(GradientSum sum, const Mesh& mesh) {
-  switch (sum) {
-    case GradientSum::kv_replication_group: return mesh.kv_replication_group();
-    case GradientSum::tensor_column: return mesh.tensor_column();
-    default: return mesh.tensor();
-  }
-}
-
 // Of a flat view whose length is a multiple of 64, as rows that threads can share.
 template <class V>
 V rows_of(const V& flat) {
@@ -24,6 +16,7 @@ V rows_of(const V& flat) {
 DataParallel::DataParallel(ParameterBuffers& buffers, Context& context, const Options& options)
     : buffers_(buffers),
       context_(context),
+      groups_(context.mesh.groups(buffers.placement_class())),
       options_(options),
       reductions_(context.stream.device()),
       forked_(context.stream.device()),
@@ -35,7 +28,7 @@ DataParallel::DataParallel(ParameterBuffers& buffers, Context& context, const Op
 }
 
 View DataParallel::by_rank(const View& bucket) const {
-  const int ranks = context_.mesh.sharding_group().size();
+  const int ranks = groups_.sharding->size();
   return bucket.reshape({ranks, bucket.numel() / ranks});
 }
 
@@ -112,28 +105,32 @@ void DataParallel::begin_microbatch(const Bucket& bucket) {
   if (const Bucket* frozen = buffers_.layout().frozen_of(bucket.fsdp_units.front())) begin(*frozen);
 }
 
-// What tensor-parallel ranks have parts of comes first: only then their gradients are alike.
+// What model-parallel ranks have parts of comes first: only then their gradients are alike.
 void DataParallel::reduce_partial_gradients(const Bucket& bucket) {
-  const Mesh& mesh = context_.mesh;
-  const View grads = buffers_.whole_grads(bucket);
   std::vector<WorkHandle> sums;
+  const auto sum = [&](GradientGroup over, const View& part) {
+    sums.push_back(context_.mesh.gradient_group(over).all_reduce(part, ReduceOp::sum, reductions_));
+  };
+  const View grads = buffers_.whole_grads(bucket);
   for (const PartialGradient& partial : bucket.partial_gradients)
-    sums.push_back(reduction_group(partial.over, mesh)
-                       .all_reduce(grads.slice(0, partial.range.begin - bucket.range.begin,
-                                               partial.range.length()),
-                                   ReduceOp::sum, reductions_));
-  for (const std::size_t i : bucket.parameters)
-    for (const ShardedTensor& tensor : buffers_.parameters()[i]->tensors())
-      if (tensor.gradient_sum == GradientSum::kv_replication_group)
-        sums.push_back(mesh.kv_replication_group().all_reduce(
-            tensor.pieces.front().in(buffers_.parameters()[i]->grad_view()), ReduceOp::sum,
-            reductions_));
-  for (const WorkHandle& sum : sums) sum->wait(reductions_);
+    sum(partial.over,
+        grads.slice(0, partial.range.begin - bucket.range.begin, partial.range.length()));
+  for (const std::size_t i : bucket.parameters) {
+    const Parameter& parameter = *buffers_.parameters()[i];
+    const View flat = parameter.grad_view().reshape({parameter.shape().numel()});
+    for (const ShardedTensor& tensor : parameter.tensors()) {
+      const GradientGroup over = tensor.placement.gradient_group;
+      if (over == parameter.gradient_group()) continue;  // with the others of its range
+      for (const ShardPiece& piece : tensor.pieces)
+        for (const Range& range : contiguous_ranges(piece)) sum(over, part_of(flat, range));
+    }
+  }
+  for (const WorkHandle& work : sums) work->wait(reductions_);
 }
 
 void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
-  Communicator& sharding = context_.mesh.sharding_group();
-  Communicator& replication = context_.mesh.replication_group();
+  Communicator& sharding = *groups_.sharding;
+  Communicator& replication = *groups_.replication;
   const View parts = by_rank(buffers_.whole_grads(bucket));
   const View own = buffers_.own_grads(bucket);
   const bool adds = shards_gradients() && progress.reduced;
@@ -158,16 +155,16 @@ void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
 
 void DataParallel::scatter_bf16(const Bucket& bucket, Progress& progress) {
   const View own = buffers_.own_grads(bucket);
-  bf16_reduce_->scatter(context_.mesh.sharding_group(), own, by_rank(buffers_.whole_grads(bucket)),
+  bf16_reduce_->scatter(*groups_.sharding, own, by_rank(buffers_.whole_grads(bucket)),
                         shards_gradients() && progress.reduced, reductions_);
-  if (!shards_gradients()) bf16_reduce_->all(context_.mesh.replication_group(), own, reductions_);
+  if (!shards_gradients()) bf16_reduce_->all(*groups_.replication, own, reductions_);
   progress.reduced = true;
   reductions_started();
 }
 
 // Of sharded gradients, when all microbatches are in.
 void DataParallel::sum_over_copies() {
-  Communicator& replication = context_.mesh.replication_group();
+  Communicator& replication = *groups_.replication;
   if (!shards_gradients() || replication.size() == 1) return;
   if (!bf16_reduce_) {
     replication.all_reduce(buffers_.grads().memory, ReduceOp::sum, context_.stream)
@@ -217,12 +214,12 @@ WorkHandle& DataParallel::gather_of(const Bucket& bucket) {
 }
 
 void DataParallel::gather_bucket(const Bucket& bucket) {
-  gather_of(bucket) = context_.mesh.sharding_group().all_gather(
-      by_rank(buffers_.whole_values(bucket)), buffers_.own_values(bucket), context_.stream);
+  gather_of(bucket) = groups_.sharding->all_gather(by_rank(buffers_.whole_values(bucket)),
+                                                   buffers_.own_values(bucket), context_.stream);
 }
 
 bool DataParallel::keeps_others_values() const {
-  return !shards_values() && context_.mesh.sharding_group().size() > 1;
+  return !shards_values() && groups_.sharding->size() > 1;
 }
 
 void DataParallel::gather_all() {

@@ -1,5 +1,7 @@
-// What ranks with the same part of the model and other data do together: gradients are summed
-// bucket by bucket, while backward goes on, and what is sharded is gathered before it is used.
+// What ranks that hold the same parameters of a placement class and see other tokens do together:
+// gradients are summed bucket by bucket, while backward goes on, and what is sharded is gathered
+// before it is used. Gradients carry the weight of their tokens in the loss of the whole step
+// (Microbatch::grad_scale), so sums are all that is needed, whatever ranks a class has.
 //
 //                        no sharding   optimizer (1)    gradients (2)       parameters (3)
 //   after a microbatch   -             -                sum, keep shard     sum, keep shard
@@ -23,7 +25,7 @@
 
 namespace tessera {
 
-class DataParallel final : public ModuleHooks {
+class DataParallel {
  public:
   struct Options {
     Sharding sharding = Sharding::none;
@@ -39,9 +41,10 @@ class DataParallel final : public ModuleHooks {
   void step_replayed();
   /// What is known of buffers is of another pass.
   void forget_buffers() { resident_ = {}; }
-  void before_use(std::size_t unit, NextFsdpUnit next) override;
-  void before_gradients(std::size_t unit) override;
-  void gradients_added(std::size_t unit, bool last) override;
+  // As in ModuleHooks.
+  void before_use(std::size_t unit, NextFsdpUnit next);
+  void before_gradients(std::size_t unit);
+  void gradients_added(std::size_t unit, bool last);
   /// Sums what is not summed yet. Work put on the stream afterwards sees this rank's share of all.
   void finish_gradients();
 
@@ -80,6 +83,7 @@ class DataParallel final : public ModuleHooks {
 
   ParameterBuffers& buffers_;
   Context& context_;
+  const PlacementGroups& groups_;
   Options options_;
   Stream reductions_;  ///< beside the context's stream
   Event forked_;

@@ -67,14 +67,14 @@ DType Optimizer::gradient_dtype(const OptimizerOptions& options, DType dtype) {
 }
 
 std::int64_t Optimizer::bytes_for(const OptimizerOptions& options, std::int64_t elements,
-                                  DType dtype) {
+                                  DType dtype, std::size_t classes) {
   std::int64_t each = 0;
   for (const StateKind& kind : state_kinds(options, dtype))
     each += static_cast<std::int64_t>(element_size(kind.dtype));
   const std::int64_t kept = options.cpu_offload ? 2 * window_elements(options, elements) : elements;
   return kept * each + static_cast<std::int64_t>(sizeof(StepState)) +
          kRecords * static_cast<std::int64_t>(sizeof(StepRecord)) +
-         (kRates + 1) * static_cast<std::int64_t>(sizeof(double));
+         (kRates + std::int64_t(classes)) * static_cast<std::int64_t>(sizeof(double));
 }
 
 std::int64_t Optimizer::host_bytes_for(const OptimizerOptions& options, std::int64_t elements,
@@ -85,14 +85,11 @@ std::int64_t Optimizer::host_bytes_for(const OptimizerOptions& options, std::int
   return options.cpu_offload ? elements * each : 0;
 }
 
-Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers, Context& context,
-                     Memory& memory)
-    : options_(options),
-      rules_(rules_of(options, buffers.dtype())),
-      buffers_(buffers),
-      owned_(buffers.owned()),
-      counted_(buffers.counted_grads()) {
-  allocate_states(context, memory);
+Optimizer::Optimizer(const OptimizerOptions& options, const ModelParameters& parameters,
+                     Context& context, Memory& memory)
+    : options_(options), rules_(rules_of(options, parameters.dtype())) {
+  own(parameters);
+  allocate_states(parameters, context, memory);
   const auto bytes = [&](std::size_t each, std::int64_t count) {
     return memory.allocate(MemoryUse::optimizer, DType::u8,
                            {static_cast<std::int64_t>(each) * count});
@@ -101,9 +98,9 @@ Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers,
   records_ = bytes(sizeof(StepRecord), kRecords);
   host_records_ = memory.allocate_host(DType::u8, records_.view().shape());
   rates_ = memory.allocate(MemoryUse::optimizer, DType::f64, {kRates});
-  squares_ = memory.allocate(MemoryUse::optimizer, DType::f64, {1});
+  squares_ = memory.allocate(MemoryUse::optimizer, DType::f64, {std::ssize(counted_)});
   StepState start;
-  start.loss_scale = first_scale(options, buffers.dtype());
+  start.loss_scale = first_scale(options, parameters.dtype());
   start.overflows_left = options.hysteresis;
   set_step_state(context, start);
   const double no_rate = 0;
@@ -111,30 +108,48 @@ Optimizer::Optimizer(const OptimizerOptions& options, ParameterBuffers& buffers,
   adopt_values(context);
 }
 
-void Optimizer::allocate_states(Context& context, Memory& memory) {
-  const Shape shape{buffers_.state_elements()};
+void Optimizer::own(const ModelParameters& parameters) {
+  std::int64_t first = 0;
+  for (const ParameterBuffers& each : parameters.classes()) {
+    for (ParameterBuffers::Owned owned : each.owned()) {
+      owned.state = {first + owned.state.begin, first + owned.state.end};
+      owned_.push_back(owned);
+    }
+    counted_.push_back({each.placement_class(), each.counted_grads()});
+    first += each.state_elements();
+  }
+}
+
+void Optimizer::allocate_states(const ModelParameters& parameters, Context& context,
+                                Memory& memory) {
+  const Shape shape{parameters.state_elements()};
   std::vector<View> views;
-  for (const StateKind& kind : state_kinds(options_, buffers_.dtype())) {
+  for (const StateKind& kind : state_kinds(options_, parameters.dtype())) {
     memory_.push_back(options_.cpu_offload
                           ? memory.allocate_host(kind.dtype, shape)
                           : memory.allocate(MemoryUse::optimizer, kind.dtype, shape));
     views.push_back(memory_.back().view());
-    states_.push_back({kind.name, buffers_.state_block(views.back())});
     context.kernels.fill(context.stream, views.back(), 0);
+    State& state = states_.emplace_back(State{kind.name, {}});
+    std::int64_t first = 0;
+    for (const ParameterBuffers& each : parameters.classes()) {
+      state.blocks.push_back(each.state_block(views.back().slice(0, first, each.state_elements())));
+      first += each.state_elements();
+    }
   }
   if (options_.cpu_offload)
     windows_.emplace(views, window_elements(options_, shape[0]), context.stream.device(), memory);
 }
 
-View Optimizer::block(const std::string& name) const {
-  for (const State& each : states_)
-    if (each.name == name) return each.block.memory;
+View Optimizer::memory(const std::string& name) const {
+  for (std::size_t i = 0; i < states_.size(); ++i)
+    if (states_[i].name == name) return memory_[i].view();
   return {};
 }
 
 View Optimizer::master() const {
-  const View low_bits = block("master_rest");
-  return low_bits ? low_bits : block("master");
+  const View low_bits = memory("master_rest");
+  return low_bits ? low_bits : memory("master");
 }
 
 void Optimizer::adopt_values(Context& context) {
@@ -146,18 +161,34 @@ void Optimizer::adopt_values(Context& context) {
       context.kernels.copy(context.stream, part_of(exact, each.state), each.value);
 }
 
-// Replicated parameters count on one rank only, and the ranks that share the model add up.
+// Of the ranks that hold copies of a class's elements, the primary one of its model-parallel ranks
+// counts them, and each of those that share them its shard. Ranks that hold the same shard do not
+// add up: they find the same sum.
+void Optimizer::sum_squares(Context& context, const Counted& counted, const View& squares) {
+  for (const View& grads : counted.grads)
+    context.kernels.sum_squares(context.stream, squares, grads, true, context.workspace);
+  const PlacementGroups& groups = context.mesh.groups(counted.placement_class);
+  for (Communicator* group : {groups.model.get(), &context.mesh.pipeline(), groups.sharding.get()})
+    group->all_reduce(squares, ReduceOp::sum, context.stream)->wait(context.stream);
+}
+
 void Optimizer::measure_gradients(Context& context) {
-  context.kernels.fill(context.stream, squares_, 0);
-  for (const View& grads : counted_)
-    context.kernels.sum_squares(context.stream, squares_, grads, true, context.workspace);
-  for (Communicator* group :
-       {&context.mesh.tensor(), &context.mesh.pipeline(), &context.mesh.sharding_group()})
-    group->all_reduce(squares_, ReduceOp::sum, context.stream)->wait(context.stream);
-  // Groups of other ranks may have added up in another order: all clip by the same norm.
   Communicator& world = context.mesh.world();
-  if (world.size() > context.mesh.tensor().size())
-    world.broadcast(squares_, 0, context.stream)->wait(context.stream);
+  const View first = squares_.view().slice(0, 0, 1);
+  bool alike = true;
+  context.kernels.fill(context.stream, squares_, 0);
+  for (std::int64_t i = 0; i < std::ssize(counted_); ++i) {
+    const Counted& counted = counted_[static_cast<std::size_t>(i)];
+    const View squares = squares_.view().slice(0, i, 1);
+    sum_squares(context, counted, squares);
+    alike = alike && context.mesh.groups(counted.placement_class).model->size() == world.size();
+    if (i == 0) continue;
+    const View sum = first.reshape({1, 1});
+    context.kernels.add_dropout(context.stream, sum, ConstView(sum),
+                                ConstView(squares.reshape({1, 1})), {});
+  }
+  // Groups of other ranks may have added up in another order: all clip by the same norm.
+  if (!alike) world.broadcast(first, 0, context.stream)->wait(context.stream);
 }
 
 double Optimizer::grad_norm(Context& context) const {
@@ -177,9 +208,11 @@ void Optimizer::set_rates(Context& context, std::span<const double> rates) {
   set_step_state(context, state);
 }
 
-void Optimizer::update(Context& context, const ConstView& losses, const ConstView& weights) {
-  context.kernels.finish_step(context.stream, device_state_, records_, squares_, losses, weights,
-                              rates_, rules_);
+void Optimizer::update(Context& context, const ConstView& losses, const ConstView& weights,
+                       const ConstView& extra_losses) {
+  context.kernels.finish_step(context.stream, device_state_, records_,
+                              squares_.view().slice(0, 0, 1), losses, weights, rates_, rules_,
+                              extra_losses);
   std::vector<Range> ranges;
   for (const ParameterBuffers::Owned& each : owned_) ranges.push_back(each.state);
   const auto update = [&](std::size_t i, const Range& part, const std::vector<View>& state) {
@@ -192,7 +225,7 @@ void Optimizer::update(Context& context, const ConstView& losses, const ConstVie
   if (windows_) return windows_->pass(context.stream, ranges, update);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     std::vector<View> state;
-    for (const State& each : states_) state.push_back(part_of(each.block.memory, ranges[i]));
+    for (const Tensor& each : memory_) state.push_back(part_of(each.view(), ranges[i]));
     update(i, ranges[i], state);
   }
 }

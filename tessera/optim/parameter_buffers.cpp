@@ -8,7 +8,21 @@
 namespace tessera {
 namespace {
 
-ParameterList all_of(const std::vector<ParameterList>& units) {
+// Megatron's rule: large enough to use the network well, however many ranks share it.
+constexpr std::int64_t kLeastBucket = 40'000'000;
+constexpr std::int64_t kBucketPerRank = 1'000'000;
+
+// The same FSDP units, each with its parameters of the class.
+std::vector<ParameterList> units_of_class(const std::vector<ParameterList>& units,
+                                          PlacementClass placement_class) {
+  std::vector<ParameterList> filtered(units.size());
+  for (std::size_t unit = 0; unit < units.size(); ++unit)
+    for (Parameter* parameter : units[unit])
+      if (parameter->placement_class() == placement_class) filtered[unit].push_back(parameter);
+  return filtered;
+}
+
+ParameterList joined(const std::vector<ParameterList>& units) {
   ParameterList all;
   for (const ParameterList& unit : units) all.insert(all.end(), unit.begin(), unit.end());
   return all;
@@ -28,15 +42,43 @@ std::int64_t longest_bucket(std::span<const Bucket> buckets) {
 
 }  // namespace
 
+ParameterBuffers::Options ParameterBuffers::options_for(const ParallelOptions& parallel,
+                                                        PlacementClass placement_class, int shard,
+                                                        DType dtype,
+                                                        std::optional<DType> gradients) {
+  const PlacementSizes sizes = placement_sizes(parallel, placement_class);
+  Options options;
+  options.placement_class = placement_class;
+  options.dtype = dtype;
+  options.gradients = gradients;
+  options.bf16_communication = gradients && sizes.data_parallel > 1 &&
+                               (parallel.grad_reduce_in_bf16 || gradients == DType::bf16);
+  options.shards = sizes.sharding;
+  options.shard = shard;
+  if (options.bf16_communication) options.shard_parts = sizes.replication();
+  options.shard_gradients = parallel.sharding >= Sharding::gradients;
+  options.shard_values = parallel.sharding == Sharding::parameters;
+  if (options.shard_gradients)
+    options.bucket_elements = 1;  // every FSDP unit by itself
+  else if (parallel.bucket_elements > 0)
+    options.bucket_elements = parallel.bucket_elements;
+  else if (sizes.data_parallel > 1)
+    options.bucket_elements = std::max(kLeastBucket, kBucketPerRank * sizes.data_parallel);
+  return options;
+}
+
 BucketLayout ParameterBuffers::layout_for(const std::vector<ParameterList>& units,
                                           const Options& options) {
-  return {units, options.shards, options.bucket_elements, options.shard_parts};
+  return {units_of_class(units, options.placement_class), options.shards, options.bucket_elements,
+          options.shard_parts};
 }
 
 ParameterBuffers::ParameterBuffers(const std::vector<ParameterList>& units, Context& context,
                                    Memory& memory, const Options& options)
-    : options_(options), parameters_(all_of(units)), layout_(layout_for(units, options)) {
-  allocate(context, memory, parameters_.front()->dtype());
+    : options_(options),
+      parameters_(joined(units_of_class(units, options.placement_class))),
+      layout_(layout_for(units, options)) {
+  allocate(context, memory);
   for (const Bucket& bucket : layout_.buckets())
     for (const std::size_t i : bucket.parameters)
       parameters_[i]->bind(part(whole_values(bucket), i),
@@ -50,7 +92,8 @@ View ParameterBuffers::grad_of(const Bucket& bucket, std::size_t parameter) cons
   return shape.rank() == 1 ? unread_.view().slice(0, 0, shape[0]) : View();
 }
 
-void ParameterBuffers::allocate(Context& context, Memory& memory, DType dtype) {
+void ParameterBuffers::allocate(Context& context, Memory& memory) {
+  const DType dtype = options_.dtype;
   const auto zeros = [&](MemoryUse use, DType type, std::int64_t elements) {
     Tensor tensor = memory.allocate(use, type, {elements});
     context.kernels.fill(context.stream, tensor, 0);
@@ -147,16 +190,17 @@ std::vector<ParameterBuffers::Owned> ParameterBuffers::owned() const {
 
 std::vector<View> ParameterBuffers::counted_grads() const {
   std::map<std::int64_t, std::int64_t> counted;  // begin -> end, in the block's order
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    for (const ShardedTensor& tensor : parameters_[i]->tensors()) {
-      if (!parameters_[i]->trained()) continue;
-      const std::int64_t numel = tensor.pieces.front().extent.numel();
-      if (!tensor.counts_in_norm || numel == 0) continue;
-      const std::int64_t begin = layout_.offset(i) + tensor.pieces.front().storage_offset;
-      const bool last = &tensor == &parameters_[i]->tensors().back();
-      counted[begin] =
-          last ? layout_.offset(i) + BucketLayout::padded_elements(*parameters_[i]) : begin + numel;
-    }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i]->trained()) continue;
+    const std::int64_t numel = parameters_[i]->shape().numel();
+    const std::int64_t padded = BucketLayout::padded_elements(*parameters_[i]);
+    for (const ShardedTensor& tensor : parameters_[i]->tensors())
+      for (const ShardPiece& piece : tensor.pieces)
+        for (const Range& run : contiguous_ranges(piece))
+          if (tensor.primary)
+            counted[layout_.offset(i) + run.begin] =
+                layout_.offset(i) + (run.end == numel ? padded : run.end);
+  }
   std::vector<View> pieces;
   for (const Bucket& bucket : layout_.trained()) {
     const Range shard = layout_.shard(bucket, options_.shard);

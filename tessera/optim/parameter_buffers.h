@@ -1,6 +1,7 @@
-// Where parameters and gradients live: one contiguous block each, so that the optimizer runs over
-// few long ranges and communication over few large buckets (bucket_layout.h). Of what is sharded, a
-// rank keeps its shards of the buckets, and layers work in buffers for a bucket or two.
+// Where the parameters of a placement class and their gradients live: one contiguous block each, so
+// that the optimizer runs over few long ranges and communication over few large buckets
+// (bucket_layout.h). Of what is sharded, a rank keeps its shards of the buckets, and layers work in
+// buffers for a bucket or two.
 #pragma once
 
 #include <array>
@@ -16,8 +17,11 @@
 
 namespace tessera {
 
+class ParameterBuffers;
+
 /// Memory laid out like the parameters: all buckets whole, or this rank's shards of them.
 struct ParameterBlock {
+  const ParameterBuffers* buffers = nullptr;  ///< whose layout it has
   View memory;
   bool sharded = false;
   bool own_only = false;      ///< there is room for all, but only this rank's shards hold sums
@@ -27,6 +31,8 @@ struct ParameterBlock {
 class ParameterBuffers {
  public:
   struct Options {
+    PlacementClass placement_class = PlacementClass::dense;
+    DType dtype = DType::f32;         ///< of the parameters
     std::optional<DType> gradients;   ///< their type; none: there are no gradients
     int shards = 1;                   ///< over how many ranks optimizer state is sharded
     int shard = 0;                    ///< this rank's
@@ -45,18 +51,19 @@ class ParameterBuffers {
     bool decays = false;
   };
 
-  /// Binds every parameter. All memory starts as zeros, and the gaps that align parameters stay
-  /// zero through every update.
+  /// Binds every parameter of the class, of which this rank may have none. All memory starts as
+  /// zeros, and the gaps that align parameters stay zero through every update.
   ParameterBuffers(const std::vector<ParameterList>& units, Context& context, Memory& memory,
                    const Options& options);
 
   /// In the order of the forward pass.
   const ParameterList& parameters() const { return parameters_; }
   const BucketLayout& layout() const { return layout_; }
-  DType dtype() const { return values_.view().dtype(); }
-  ParameterBlock values() const { return {values_.view(), options_.shard_values}; }
+  DType dtype() const { return options_.dtype; }
+  PlacementClass placement_class() const { return options_.placement_class; }
+  ParameterBlock values() const { return {this, values_.view(), options_.shard_values}; }
   ParameterBlock grads() const {
-    return {grads_.view(), options_.shard_gradients,
+    return {this, grads_.view(), options_.shard_gradients,
             !options_.shard_gradients && options_.shards > 1, true};
   }
   /// Those that a block holds.
@@ -84,10 +91,13 @@ class ParameterBuffers {
   /// Of a block of optimizer state.
   std::int64_t state_elements() const { return layout_.trained_elements() / layout_.shards(); }
   ParameterBlock state_block(const View& memory) const {
-    return {memory, layout_.shards() > 1, false, true};
+    return {this, memory, layout_.shards() > 1, false, true};
   }
   std::vector<Owned> owned() const;
-  /// How a model's parameters lie under these options.
+  /// What follows from how ranks share a class's parameters; this rank is `shard` of them.
+  static Options options_for(const ParallelOptions& parallel, PlacementClass placement_class,
+                             int shard, DType dtype, std::optional<DType> gradients);
+  /// How those of a model's parameters that are of the class lie under these options.
   static BucketLayout layout_for(const std::vector<ParameterList>& units, const Options& options);
   /// The gradients on this rank that count in the norm, flat and in as few pieces as possible: the
   /// gaps between neighbours are zeros and do not count.
@@ -112,7 +122,7 @@ class ParameterBuffers {
   static Elements elements_for(const BucketLayout& layout, const Options& options);
 
  private:
-  void allocate(Context& context, Memory& memory, DType dtype);
+  void allocate(Context& context, Memory& memory);
   View grad_of(const Bucket& bucket, std::size_t parameter) const;
 
   Options options_;

@@ -1,5 +1,5 @@
-// What a model is: one set of options spans GPT-2/3, Llama, Mistral, Qwen2 and Qwen3. Plain data,
-// no code.
+// What a model is: one set of options spans the families of decoder models that are supported
+// (checkpoint/hf). Plain data, no code. Defaults are GPT-2's.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,14 @@ namespace tessera {
 enum class PositionEmbedding { learned_absolute, rope, none };
 enum class Normalization { layer_norm, rms_norm };
 enum class RopeScaling { none, linear, llama3, yarn };
+/// Where a sublayer's norms are: of its input, of its output (OLMo 2), or of both (Gemma 2 and 3).
+enum class NormPlacement { before, after, before_and_after };
+/// x + attention(norm(x)) + mlp(norm(x)) instead of one sublayer after the other: with one norm for
+/// both (Cohere) or one for each (GPT-NeoX).
+enum class ParallelBlock { none, one_norm, two_norms };
+/// Norms of queries and keys before RoPE: of each head alone, with weights that all heads share
+/// (Qwen3, Gemma 3), or of all heads together (OLMo 2).
+enum class QkNorm { none, per_head, whole_width };
 
 struct RopeOptions {
   double base = 10000.0;
@@ -44,16 +52,31 @@ struct ModelOptions {
   RopeOptions rope;
   Normalization normalization = Normalization::layer_norm;
   double norm_epsilon = 1e-5;
+  bool norm_bias = true;      ///< of LayerNorm; RMSNorm never has one
+  bool layernorm_1p = false;  ///< weights are stored minus 1: y = normed (1 + w) (Gemma)
+  NormPlacement norm_placement = NormPlacement::before;
+  ParallelBlock parallel_block = ParallelBlock::none;
   Activation activation = Activation::gelu;
   bool gated_mlp = false;  ///< act(gate) up instead of act(up); with silu it is SwiGLU
   bool qkv_bias = true;
   bool attention_output_bias = true;
   bool mlp_bias = true;
-  bool qk_norm = false;  ///< Qwen3: RMSNorm of each query and key head before RoPE
+  QkNorm qk_norm = QkNorm::none;
   bool tie_embeddings = true;
   std::int64_t attention_window = 0;  ///< keys that a query sees, itself included; 0 is all
   std::int64_t window_first_layer =
       0;  ///< layers before this one see all keys (Qwen2's max_window_layers)
+  std::int64_t window_skip_freq = 0;  ///< every N-th layer sees all keys (Gemma 2: 2); 0: none does
+  std::int64_t no_rope_freq = 0;      ///< every N-th layer has no RoPE (Cohere 2: 4); 0: none
+  bool rotary_interleaved = false;    ///< RoPE turns channels (0, 1), (2, 3), ... instead of halves
+  double rope_local_base = 0.0;  ///< RoPE's base in layers with a window, without scaling; 0: as in
+                                 ///< the others
+  double softmax_scale = 0.0;    ///< of attention scores; 0: 1 / sqrt(kv_channels)
+  double attention_softcap = 0.0;  ///< scores become c tanh(s / c); 0: they stay
+  double logit_softcap = 0.0;      ///< the same for logits
+  double embedding_scale = 1.0;    ///< of the embedding's output
+  double residual_scale = 1.0;     ///< of each sublayer's output, before it joins the residual
+  double logit_scale = 1.0;
 
   double attention_dropout = 0.1;
   double hidden_dropout = 0.1;

@@ -42,7 +42,8 @@ class Groups {
 Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, int kv_replicas)
     : grid_(options, world->size()),
       expert_grid_(options, world->size()),
-      world_(std::move(world)) {
+      world_(std::move(world)),
+      self_(make_self_communicator()) {
   Groups groups(world_);
   for (std::size_t a = 0; a < kAxes.size(); ++a) {
     const std::array axis{kAxes[a]};
@@ -67,18 +68,38 @@ Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, 
   embedding_group_ =
       last < 2 ? axes_[3] : pipeline().split(inside ? pipeline().rank() : 0, pipeline().rank());
   split_tensor_group(kv_replicas, options.tensor_2d);
-  split_data_context(options);
+  make_placements(options);
 }
 
 // Neighbours share, so that what moves most stays near.
-void Mesh::split_data_context(const ParallelOptions& options) {
-  Communicator& ranks = data_context();
-  const bool sharded = options.sharding != Sharding::none;
-  check(ranks.size() % options.sharding_instances == 0,
-        "{} data-parallel ranks cannot form {} groups", ranks.size(), options.sharding_instances);
-  const int size = sharded ? ranks.size() / options.sharding_instances : 1;
-  sharding_group_ = ranks.split(ranks.rank() / size, ranks.rank() % size);
-  replication_group_ = ranks.split(ranks.rank() % size, ranks.rank() / size);
+void Mesh::make_placements(const ParallelOptions& options) {
+  const auto make = [&](PlacementClass placement_class, Group data_parallel, Group model) {
+    PlacementGroups& made = placements_[static_cast<std::size_t>(placement_class)];
+    const int shards = placement_sizes(options, placement_class).sharding;
+    for (const PlacementGroups& other : placements_)
+      if (other.data_parallel == data_parallel) made = other;
+    made.model = std::move(model);
+    if (made.data_parallel) return;
+    const int rank = data_parallel->rank();
+    made.sharding = data_parallel->split(rank / shards, rank % shards);
+    made.replication = data_parallel->split(rank % shards, rank / shards);
+    made.data_parallel = std::move(data_parallel);
+  };
+  const auto data_context =
+      pairs_[static_cast<std::size_t>(Axis::data)][static_cast<std::size_t>(Axis::context)];
+  make(PlacementClass::dense, data_context, axes_[0]);
+  make(PlacementClass::expert, expert_data_, expert_tensor_expert_);
+}
+
+Communicator& Mesh::gradient_group(GradientGroup group) const {
+  switch (group) {
+    case GradientGroup::none: return *self_;
+    case GradientGroup::tensor: return tensor();
+    case GradientGroup::kv_replication: return *kv_replication_group_;
+    case GradientGroup::tensor_column: return *tensor_column_;
+    case GradientGroup::expert_tensor: return *expert_tensor_;
+  }
+  fail("unknown group of partial gradients");
 }
 
 Communicator& Mesh::pair(Axis a, Axis b) const {
@@ -91,7 +112,7 @@ void Mesh::split_tensor_group(int kv_replicas, int side) {
   Communicator& ranks = tensor();
   const int rank = ranks.rank();
   kv_replication_group_ = ranks.split(rank / kv_replicas, rank % kv_replicas);
-  tensor_row_ = tensor_column_ = make_self_communicator();
+  tensor_row_ = tensor_column_ = self_;
   if (side == 0) return;
   check(ranks.size() == side * side, "{} tensor-parallel ranks cannot form a grid of {} x {}",
         ranks.size(), side, side);

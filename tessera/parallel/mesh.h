@@ -1,15 +1,28 @@
 // The ranks as a grid with one named communicator per axis, per pair of axes, and per axis of the
-// experts' grid. A group of one is an identity communicator, and those groups that have the same
-// ranks are one communicator, so that a layout pays only for what it spreads.
+// experts' grid, and those of each placement class. A group of one is an identity communicator, and
+// those groups that have the same ranks are one communicator, so that a layout pays only for what
+// it spreads.
 #pragma once
 
 #include <array>
 #include <memory>
 
 #include "tessera/comm/communicator.h"
+#include "tessera/parallel/placement.h"
 #include "tessera/parallel/rank_grid.h"
 
 namespace tessera {
+
+/// The ranks around the parameters of a placement class, as this rank sees them.
+struct PlacementGroups {
+  /// Ranks that hold the same parameters and see other tokens: gradients are summed over them.
+  std::shared_ptr<Communicator> data_parallel;
+  /// Those of them that share what is sharded, and those that hold the same shard.
+  std::shared_ptr<Communicator> sharding;
+  std::shared_ptr<Communicator> replication;
+  /// Ranks of the same pipeline stage that hold other parts of the class's parameters.
+  std::shared_ptr<Communicator> model;
+};
 
 class Mesh {
  public:
@@ -31,14 +44,13 @@ class Mesh {
   /// is a group by itself.
   Communicator& embedding_group() const { return *embedding_group_; }
 
-  /// Ranks that have the same part of the model and other data.
-  Communicator& data_context() const { return pair(Axis::data, Axis::context); }
-  /// Those of them that share what is sharded, and those that have the same shard.
-  Communicator& sharding_group() const { return *sharding_group_; }
-  Communicator& replication_group() const { return *replication_group_; }
+  /// Of a placement class: classes that lie on the same ranks have the same communicators.
+  const PlacementGroups& groups(PlacementClass placement_class) const {
+    return placements_[static_cast<std::size_t>(placement_class)];
+  }
+  /// Over which partial gradients are summed.
+  Communicator& gradient_group(GradientGroup group) const;
 
-  /// Those of the tensor group that hold the same key/value heads as this rank.
-  Communicator& kv_replication_group() const { return *kv_replication_group_; }
   /// Those of the tensor group in this rank's row, and in its column: groups of one without 2-D
   /// tensor parallelism.
   Communicator& tensor_row() const { return *tensor_row_; }
@@ -54,7 +66,7 @@ class Mesh {
  private:
   using Group = std::shared_ptr<Communicator>;
   void split_tensor_group(int kv_replicas, int side);
-  void split_data_context(const ParallelOptions& options);
+  void make_placements(const ParallelOptions& options);
 
   RankGrid grid_;
   ExpertGrid expert_grid_;
@@ -62,8 +74,8 @@ class Mesh {
   std::array<Group, kAxes.size()> axes_;
   std::array<std::array<Group, kAxes.size()>, kAxes.size()> pairs_;
   Group embedding_group_;
-  Group sharding_group_;
-  Group replication_group_;
+  std::array<PlacementGroups, kPlacementClasses.size()> placements_;
+  Group self_;
   Group kv_replication_group_;
   Group tensor_row_;
   Group tensor_column_;

@@ -19,12 +19,19 @@ View ShardPiece::in(const View& storage) const {
 
 namespace {
 
-// Rows and columns of a box of two dimensions, as a box.
-ShardPiece part_of(const ShardPiece& piece, const Range& rows, const Range& columns) {
-  return {{piece.offset[0] + rows.begin, piece.offset[1] + columns.begin},
-          {rows.length(), columns.length()},
-          piece.storage_offset + rows.begin * piece.strides[0] + columns.begin,
-          piece.strides};
+// Those elements of a box whose index along a dimension is in a range.
+ShardPiece narrow(ShardPiece box, int dim, const Range& range) {
+  box.offset[dim] += range.begin;
+  box.extent[dim] = range.length();
+  box.storage_offset += range.begin * box.strides[dim];
+  return box;
+}
+
+// From the first to the last element of one index along a dimension.
+std::int64_t inner_span(const ShardPiece& box, int dim) {
+  std::int64_t span = 1;
+  for (int i = dim + 1; i < box.extent.rank(); ++i) span += (box.extent[i] - 1) * box.strides[i];
+  return span;
 }
 
 Range clamped(std::int64_t begin, std::int64_t end, std::int64_t limit) {
@@ -35,38 +42,50 @@ Range clamped(std::int64_t begin, std::int64_t end, std::int64_t limit) {
 // Rounds up, for numbers of any sign.
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return a > 0 ? (a + b - 1) / b : a / b; }
 
+// Cuts a box of which dimensions before `dim` have extent 1. Indices along `dim` that lie in the
+// range as a whole are one box; the ones before and after it are cut along the next dimension.
+void cut(const ShardPiece& box, int dim, const Range& storage, std::vector<ShardPiece>& pieces) {
+  const std::int64_t span = inner_span(box, dim);
+  check(box.strides[dim] >= span || box.extent[dim] == 1,
+        "expected a box whose rows lie one after the other, got {} with strides {}", box.extent,
+        box.strides);
+  const std::int64_t stride = std::max(box.strides[dim], span);
+  const Range whole =
+      clamped(ceil_divide(storage.begin - box.storage_offset, stride),
+              ceil_divide(storage.end - box.storage_offset - span + 1, stride), box.extent[dim]);
+  const auto cut_index = [&](std::int64_t index) {
+    if (index >= 0 && index < box.extent[dim] && dim + 1 < box.extent.rank())
+      cut(narrow(box, dim, {index, index + 1}), dim + 1, storage, pieces);
+  };
+  cut_index(whole.begin - 1);
+  if (whole.length() > 0) pieces.push_back(narrow(box, dim, whole));
+  cut_index(whole.end);
+}
+
+// Of the elements at some indices along the dimensions before `dim`.
+void add_ranges(const ShardPiece& box, int dim, std::int64_t begin, std::vector<Range>& ranges) {
+  const std::int64_t span = inner_span(box, dim - 1);
+  if (span > Shape(box.extent.dims().subspan(static_cast<std::size_t>(dim))).numel()) {
+    for (std::int64_t i = 0; i < box.extent[dim]; ++i)
+      add_ranges(box, dim + 1, begin + i * box.strides[dim], ranges);
+  } else if (!ranges.empty() && ranges.back().end == begin) {
+    ranges.back().end += span;
+  } else {
+    ranges.push_back({begin, begin + span});
+  }
+}
+
 }  // namespace
 
+std::vector<Range> contiguous_ranges(const ShardPiece& piece) {
+  std::vector<Range> ranges;
+  if (piece.extent.numel() > 0) add_ranges(piece, 0, piece.storage_offset, ranges);
+  return ranges;
+}
+
 std::vector<ShardPiece> pieces_in(const ShardPiece& piece, const Range& storage) {
-  if (piece.extent.numel() == 0) return {};
-  check(piece.extent.rank() <= 2 && piece.strides[-1] == 1,
-        "expected a vector or the rows of a matrix, got a box of {} with strides {}", piece.extent,
-        piece.strides);
-  const std::int64_t columns = piece.extent[-1];
-  if (piece.extent.rank() == 1) {
-    const Range mine =
-        clamped(storage.begin - piece.storage_offset, storage.end - piece.storage_offset, columns);
-    if (mine.length() == 0) return {};
-    return {{{piece.offset[0] + mine.begin},
-             {mine.length()},
-             piece.storage_offset + mine.begin,
-             piece.strides}};
-  }
-  const std::int64_t stride = piece.strides[0];
-  const std::int64_t begin = storage.begin - piece.storage_offset;
-  const std::int64_t end = storage.end - piece.storage_offset;
-  // Rows that lie in the range from their first to their last element.
-  const Range whole =
-      clamped(ceil_divide(begin, stride), ceil_divide(end - columns + 1, stride), piece.extent[0]);
   std::vector<ShardPiece> pieces;
-  const auto add_row = [&](std::int64_t row) {
-    if (row < 0 || row >= piece.extent[0]) return;
-    const Range some = clamped(begin - row * stride, end - row * stride, columns);
-    if (some.length() > 0) pieces.push_back(part_of(piece, {row, row + 1}, some));
-  };
-  add_row(whole.begin - 1);
-  if (whole.length() > 0) pieces.push_back(part_of(piece, whole, {0, columns}));
-  add_row(whole.end);
+  if (piece.extent.numel() > 0) cut(piece, 0, storage, pieces);
   return pieces;
 }
 

@@ -8,6 +8,7 @@
 
 #include "tessera/base/dtype.h"
 #include "tessera/base/shape.h"
+#include "tessera/parallel/placement.h"
 #include "tessera/tensor/view.h"
 
 namespace tessera {
@@ -23,22 +24,13 @@ struct ShardPiece {
   View in(const View& storage) const;
 };
 
-/// Ranks may hold copies of a tensor and each compute only a part of its gradient. Over which ranks
-/// the parts are to be summed, once per step.
-enum class GradientSum {
-  none,
-  tensor_group,          ///< over all tensor-parallel ranks
-  kv_replication_group,  ///< over those that hold the same key/value heads
-  tensor_column,         ///< over a column of the grid that they form
-};
-
 struct ShardedTensor {
   std::string name;  ///< global and unfused: layers.3.attention.q.weight
   Shape global;
   std::vector<ShardPiece> pieces;
-  bool writer = true;          ///< of the ranks that hold a copy, this one saves it
-  bool counts_in_norm = true;  ///< and this one counts it in global norms
-  GradientSum gradient_sum = GradientSum::none;
+  bool primary = true;  ///< of the model-parallel ranks that hold a copy, the one that saves it and
+                        ///< counts it in norms
+  Placement placement = {};
 };
 
 /// The contiguous share of `size` that part `index` of `parts` holds: equal shares, the first ones
@@ -50,8 +42,11 @@ struct Range {
 };
 Range balanced_range(std::int64_t size, int parts, int index);
 
-/// What a box has in a range of its storage: at most three boxes, since a range begins and ends
-/// anywhere in a row.
+/// What a box has in a range of its storage, in the order of the storage: at most 2 d - 1 boxes for
+/// d dimensions, since a range begins and ends anywhere in a row, a plane, and so on.
 std::vector<ShardPiece> pieces_in(const ShardPiece& piece, const Range& storage);
+
+/// The elements of a box in its storage, as few ranges as possible, in their order.
+std::vector<Range> contiguous_ranges(const ShardPiece& piece);
 
 }  // namespace tessera

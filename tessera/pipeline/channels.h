@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "tessera/comm/communicator.h"
-#include "tessera/pipeline/placement.h"
+#include "tessera/pipeline/stage_placement.h"
 
 namespace tessera {
 

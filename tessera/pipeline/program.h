@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tessera/pipeline/action.h"
-#include "tessera/pipeline/placement.h"
+#include "tessera/pipeline/stage_placement.h"
 
 namespace tessera {
 

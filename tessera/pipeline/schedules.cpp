@@ -77,7 +77,7 @@ int activation_buffers_needed(const Schedule& schedule) {
 
 PipelineShape make_pipeline_shape(const PipelineOptions& options, int ranks, int microbatches) {
   return {ranks, microbatches, options.chunks,
-          options.schedule == ScheduleKind::zb_v ? Placement::vee : Placement::loop,
+          options.schedule == ScheduleKind::zb_v ? StagePlacement::vee : StagePlacement::loop,
           options.microbatch_group};
 }
 

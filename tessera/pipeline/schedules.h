@@ -9,7 +9,7 @@
 
 #include "tessera/options/pipeline_options.h"
 #include "tessera/pipeline/action.h"
-#include "tessera/pipeline/placement.h"
+#include "tessera/pipeline/stage_placement.h"
 
 namespace tessera {
 

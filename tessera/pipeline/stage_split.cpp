@@ -64,7 +64,7 @@ std::vector<int64_t> counts_by_rank(const ModelOutline& model, const PipelineOpt
 std::vector<int64_t> layers_by_stage(const ModelOutline& model, const PipelineOptions& options,
                                      const PipelineShape& shape) {
   const std::vector<int64_t> by_rank = counts_by_rank(model, options, shape.ranks);
-  const bool vee = shape.placement == Placement::vee;
+  const bool vee = shape.placement == StagePlacement::vee;
   std::vector<int64_t> by_stage;
   for (int stage = 0; stage < shape.stages(); ++stage) {
     const int rank = place_of(shape, stage).rank;

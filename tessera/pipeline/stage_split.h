@@ -7,7 +7,7 @@
 
 #include "tessera/options/pipeline_options.h"
 #include "tessera/parallel/sharding.h"
-#include "tessera/pipeline/placement.h"
+#include "tessera/pipeline/stage_placement.h"
 
 namespace tessera {
 

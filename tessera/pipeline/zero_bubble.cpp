@@ -62,7 +62,7 @@ Schedule zero_bubble_h1(const PipelineShape& shape, int rank) {
 // that time the rank runs others. From then on each of its chunks gives a forward and a backward in
 // turn; in the end, input gradients go first as long as others wait for them.
 Schedule zero_bubble_v(const PipelineShape& shape, int rank) {
-  check(shape.chunks == 2 && shape.placement == Placement::vee,
+  check(shape.chunks == 2 && shape.placement == StagePlacement::vee,
         "this schedule is for two chunks, there and back again");
   const int behind = shape.ranks - rank;  // ranks from this one on
   const int count = std::max(shape.microbatches, 2 * shape.ranks - 1);

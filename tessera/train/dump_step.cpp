@@ -24,20 +24,20 @@ void StepDump::initial_weights(Session& session) {
   if (writes && !family_.empty())
     write_file_atomically(folder_ / "initial/config.json",
                           hf_config_for(model, family_).dump(2) + "\n");
-  write_hf_block(folder_ / "initial/model.safetensors", session, session.parameters().values(),
-                 family_, "");
+  write_hf_blocks(folder_ / "initial/model.safetensors", session, session.parameters().values(),
+                  family_, "");
 }
 
 void StepDump::batch(const HostBatch& batch) { batches_.push_back(batch); }
 
 void StepDump::gradients(Session& session) {
-  write_hf_block(folder_ / "gradients.safetensors", session, session.parameters().grads(), family_,
-                 "");
+  write_hf_blocks(folder_ / "gradients.safetensors", session, session.parameters().grads(), family_,
+                  "");
 }
 
 void StepDump::finish(Session& session, const StepRecord& record, LossAverage average) {
-  write_hf_block(folder_ / "updated.safetensors", session, session.parameters().values(), family_,
-                 "");
+  write_hf_blocks(folder_ / "updated.safetensors", session, session.parameters().values(), family_,
+                  "");
   if (session.context().mesh.world().rank() > 0) return;
   write_batch();
   const OptimizerOptions& o = session.options().optimizer;

@@ -2,7 +2,7 @@
 
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/checkpoint.h"
-#include "tessera/observe/metrics.h"
+#include "tessera/observe/jsonl_sink.h"
 #include "tessera/observe/profile.h"
 #include "tessera/observe/trace_file.h"
 #include "tessera/train/dump_step.h"
@@ -56,7 +56,7 @@ void check_output_paths(const TrainOptions& options, int rank) {
   check_place("dump-step", options.dump_step, [&] { StepDump::check_place(options.dump_step); });
   check_place("save", options.save, [&] { check_own_folder(options); });
   check_place("metrics-file", options.metrics_file,
-              [&] { MetricsFile::check_place(options.metrics_file); });
+              [&] { JsonlSink::check_place(options.metrics_file); });
 }
 
 std::unique_ptr<FolderLock> lock_folder(const fs::path& folder) {

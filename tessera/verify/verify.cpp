@@ -37,8 +37,8 @@ struct Run {
   std::vector<NamedValues> stream;     // a fingerprint of the residual stream after each sublayer
 };
 
-std::vector<NamedValues> values_of(Session& session, const ParameterBlock& block) {
-  const WholeTensors whole(session, block);
+std::vector<NamedValues> values_of(Session& session, const std::vector<ParameterBlock>& blocks) {
+  const WholeTensors whole(session, blocks);
   std::vector<NamedValues> all;
   DescribedModel model(session.options());
   for (const Parameter* parameter : model.parameters())

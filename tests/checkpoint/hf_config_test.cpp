@@ -54,8 +54,8 @@ TEST(HfConfig, TakesTheDefaultsOfEachFamily) {
   EXPECT_TRUE(llama.gated_mlp);
   EXPECT_EQ(llama.attention_window, 0);
   EXPECT_EQ(llama.dtype, DType::f32);
-  EXPECT_FALSE(llama.qkv_bias || llama.attention_output_bias || llama.mlp_bias || llama.qk_norm ||
-               llama.tie_embeddings);
+  EXPECT_FALSE(llama.qkv_bias || llama.attention_output_bias || llama.mlp_bias ||
+               llama.qk_norm != QkNorm::none || llama.tie_embeddings);
 
   const ModelOptions mistral = parse(with("mistral", ""));
   EXPECT_EQ(mistral.ffn_hidden_size, 14336);
@@ -70,7 +70,7 @@ TEST(HfConfig, TakesTheDefaultsOfEachFamily) {
 
   const ModelOptions qwen3 = parse(with("qwen3", R"(,"hidden_size":1024)"));
   EXPECT_EQ(qwen3.kv_channels, 128);
-  EXPECT_TRUE(qwen3.qk_norm && !qwen3.qkv_bias);
+  EXPECT_TRUE(qwen3.qk_norm == QkNorm::per_head && !qwen3.qkv_bias);
 }
 
 TEST(HfConfig, TakesNullAsItsOwnDefault) {

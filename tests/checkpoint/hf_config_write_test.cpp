@@ -92,7 +92,7 @@ TEST(HfConfigWrite, FindsAFamilyForOptions) {
   EXPECT_EQ(hf_family_for(options), "llama");
   options.attention_window = 5;
   EXPECT_EQ(hf_family_for(options), "");
-  options.qk_norm = true;
+  options.qk_norm = QkNorm::per_head;
   EXPECT_EQ(hf_family_for(options), "qwen3");
   options.mlp_bias = true;
   EXPECT_EQ(hf_family_for(options), "");

@@ -79,7 +79,7 @@ TEST(HfNames, FusesAndTransposesGpt2) {
 
 TEST(HfNames, NamesEveryParameterWithoutAFamily) {
   ModelOptions options = family_options("gpt2", R"(,"n_layer":1)");
-  options.qk_norm = true;
+  options.qk_norm = QkNorm::per_head;
   options.tie_embeddings = false;
   std::set<std::string> names;
   std::set<std::string> ours;

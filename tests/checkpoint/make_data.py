@@ -24,6 +24,8 @@ SMALL = dict(
     max_position_embeddings=64,
 )
 
+ONE_LAYER = SMALL | dict(num_hidden_layers=1)
+
 MODELS = {
     "gpt2": transformers.GPT2Config(vocab_size=11, n_positions=6, n_embd=6, n_layer=2, n_head=2, n_inner=10),
     "llama": transformers.LlamaConfig(
@@ -39,7 +41,7 @@ MODELS = {
             original_max_position_embeddings=32,
         ),
     ),
-    "mistral": transformers.MistralConfig(**(SMALL | dict(num_hidden_layers=1)), head_dim=6, sliding_window=16, dtype="float16"),
+    "mistral": transformers.MistralConfig(**ONE_LAYER, head_dim=6, sliding_window=16, dtype="float16"),
     "qwen2": transformers.Qwen2Config(
         **SMALL,
         use_sliding_window=True,
@@ -49,17 +51,74 @@ MODELS = {
         dtype="bfloat16",
     ),
     "qwen3": transformers.Qwen3Config(
-        **(SMALL | dict(num_hidden_layers=1)),
+        **ONE_LAYER,
         head_dim=6,
         dtype="bfloat16",
         rope_parameters=dict(rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=16),
+    ),
+    "gemma": transformers.GemmaConfig(**ONE_LAYER, head_dim=6, dtype="bfloat16"),
+    "gemma2": transformers.Gemma2Config(**SMALL, head_dim=6, query_pre_attn_scalar=4, sliding_window=5, dtype="bfloat16"),
+    "gemma3": transformers.Gemma3TextConfig(
+        **SMALL,
+        head_dim=6,
+        sliding_window=5,
+        layer_types=["full_attention", "sliding_attention"],
+        rope_parameters=dict(
+            full_attention=dict(rope_type="linear", rope_theta=1e6, factor=8.0),
+            sliding_attention=dict(rope_type="default", rope_theta=1e4),
+        ),
+        dtype="bfloat16",
+    ),
+    "phi3": transformers.Phi3Config(
+        **(ONE_LAYER | dict(num_attention_heads=2, num_key_value_heads=1)),
+        pad_token_id=None,
+        original_max_position_embeddings=16,
+        rope_parameters=dict(
+            rope_type="longrope",
+            rope_theta=1e4,
+            partial_rotary_factor=0.5,
+            short_factor=[1.5],
+            long_factor=[2.5],
+        ),
+        dtype="bfloat16",
+    ),
+    "olmo2": transformers.Olmo2Config(**ONE_LAYER, dtype="float32"),
+    "granite": transformers.GraniteConfig(
+        **ONE_LAYER,
+        attention_bias=True,
+        mlp_bias=True,
+        embedding_multiplier=12,
+        attention_multiplier=0.25,
+        residual_multiplier=0.22,
+        logits_scaling=8,
+        dtype="bfloat16",
+    ),
+    "gpt_neox": transformers.GPTNeoXConfig(
+        vocab_size=11,
+        hidden_size=8,
+        intermediate_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5),
+        dtype="float16",
+    ),
+    "cohere": transformers.CohereConfig(**ONE_LAYER, use_qk_norm=True, dtype="float16"),
+    "cohere2": transformers.Cohere2Config(
+        **SMALL,
+        sliding_window=5,
+        layer_types=["full_attention", "sliding_attention"],
+        attention_bias=True,
+        dtype="bfloat16",
     ),
 }
 
 
 def fill(model):
     tied = model.config.tie_word_embeddings
-    names = sorted(name for name in model.state_dict() if not (tied and name == "lm_head.weight"))
+    renamed = {"lm_head.weight": "embed_out.weight"} if model.config.model_type == "gpt_neox" else {}
+    names = [name for name in model.state_dict() if not (tied and name == "lm_head.weight")]
+    names.sort(key=lambda name: renamed.get(name, name))
     for k, name in enumerate(names):
         tensor = model.state_dict()[name]
         numbers = (31 * k + torch.arange(tensor.numel())) % 251 - 125

@@ -89,6 +89,45 @@ TEST(Manifest, NonsenseIsRefused) {
   refused([](Json& j) { j["tensors"]["x"]["slices"][0]["extent"] = {-1, 2}; }, {"extent"});
 }
 
+// Two planes and rows of the planes between them, as ranks have them that share a tensor of three
+// dimensions; and the same with slices that overlap in one number only.
+TEST(Manifest, SlicesOfThreeDimensionsFillATensor) {
+  Manifest manifest;
+  manifest.files = {file_of("a", 1000)};
+  TensorRecord& tensor = manifest.tensors["x"];
+  const std::vector<TensorSlice> good = {
+      {0, 0, {0, 0, 0}, {2, 3, 4}}, {0, 0, {2, 0, 0}, {1, 1, 4}}, {0, 0, {2, 1, 0}, {1, 1, 3}},
+      {0, 0, {2, 1, 3}, {1, 1, 1}}, {0, 0, {2, 2, 0}, {1, 1, 4}}, {0, 0, {3, 0, 0}, {1, 3, 4}}};
+  tensor = {DType::f32, {4, 3, 4}, good};
+  EXPECT_NE(manifest_text(manifest), "");
+  tensor.slices[3].offset = {2, 1, 2};
+  EXPECT_THROW(manifest_text(manifest), InputError);
+  tensor.slices = good;
+  tensor.slices[3].offset = {1, 2, 3};
+  EXPECT_THROW(manifest_text(manifest), InputError);
+  tensor.slices = good;
+  tensor.slices.pop_back();
+  EXPECT_THROW(manifest_text(manifest), InputError) << "a hole";
+}
+
+// Every plane is a slice; and slices that begin in every plane and reach through all of them.
+TEST(Manifest, SlicesOfThreeDimensionsAreCheckedQuickly) {
+  constexpr std::int64_t kPlanes = 6000;
+  Manifest manifest;
+  manifest.files = {file_of("a", 4 * kPlanes * kPlanes)};
+  TensorRecord& tensor = manifest.tensors["x"];
+  tensor = {DType::f32, {kPlanes, kPlanes, 1}, {}};
+  for (std::int64_t i = 0; i < kPlanes; ++i)
+    tensor.slices.push_back({0, 0, {i, 0, 0}, {1, kPlanes, 1}});
+  EXPECT_NE(manifest_text(manifest), "");
+  tensor.slices = {{0, 0, {0, 0, 0}, {kPlanes, 1, 1}}};
+  for (std::int64_t i = 1; i < kPlanes; ++i) {
+    tensor.slices.push_back({0, 0, {0, i, 0}, {i, 1, 1}});
+    tensor.slices.push_back({0, 0, {i, i, 0}, {kPlanes - i, 1, 1}});
+  }
+  EXPECT_THROW(manifest_text(manifest), InputError);
+}
+
 // A grid of slices, and the same with one of them moved onto its neighbour.
 TEST(Manifest, ManySlicesAreCheckedQuickly) {
   Manifest manifest;

@@ -63,7 +63,7 @@ TEST(Parse, EveryModelFlagLands) {
   expected.activation = Activation::silu;
   expected.gated_mlp = true;
   expected.qkv_bias = expected.attention_output_bias = expected.mlp_bias = false;
-  expected.qk_norm = true;
+  expected.qk_norm = QkNorm::per_head;
   expected.tie_embeddings = false;
   expected.attention_window = 4096;
   expected.window_first_layer = 2;

@@ -282,6 +282,10 @@ TEST(Refusals, OfOtherCommands) {
   expect_refused("generate", "--load a", {"", "--prompt is required"});
   expect_refused("generate", "--load a --prompt hi", {"--top-p 0", "--top-p '0'"});
   expect_refused("generate", "--load a --prompt hi", {"--temperature 0", "--temperature '0'"});
+  for (const char* command : {"generate", "evaluate"})
+    expect_refused(
+        command, "--load a",
+        {"--context-parallel-size 2", "--context-parallel-size: a flag of tessera train"});
   expect_refused("generate", "--load a --prompt hi",
                  {"--greedy --top-k 5", "belongs to drawing (without --greedy)"});
   expect_refused("generate", "--load a --prompt hi", {"--num-layers 5", "not of tessera generate"});

@@ -14,32 +14,33 @@ namespace tessera::test {
 
 struct BlockCase {
   std::string name;
-  BlockSpec spec;
+  LayerSpec spec;
   bool rope = false;
 };
 
 /// LayerNorm, biases, gelu, dropout everywhere.
 inline BlockCase gpt_like() {
-  BlockSpec spec;
+  LayerSpec spec;
   spec.name = "layers.0";
-  spec.attention = {.name = "layers.0.attention",
-                    .hidden = 96,
-                    .heads = 6,
-                    .groups = 6,
-                    .head_size = 16,
-                    .qkv_bias = true,
-                    .output_bias = true,
-                    .qk_norm = {},
-                    .dropout = 0.1,
-                    .init_std = 0.1,
-                    .output_init_std = 0.1};
-  spec.mlp = {.name = "layers.0.mlp",
-              .activation = Activation::gelu,
-              .hidden = 96,
-              .ffn = 384,
-              .bias = true,
-              .init_std = 0.1,
-              .output_init_std = 0.1};
+  spec.hidden = 96;
+  spec.mixer = AttentionLayerSpec{.name = "layers.0.attention",
+                                  .hidden = 96,
+                                  .heads = 6,
+                                  .groups = 6,
+                                  .head_size = 16,
+                                  .qkv_bias = true,
+                                  .output_bias = true,
+                                  .qk_norm = {},
+                                  .dropout = 0.1,
+                                  .init_std = 0.1,
+                                  .output_init_std = 0.1};
+  spec.feed_forward = MlpSpec{.name = "layers.0.mlp",
+                              .activation = Activation::gelu,
+                              .hidden = 96,
+                              .ffn = 384,
+                              .bias = true,
+                              .init_std = 0.1,
+                              .output_init_std = 0.1};
   spec.norm = {NormKind::layer, 1e-5};
   spec.hidden_dropout = 0.1;
   return {"gpt_like", spec, false};
@@ -47,23 +48,24 @@ inline BlockCase gpt_like() {
 
 /// RMSNorm, rotary positions, SwiGLU, query heads that share key heads, no bias.
 inline BlockCase llama_like() {
-  BlockSpec spec;
+  LayerSpec spec;
   spec.name = "layers.0";
-  spec.attention = {.name = "layers.0.attention",
-                    .hidden = 160,
-                    .heads = 8,
-                    .groups = 2,
-                    .head_size = 20,
-                    .qk_norm = {},
-                    .init_std = 0.1,
-                    .output_init_std = 0.1};
-  spec.mlp = {.name = "layers.0.mlp",
-              .activation = Activation::silu,
-              .gated = true,
-              .hidden = 160,
-              .ffn = 424,
-              .init_std = 0.1,
-              .output_init_std = 0.1};
+  spec.hidden = 160;
+  spec.mixer = AttentionLayerSpec{.name = "layers.0.attention",
+                                  .hidden = 160,
+                                  .heads = 8,
+                                  .groups = 2,
+                                  .head_size = 20,
+                                  .qk_norm = {},
+                                  .init_std = 0.1,
+                                  .output_init_std = 0.1};
+  spec.feed_forward = MlpSpec{.name = "layers.0.mlp",
+                              .activation = Activation::silu,
+                              .gated = true,
+                              .hidden = 160,
+                              .ffn = 424,
+                              .init_std = 0.1,
+                              .output_init_std = 0.1};
   spec.norm = {NormKind::rms, 1e-6};
   return {"llama_like", spec, true};
 }
@@ -72,8 +74,9 @@ inline BlockCase llama_like() {
 inline BlockCase qwen_like() {
   BlockCase result = llama_like();
   result.name = "qwen_like";
-  result.spec.attention.qk_norm = NormSpec{NormKind::rms, 1e-6};
-  result.spec.attention.window = 9;
+  auto& attention = std::get<AttentionLayerSpec>(result.spec.mixer);
+  attention.qk_norm = NormSpec{NormKind::rms, 1e-6};
+  attention.window = 9;
   return result;
 }
 
@@ -84,21 +87,22 @@ class BlockRun {
   BlockRun(Device device, const BlockCase& what, DType dtype)
       : lab(device),
         mesh_({}, make_self_communicator()),
-        rope_(lab.memory, lab.stream, dtype, frequencies(what.spec.attention.head_size), 1.0,
+        rope_(lab.memory, lab.stream, dtype,
+              frequencies(std::get<AttentionLayerSpec>(what.spec.mixer).head_size), 1.0,
               shape_.seq),
         block_(what.spec, {dtype, kSeed}, what.rope ? &rope_ : nullptr),
         context_{*lab.operator->(), lab.stream, mesh_, {}} {
     bind_parameters();
-    lay_out(dtype, what.spec.attention.hidden);
+    lay_out(dtype, what.spec.hidden);
   }
 
   /// Forward and backward of one microbatch, from x and the gradient of the block's output.
   void step() {
     for (Parameter* parameter : parameters_) parameter->begin_step();
-    block_.norm1().forward(context_, saved_.y1, saved_.stats1, saved_.x);
-    block_.forward(context_, batch_, saved_, scratch_);
+    block_.start(context_, saved_);
+    block_.forward(context_, batch_, branch_, saved_);
     lab->copy(lab.stream, dres_, d_out_.view());
-    block_.backward_input(context_, batch_, dres_, saved_, scratch_, true);
+    block_.backward_input(context_, batch_, dres_, saved_, true);
   }
 
   /// Makes every result a NaN, so that one that is not written, or added to, is seen.
@@ -110,7 +114,7 @@ class BlockRun {
   /// What the block computes, by name.
   std::vector<std::pair<std::string, View>> results() const {
     std::vector<std::pair<std::string, View>> all{
-        {"branch", scratch_.branch}, {"x1", saved_.x1}, {"dres", dres_.view()}};
+        {"branch", branch_.view()}, {"x1", saved_.x1}, {"dres", dres_.view()}};
     for (const Parameter* parameter : parameters_)
       all.emplace_back("gradient of " + parameter->name(), parameter->grad_view());
     return all;
@@ -146,7 +150,6 @@ class BlockRun {
   // The same code measures and hands out, as in a stage of a model.
   void plan(ArenaLayout& activations, ArenaLayout& scratch) {
     ActivationLayout both{activations, activations};
-    scratch_ = block_.plan_scratch(scratch, shape_);
     saved_ = block_.plan_buffers(both, scratch, shape_);
   }
 
@@ -175,6 +178,7 @@ class BlockRun {
     lab.write(saved_.x, random_values(rows.numel(), 1));
     d_out_ = lab.tensor(dtype, rows, random_values(rows.numel(), 2));
     dres_ = lab.empty(dtype, rows);
+    branch_ = lab.empty(dtype, rows);
   }
 
   const BatchShape shape_{37, 3};
@@ -184,9 +188,9 @@ class BlockRun {
   Context context_;
   ParameterList parameters_;
   std::vector<Tensor> owned_;
-  Tensor activation_memory_, scratch_memory_, workspace_, positions_, samples_, d_out_, dres_;
+  Tensor activation_memory_, scratch_memory_, workspace_, positions_, samples_, d_out_, dres_,
+      branch_;
   Block::Saved saved_;
-  Block::Scratch scratch_;
   Microbatch batch_;
 };
 

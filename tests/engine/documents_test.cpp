@@ -28,7 +28,7 @@ Gradients gradients_of(const SessionOptions& options, const HostBatch& batch) {
   result.loss = compute_gradients(
                     session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_token)
                     .loss;
-  const HostBlock host = downloaded(session.context(), session.parameters().grads().memory);
+  const HostBlock host = downloaded(session.context(), session.parameters().grads().front().memory);
   const View view = host.view();
   dispatch_float(view.dtype(), "gradients", [&]<class T>(TypeTag<T>) {
     for (std::int64_t i = 0; i < view.numel(); ++i)

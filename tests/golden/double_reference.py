@@ -1,11 +1,13 @@
 """Runs transformers' models in true float64.
 
-Stock transformers casts to float32 inside a float64 model: in RMSNorm, in the softmax of attention
-and in RoPE. Here those three are written again from their definitions, and NoFloat32 proves that no
-other cast is left.
+Stock transformers casts to float32 inside a float64 model: in RMSNorm and Cohere's LayerNorm, in
+the softmax of attention, in RoPE and in Gemma's factor on the embedding. Here those are written
+again from their definitions, and NoFloat32 proves that no other cast is left.
 """
 
+import contextlib
 import math
+from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -34,15 +36,22 @@ def yarn_keep(inv, p):
     return 1 - ((torch.arange(dim // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
 
 
-def rope_frequencies(config):
-    """RoPE's frequencies [head_dim / 2], and the factor on cos and sin."""
+def rope_frequencies(config, layer_type, length):
+    """RoPE's frequencies [rotated channels / 2] in a layer, and the factor on cos and sin."""
     p = config.rope_parameters
+    p = p.get(layer_type, p)  # Gemma 3 has parameters for each kind of layer
     dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    dim = int(dim * p.get("partial_rotary_factor", 1.0))
     inv = p["rope_theta"] ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     if p["rope_type"] == "default":
         return inv, 1.0
     if p["rope_type"] == "linear":
         return inv / p["factor"], 1.0
+    if p["rope_type"] == "longrope":
+        original = p["original_max_position_embeddings"]
+        factors = p["long_factor"] if length > original else p["short_factor"]
+        growth = math.log(config.max_position_embeddings / original) / math.log(original)
+        return inv / torch.tensor(factors, dtype=torch.float64), math.sqrt(1 + growth)
     keep = {"llama3": llama3_keep, "yarn": yarn_keep}[p["rope_type"]](inv, p)
     bands = (keep == 1), (keep > 0) & (keep < 1), (keep == 0)
     assert all(band.any() for band in bands), "the model must have frequencies in all three bands"
@@ -50,32 +59,65 @@ def rope_frequencies(config):
     return keep * inv + (1 - keep) * inv / p["factor"], attention_factor
 
 
+def rotates_pairs(config):
+    """Whether RoPE rotates neighbouring channels, not channels that are half a head apart."""
+    return config.model_type in ("cohere", "cohere2")
+
+
 class DoubleRope(torch.nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.inv, self.factor = rope_frequencies(config)
+        self.config = config
 
-    def forward(self, x, position_ids):  # -> cos, sin [batch, seq, head_dim]
-        angles = (position_ids[..., None] * self.inv).repeat(1, 1, 2)
-        return angles.cos() * self.factor, angles.sin() * self.factor
+    def forward(self, x, position_ids, layer_type=None):  # -> cos, sin [batch, seq, rotated]
+        length = int(position_ids.max()) + 1
+        inv, factor = rope_frequencies(self.config, layer_type, length)
+        angles = position_ids[..., None] * inv
+        if rotates_pairs(self.config):
+            angles = angles.repeat_interleave(2, -1)
+        else:
+            angles = angles.repeat(1, 1, 2)
+        return angles.cos() * factor, angles.sin() * factor
 
 
-class DoubleRmsNorm(torch.nn.Module):
+def rotate_pairs(query, key, cos, sin):
+    """Cohere's RoPE, as a product of complex numbers. query, key [batch, heads, seq, head_dim]"""
+    turns = torch.complex(cos[..., ::2], sin[..., ::2])[:, None]
+
+    def rotate(x):
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+        return torch.view_as_real(pairs * turns).flatten(-2)
+
+    return rotate(query), rotate(key)
+
+
+class DoubleNorm(torch.nn.Module):
+    """RMSNorm, with 1 + weight in Gemma, and LayerNorm without a bias."""
+
     def __init__(self, norm):
         super().__init__()
-        self.weight, self.eps = norm.weight, norm.variance_epsilon
+        name = type(norm).__name__
+        self.weight = norm.weight
+        self.eps = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
+        self.offset = 1.0 if name.startswith("Gemma") else 0.0
+        self.centered = name.endswith("LayerNorm")
 
     def forward(self, x):
-        return self.weight * x / torch.sqrt(x.square().mean(-1, keepdim=True) + self.eps)
+        if self.centered:
+            x = x - x.mean(-1, keepdim=True)
+        weight = self.offset + self.weight
+        return weight * x / torch.sqrt(x.square().mean(-1, keepdim=True) + self.eps)
 
 
-def double_attention(module, query, key, value, attention_mask, scaling, **_):
+def double_attention(module, query, key, value, attention_mask, scaling, softcap=None, **_):
     """query [batch, heads, seq, head_dim], key and value with a divisor of heads
     -> [batch, seq, heads, head_dim]. attention_mask is 0 or the lowest number, and is added."""
     group = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
-    scores = query @ key.transpose(2, 3) * scaling + attention_mask
-    return (scores.softmax(-1) @ value).transpose(1, 2), None
+    scores = query @ key.transpose(2, 3) * scaling
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    return ((scores + attention_mask).softmax(-1) @ value).transpose(1, 2), None
 
 
 # A model loaded with attn_implementation="double" calls double_attention.
@@ -87,11 +129,21 @@ def to_double(model):
     """Turns a float32 model with "double" attention into a float64 one with the same weights."""
     model.double()
     for name, module in list(model.named_modules()):
+        kind = type(module).__name__
         if name.endswith("rotary_emb"):
             model.set_submodule(name, DoubleRope(model.config))
-        elif hasattr(module, "variance_epsilon"):  # RMSNorm, whatever the family calls it
-            model.set_submodule(name, DoubleRmsNorm(module))
+        elif kind.endswith("RMSNorm") or kind in ("CohereLayerNorm", "Cohere2LayerNorm"):
+            model.set_submodule(name, DoubleNorm(module))
+        elif kind.endswith("ScaledWordEmbedding"):
+            module.embed_scale.fill_(math.sqrt(model.config.hidden_size))
     return model
+
+
+def double_rotation(model):
+    """While this is entered, Cohere's models do not cast to float32 in RoPE."""
+    if not rotates_pairs(model.config):
+        return contextlib.nullcontext()
+    return mock.patch(f"{type(model).__module__}.apply_rotary_pos_emb", rotate_pairs)
 
 
 class NoFloat32(TorchDispatchMode):

@@ -6,7 +6,9 @@ import shutil
 from dataclasses import dataclass
 
 import torch
-from transformers import (AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig,
+from transformers import (AutoConfig, AutoModelForCausalLM, Cohere2Config, CohereConfig,
+                          Gemma2Config, Gemma3TextConfig, GemmaConfig, GPT2Config, GPTNeoXConfig,
+                          GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config, Phi3Config,
                           PreTrainedConfig, Qwen2Config, Qwen3Config)
 
 STEPS = 5
@@ -21,14 +23,18 @@ class Golden:
     std: float = 0.14       # of the matrices
     v4_keys: bool = False   # config.json as transformers 4 wrote it
     sharded: bool = False   # the weights in two files
+    sdpa: bool = True       # False if torch's sdpa attention cannot compute the model
 
 
 def rope(theta, rope_type="default", **scaling):
     return {"rope_theta": theta, "rope_type": rope_type, **scaling}
 
 
-# Sizes are awkward on purpose: odd vocabularies, ffn sizes that are no multiple of 16, and in qwen3
-# and llama_yarn head_dim * heads != hidden_size.
+# With a pad_token_id transformers gives that row of the embedding no gradient.
+TOKENS = dict(pad_token_id=None, bos_token_id=2, eos_token_id=1)
+
+# Sizes are awkward on purpose: odd vocabularies, ffn sizes that are no multiple of 16, and in
+# qwen3, llama_yarn and the Gemma models head_dim * heads != hidden_size.
 MODELS = {
     # the small std lets the gradient norm fall below 1: the last steps are not clipped
     "gpt2": Golden(GPT2Config(
@@ -73,20 +79,105 @@ MODELS = {
         rope_parameters=rope(80.0, "yarn", factor=4.0, beta_fast=4.0, beta_slow=1.0,
                              original_max_position_embeddings=64)),
         batch=3, seq=24, seed=7),
+    # one key head; config.json says "gelu", which means the tanh approximation in this family
+    "gemma": Golden(GemmaConfig(
+        vocab_size=67, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=1, head_dim=8, max_position_embeddings=64,
+        rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=24, seed=8, v4_keys=True),
+    # a window in layers 0 and 2; scores and logits are large enough for the soft caps to matter
+    "gemma2": Golden(Gemma2Config(
+        vocab_size=61, hidden_size=20, intermediate_size=24, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
+        query_pre_attn_scalar=5, sliding_window=6, attn_logit_softcapping=1.5,
+        final_logit_softcapping=2.5, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=47, v4_keys=True, sdpa=False),
+    # a window and the local RoPE base in layers 0 and 1, the scaled global base in layer 2
+    "gemma3": Golden(Gemma3TextConfig(
+        vocab_size=61, hidden_size=20, intermediate_size=24, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
+        query_pre_attn_scalar=12, sliding_window=6, sliding_window_pattern=3,
+        rope_parameters={"sliding_attention": rope(100.0),
+                         "full_attention": rope(2000.0, "linear", factor=4.0)}, **TOKENS),
+        batch=3, seq=20, seed=14, std=0.4, v4_keys=True),
+    # 4 of 6 channels rotate: int(6 * 0.7)
+    "phi3": Golden(Phi3Config(
+        vocab_size=59, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, sliding_window=8,
+        rope_parameters=rope(500.0, partial_rotary_factor=0.7), **TOKENS),
+        batch=2, seq=23, seed=11),
+    # longer than the original context: the long factors
+    "phi3_long": Golden(Phi3Config(
+        vocab_size=59, hidden_size=16, intermediate_size=20, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+        original_max_position_embeddings=16, tie_word_embeddings=True,
+        rope_parameters=rope(500.0, "longrope", partial_rotary_factor=0.75,
+                             short_factor=[1.0, 1.25, 1.5], long_factor=[1.5, 2.25, 4.0]),
+        **TOKENS),
+        batch=2, seq=23, seed=12),
+    # as long as the original context: the short factors, and still the attention factor
+    "phi3_short": Golden(Phi3Config(
+        vocab_size=59, hidden_size=16, intermediate_size=20, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=92,
+        original_max_position_embeddings=23,
+        rope_parameters=rope(500.0, "longrope", short_factor=[1.0, 1.25, 1.5, 1.75],
+                             long_factor=[1.5, 2.25, 4.0, 6.0]), **TOKENS),
+        batch=2, seq=23, seed=13, v4_keys=True),
+    "olmo2": Golden(Olmo2Config(
+        vocab_size=61, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=26, std=0.2),
+    "granite": Golden(GraniteConfig(
+        vocab_size=67, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        embedding_multiplier=6.0, attention_multiplier=0.3, residual_multiplier=0.6,
+        logits_scaling=1.25, tie_word_embeddings=True, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=24, seed=15, std=0.2),
+    "gpt_neox": Golden(GPTNeoXConfig(
+        vocab_size=53, hidden_size=32, intermediate_size=20, num_hidden_layers=2,
+        num_attention_heads=2, max_position_embeddings=64,
+        rope_parameters=rope(100.0, partial_rotary_factor=0.25), **TOKENS),
+        batch=2, seq=23, seed=16),
+    "gpt_neox_sequential": Golden(GPTNeoXConfig(
+        vocab_size=53, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=3, max_position_embeddings=64, use_parallel_residual=False,
+        rope_parameters=rope(100.0, partial_rotary_factor=0.5), **TOKENS),
+        batch=2, seq=23, seed=17, v4_keys=True),
+    "cohere": Golden(CohereConfig(
+        vocab_size=67, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, logit_scale=0.75,
+        rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=24, seed=18, std=0.2),
+    "cohere_qk_norm": Golden(CohereConfig(
+        vocab_size=67, hidden_size=24, intermediate_size=20, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, logit_scale=0.75,
+        use_qk_norm=True, attention_bias=True, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=24, seed=19, std=0.2),
+    # a window and RoPE in layers 0 and 1, neither in layer 2
+    "cohere2": Golden(Cohere2Config(
+        vocab_size=61, hidden_size=24, intermediate_size=20, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, logit_scale=0.75,
+        sliding_window=6, sliding_window_pattern=3, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=20, std=0.2, v4_keys=True),
 }
 
 
+def is_matrix(name, p):
+    """Cohere's q_norm and k_norm have two dimensions, [heads, head_dim], and are no matrices."""
+    return p.dim() >= 2 and "norm" not in name
+
+
 def draw_weights(model, std, generator):
-    """Nothing is trivial: norm weights differ from 1, biases from 0, attention is not uniform."""
+    """Nothing is trivial: norm weights differ from 1 (in Gemma from 0), biases from 0, attention is
+    not uniform."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
-            if p.dim() >= 2:
+            if is_matrix(name, p):
                 p.copy_(std * noise)
-            elif name.endswith(".bias"):
-                p.copy_(0.2 * noise)
             else:
-                p.copy_(1.0 + 0.2 * noise)
+                p.add_(0.2 * noise)
 
 
 def draw_batches(golden, generator):
@@ -99,14 +190,30 @@ def draw_batches(golden, generator):
 
 def to_v4_keys(config):
     """Version 4 has rope_theta and rope_scaling, and no keys that can be derived from others."""
+    family = config["model_type"]
     scaling = config.pop("rope_parameters")
-    config["rope_theta"] = scaling.pop("rope_theta")
+    if family == "gemma3_text":  # one for each kind of layer
+        config["rope_local_base_freq"] = scaling["sliding_attention"]["rope_theta"]
+        scaling = scaling["full_attention"]
+    names = {"rope_theta": "rope_theta", "partial_rotary_factor": "partial_rotary_factor"}
+    if family == "gpt_neox":
+        names = {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}
+    config |= {new: scaling.pop(old) for old, new in names.items() if old in scaling}
     config["rope_scaling"] = None if scaling["rope_type"] == "default" else scaling
     config["torch_dtype"] = config.pop("dtype")
-    config.pop("layer_types", None)
-    config.pop("head_dim", None)
-    if scaling["rope_type"] == "linear":  # the oldest files: before "rope_type", and before GQA
-        scaling["type"] = scaling.pop("rope_type")
+    layer_types = config.pop("layer_types", None)
+    if family in ("gemma3_text", "cohere2"):
+        config["sliding_window_pattern"] = layer_types.index("full_attention") + 1
+        config.pop("_sliding_window_pattern", None)
+    if config.get("head_dim") == config["hidden_size"] // config["num_attention_heads"]:
+        del config["head_dim"]
+    if family == "gemma":  # the name in the first files
+        config["hidden_act"] = "gelu"
+    if family in ("llama", "phi3") and scaling["rope_type"] in ("linear", "longrope"):
+        scaling["type"] = scaling.pop("rope_type")  # files from before "rope_type"
+    if family == "phi3":  # has it beside rope_scaling
+        scaling.pop("original_max_position_embeddings", None)
+    if family == "llama" and "type" in scaling:  # ... and from before GQA
         del config["num_key_value_heads"]
     return config
 

@@ -111,9 +111,9 @@ class Golden : public testing::TestWithParam<std::tuple<std::string, Precision, 
   }
 
   // What a block of the session holds, under Hugging Face names.
-  test::GlobalTensors as_hf(Session& session, const ParameterBlock& block) {
+  test::GlobalTensors as_hf(Session& session, const std::vector<ParameterBlock>& blocks) {
     const fs::path path = temp_ / "block.safetensors";
-    write_hf_block(path, session, block, folder_.model().family, "");
+    write_hf_blocks(path, session, blocks, folder_.model().family, "");
     return read_prefixed(SafetensorsFile(path), "");
   }
 
@@ -196,7 +196,7 @@ TEST(GoldenKeyBias, HasNoGradientWithoutRope) {
   compute_gradients(
       session, [&]() -> const HostBatch& { return batches.get(0); }, LossAverage::per_microbatch);
   test::Gatherer gradients;
-  gradients.add_all(session.parameters(), session.parameters().grads());
+  gradients.add_all(session.parameters().grads());
   const double whole = test::norm_of(gradients.tensors());
   int biases = 0;
   for (const auto& [name, tensor] : gradients.tensors())

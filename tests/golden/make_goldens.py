@@ -18,12 +18,13 @@ os.environ["ATEN_CPU_CAPABILITY"] = "default"
 os.environ["MKL_CBWR"] = "COMPATIBLE"
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
-from double_reference import NoFloat32, to_double
-from golden_models import MODELS, draw_batches, write_model
+from double_reference import NoFloat32, double_rotation, to_double
+from golden_models import MODELS, draw_batches, is_matrix, write_model
 
 DATA = Path(__file__).parent / "data"
 
@@ -47,20 +48,27 @@ def load(folder, attention):
                                                 attn_implementation=attention)
 
 
-def make_optimizer(parameters):
+def make_optimizer(named):
     o = OPTIMIZER
-    decayed = [p for p in parameters if p.dim() >= 2]
-    rest = [p for p in parameters if p.dim() < 2]
+    decayed = [p for name, p in named.items() if is_matrix(name, p)]
+    rest = [p for name, p in named.items() if not is_matrix(name, p)]
     return torch.optim.AdamW([{"params": decayed, "weight_decay": o["weight_decay"]},
                               {"params": rest, "weight_decay": 0.0}],
                              lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"])
 
 
+def parameters_by_file_name(model):
+    """By the names in model.safetensors. GPT-NeoX's head has another one in transformers."""
+    neox_head = {"lm_head.weight": "embed_out.weight"}
+    renamed = neox_head if model.config.model_type == "gpt_neox" else {}
+    return {renamed.get(name, name): p for name, p in model.named_parameters()}
+
+
 def train(model, tokens, loss_mask):
     """One step per batch. logits, and grads before clipping, are those of batch 0."""
     model.train()
-    parameters = list(model.parameters())
-    optimizer = make_optimizer(parameters)
+    named = parameters_by_file_name(model)
+    optimizer = make_optimizer(named)
     out = {"losses": [], "grad_norms": []}
     for t, mask in zip(tokens.long(), loss_mask):
         logits = model(t[:, :-1], use_cache=False).logits
@@ -70,20 +78,21 @@ def train(model, tokens, loss_mask):
         loss.backward()
         if "logits" not in out:
             out["logits"] = logits.detach()
-            out["grads"] = {name: p.grad.clone() for name, p in model.named_parameters()}
+            out["grads"] = {name: p.grad.clone() for name, p in named.items()}
         out["losses"].append(loss.detach())
-        out["grad_norms"].append(torch.nn.utils.clip_grad_norm_(parameters, OPTIMIZER["clip_grad"]))
+        norm = torch.nn.utils.clip_grad_norm_(named.values(), OPTIMIZER["clip_grad"])
+        out["grad_norms"].append(norm)
         optimizer.step()
     for key in ("losses", "grad_norms"):
         out[key] = torch.stack(out[key])
-    out["weights"] = {name: p.detach() for name, p in model.named_parameters()}
+    out["weights"] = {name: p.detach() for name, p in named.items()}
     return out
 
 
 def train_in_double(folder, tokens, loss_mask):
     model, loss_mask = to_double(load(folder, "double")), loss_mask.double()
     torch.set_default_dtype(torch.float64)  # for Adam's step counter
-    with NoFloat32():
+    with NoFloat32(), double_rotation(model):
         out = train(model, tokens, loss_mask)
     torch.set_default_dtype(torch.float32)
     return out
@@ -112,10 +121,10 @@ def errors(a, b):
     return out
 
 
-def spread(folder, tokens, loss_mask, stock):
+def spread(folder, golden, tokens, loss_mask, stock):
     """The worst distance of stock float32 from itself in other orders of summation: another
     attention, two threads, the samples in reverse."""
-    runs = [train(load(folder, "sdpa"), tokens, loss_mask)]
+    runs = [train(load(folder, "sdpa"), tokens, loss_mask)] if golden.sdpa else []
     torch.set_num_threads(2)
     runs.append(train(load(folder, "eager"), tokens, loss_mask))
     torch.set_num_threads(1)
@@ -126,7 +135,7 @@ def spread(folder, tokens, loss_mask, stock):
 
 
 def print_row(title, values):
-    print(f"{title:24}" + "".join(f"{values[key]:>10.1e}" for key in TOLERANCE), flush=True)
+    print(f"{title:31}" + "".join(f"{values[key]:>10.1e}" for key in TOLERANCE), flush=True)
 
 
 def report(name, stock, double, orders):
@@ -155,6 +164,15 @@ def write_golden(path, tokens, loss_mask, runs):
     save_file({name: t.contiguous() for name, t in tensors.items()}, path)
 
 
+def check_names(folder, run):
+    """The gradients must have the names and shapes of the weights in the folder."""
+    shapes = {}
+    for path in folder.glob("model*.safetensors"):
+        with safe_open(path, "pt") as file:
+            shapes |= {name: file.get_slice(name).get_shape() for name in file.keys()}
+    assert shapes == {name: list(t.shape) for name, t in run["grads"].items()}, folder
+
+
 def make(name, golden):
     """Returns the gradient norms of the steps."""
     folder = DATA / name
@@ -163,7 +181,8 @@ def make(name, golden):
     tokens, loss_mask = draw_batches(golden, generator)
     stock = train(load(folder, "eager"), tokens, loss_mask)
     double = train_in_double(folder, tokens, loss_mask)
-    report(name, stock, double, spread(folder, tokens, loss_mask, stock))
+    check_names(folder, stock)
+    report(name, stock, double, spread(folder, golden, tokens, loss_mask, stock))
     write_golden(folder / "golden.safetensors", tokens, loss_mask, {32: stock, 64: double})
     return double["grad_norms"]
 
@@ -174,7 +193,7 @@ def main():
     disable_progress_bar()
     DATA.mkdir(exist_ok=True)
     (DATA / "optimizer.json").write_text(json.dumps(OPTIMIZER, indent=2) + "\n")
-    print(" " * 24 + "".join(f"{key:>10}" for key in TOLERANCE))
+    print(" " * 31 + "".join(f"{key:>10}" for key in TOLERANCE))
     print_row("tolerance", TOLERANCE)
     norms = torch.cat([make(name, golden) for name, golden in MODELS.items()])
     assert (norms < OPTIMIZER["clip_grad"]).any(), "no step is left unclipped"

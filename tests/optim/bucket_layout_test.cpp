@@ -10,9 +10,9 @@ namespace {
 // FSDP units of parameters with made-up sizes.
 class BucketLayoutTest : public testing::Test {
  protected:
-  Parameter& add(const Shape& shape, GradientSum sum = GradientSum::none) {
+  Parameter& add(const Shape& shape, GradientGroup sum = GradientGroup::none) {
     const std::string name = "p" + std::to_string(parameters_.size());
-    parameters_.push_back(replicated_parameter(DType::f32, name, shape, {}, 0, sum));
+    parameters_.push_back(replicated_parameter(DType::f32, name, shape, {}, 0, {.gradient_group = sum}));
     fsdp_units_.back().push_back(&parameters_.back());
     return parameters_.back();
   }
@@ -80,10 +80,10 @@ TEST_F(BucketLayoutTest, ShardsAreEqualAndTogetherTheBucket) {
 
 TEST_F(BucketLayoutTest, PartsThatAreSummedLieSideBySide) {
   unit();
-  add({64}, GradientSum::tensor_group);
+  add({64}, GradientGroup::tensor);
   add({64, 2});
   add({64});
-  add({65}, GradientSum::tensor_group);
+  add({65}, GradientGroup::tensor);
   const BucketLayout layout(fsdp_units_, 1, 1'000);
   const Bucket& bucket = layout.buckets().front();
   ASSERT_EQ(bucket.partial_gradients.size(), 1);

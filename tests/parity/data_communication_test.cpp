@@ -51,9 +51,9 @@ ShardedTraffic step_traffic_of(const SessionOptions& options) {
     train_step(session, next, LossAverage::per_microbatch, 1e-3);
     if (rank.rank > 0) return;
     traffic.bytes = test::ring_bytes(counts, rank.size);
-    traffic.elements = session.parameters().layout().elements();
-    for (const Bucket& bucket : session.parameters().layout().buckets())
-      traffic.units.push_back(bucket.range.length());
+    const BucketLayout& layout = session.parameters().classes().front().layout();
+    traffic.elements = layout.elements();
+    for (const Bucket& bucket : layout.buckets()) traffic.units.push_back(bucket.range.length());
   });
   return traffic;
 }

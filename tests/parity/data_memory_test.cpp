@@ -55,9 +55,9 @@ Measured measure(const SessionOptions& options) {
     for (const MemoryUse use : {MemoryUse::parameters, MemoryUse::gradients, MemoryUse::optimizer})
       EXPECT_EQ(held(counters, use), held(planned, use)) << to_string(use);
     if (rank.rank > 0) return;
-    const BucketLayout& layout = session.parameters().layout();
+    const BucketLayout& layout = session.parameters().classes().front().layout();
     const ParameterBuffers::Elements elements =
-        ParameterBuffers::elements_for(layout, buffer_options(options, 0));
+        ParameterBuffers::elements_for(layout, buffer_options(options, PlacementClass::dense, 0));
     for (const Parameter* parameter : session.parameters().parameters())
       measured.parameters += static_cast<double>(parameter->shape().numel());
     measured.state = held(counters, MemoryUse::parameters) + held(counters, MemoryUse::gradients) +

@@ -76,7 +76,7 @@ class HeadRun {
     ParameterList parameters;
     head_.collect(parameters);
     buffers_.emplace(std::vector<ParameterList>{parameters}, context_, lab_.memory,
-                     ParameterBuffers::Options{kF64Type});
+                     ParameterBuffers::Options{.dtype = DType::f64, .gradients = kF64Type});
     initialize_parameters(context_, parameters, 1234);
     lay_out();
   }
@@ -153,7 +153,7 @@ HeadResult run_head(int side) {
     head.run(5, result);
     rank.world->barrier();
     head.run(6, result);
-    gradients.add_all(head.buffers(), head.buffers().grads());
+    gradients.add_all({head.buffers().grads()});
   });
   result.gradients = gradients.tensors();
   return result;

@@ -100,10 +100,10 @@ void run(const Case& c) {
 }
 
 TEST(Executor, EndsWhereMessagesAreNotBuffered) {
-  const Placement loop = Placement::loop;
+  const StagePlacement loop = StagePlacement::loop;
   for (const Case& c : {Case{"1f1b", {4, 8}, one_f_one_b}, Case{"gpipe", {3, 5}, gpipe},
                         Case{"zb-h1", {4, 9}, zero_bubble_h1},
-                        Case{"zb-v", {3, 8, 2, Placement::vee}, zero_bubble_v},
+                        Case{"zb-v", {3, 8, 2, StagePlacement::vee}, zero_bubble_v},
                         Case{"interleaved", {4, 8, 2}, interleaved},
                         Case{"groups", {2, 8, 2, loop, 8}, interleaved},
                         Case{"groups", {3, 12, 2, loop, 6}, interleaved},

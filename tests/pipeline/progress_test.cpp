@@ -49,14 +49,14 @@ TEST(Progress, OfAllSchedules) {
     for (const int m :
          full() ? std::vector{1, 2, 5, 8, 16, 21, 32, 40} : std::vector{1, 5, 16, 32}) {
       SCOPED_TRACE(fmt::format("{} ranks, {} microbatches", ranks, m));
-      const PipelineShape one{ranks, m}, vee{ranks, m, 2, Placement::vee};
+      const PipelineShape one{ranks, m}, vee{ranks, m, 2, StagePlacement::vee};
       for (const RankSchedule schedule : {gpipe, one_f_one_b, zero_bubble_h1, forward_only})
         expect_end(one, make_schedules(one, schedule));
       for (const RankSchedule schedule : {zero_bubble_v, forward_only})
         expect_end(vee, make_schedules(vee, schedule));
       for (const int chunks : {2, 3})
         for (const int group : groups_of(ranks, m)) {
-          const PipelineShape shape{ranks, m, chunks, Placement::loop, group};
+          const PipelineShape shape{ranks, m, chunks, StagePlacement::loop, group};
           SCOPED_TRACE(fmt::format("{} chunks, groups of {}", chunks, group));
           expect_end(shape, make_schedules(shape, forward_only));
           if (is_legal(shape)) expect_end(shape, make_schedules(shape, interleaved));
@@ -92,7 +92,7 @@ TEST(Progress, NeedsRoomForLargeGroups) {
     int ranks, group;
   };
   for (const auto& [ranks, group] : {Case{2, 8}, Case{3, 6}, Case{4, 7}, Case{8, 11}}) {
-    const PipelineShape shape{ranks, 2 * group, 2, Placement::loop, group};
+    const PipelineShape shape{ranks, 2 * group, 2, StagePlacement::loop, group};
     const std::vector<Schedule> lists = make_schedules(shape, interleaved);
     std::vector<BoundaryChannel> channels = boundary_channels(shape, lists);
     EXPECT_EQ(order_of_steps(lists, channels).size(), lists.size() * lists.front().size());
@@ -113,8 +113,8 @@ TEST(Progress, RoomForMessages) {
     RankSchedule schedule;
     int outgoing, window;
   };
-  const PipelineShape one{8, 32}, vee{8, 32, 2, Placement::vee}, loop{8, 32, 4},
-      groups{8, 64, 2, Placement::loop, 32};
+  const PipelineShape one{8, 32}, vee{8, 32, 2, StagePlacement::vee}, loop{8, 32, 4},
+      groups{8, 64, 2, StagePlacement::loop, 32};
   for (const Case& c :
        {Case{one, gpipe, 2, 2}, Case{one, one_f_one_b, 2, 2}, Case{one, zero_bubble_h1, 2, 2},
         Case{vee, zero_bubble_v, 2, 8}, Case{loop, interleaved, 3, 2},

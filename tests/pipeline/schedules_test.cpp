@@ -52,7 +52,8 @@ ScheduleReport checked(const PipelineShape& shape, RankSchedule schedule) {
     EXPECT_GE(channel.outgoing, 2);
     // Two kinds of messages share a channel of two ranks, and those of a vee.
     const int most = std::max(2, shape.chunks * std::max(shape.ranks, shape.group) + 1);
-    EXPECT_LE(channel.window, shape.ranks <= 2 || shape.placement == Placement::vee ? most : 2);
+    EXPECT_LE(channel.window,
+              shape.ranks <= 2 || shape.placement == StagePlacement::vee ? most : 2);
     EXPECT_LE(channel.outgoing, most);
   }
   order_of_steps(lists, channels);
@@ -100,7 +101,7 @@ TEST(Schedules, InterleavedHasAPartOfTheBubble) {
   for_each_shape([&](const PipelineShape& one) {
     for (int chunks = 2; chunks <= 4; ++chunks)
       for (const int group : groups_of(one)) {
-        const PipelineShape shape{one.ranks, one.microbatches, chunks, Placement::loop, group};
+        const PipelineShape shape{one.ranks, one.microbatches, chunks, StagePlacement::loop, group};
         if (!is_legal(shape)) continue;
         SCOPED_TRACE(text_of(shape));
         const ScheduleReport report = checked(shape, interleaved);
@@ -136,7 +137,7 @@ TEST(Schedules, ZeroBubbleH1HasAThirdOfTheBubble) {
 
 TEST(Schedules, ZeroBubbleVWaitsForItsFirstMicrobatchOnly) {
   for_each_shape([](const PipelineShape& one) {
-    const PipelineShape shape{one.ranks, one.microbatches, 2, Placement::vee};
+    const PipelineShape shape{one.ranks, one.microbatches, 2, StagePlacement::vee};
     const ScheduleReport report = checked(shape, zero_bubble_v);
     for (const int held : report.in_flight)
       EXPECT_LE(held, std::min(2 * shape.microbatches, 2 * shape.ranks));
@@ -148,7 +149,7 @@ TEST(Schedules, ZeroBubbleVWaitsForItsFirstMicrobatchOnly) {
 
 TEST(Schedules, EvaluationHoldsOne) {
   for_each_shape([](const PipelineShape& one) {
-    for (const Placement placement : {Placement::loop, Placement::vee})
+    for (const StagePlacement placement : {StagePlacement::loop, StagePlacement::vee})
       for (const int chunks : {1, 2, 4}) {
         const PipelineShape shape{one.ranks, one.microbatches, chunks, placement};
         for (const int held : checked(shape, forward_only).in_flight) EXPECT_EQ(held, 1);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/optim/parameter_buffers.h"
+#include "tests/support/tensors.h"
 
 namespace tessera::test {
 
@@ -51,11 +52,12 @@ class Gatherer {
     whole.values.resize(static_cast<std::size_t>(tensor.global.numel()), std::nan(""));
     for (const ShardPiece& piece : tensor.pieces) add_piece(whole, piece, piece.in(storage));
   }
-  /// Every parameter of a rank, from a block laid out like its parameters (values, grads, a
+  /// Every parameter of a rank, from whole blocks laid out like its parameters (values, grads, a
   /// moment).
-  void add_all(const ParameterBuffers& buffers, const ParameterBlock& block) {
-    for (const Bucket& bucket : buffers.layout().buckets())
-      add_bucket(buffers, bucket, buffers.bucket_in(block, bucket));
+  void add_all(const std::vector<ParameterBlock>& blocks) {
+    for (const ParameterBlock& block : blocks)
+      for (const Bucket& bucket : block.buffers->layout().buckets())
+        add_bucket(*block.buffers, bucket, block.buffers->bucket_in(block, bucket));
   }
   void add_bucket(const ParameterBuffers& buffers, const Bucket& bucket, const View& whole) {
     for (const std::size_t i : bucket.parameters)
@@ -66,18 +68,18 @@ class Gatherer {
 
  private:
   static void add_piece(GlobalTensor& whole, const ShardPiece& piece, const View& local) {
-    const bool matrix = whole.shape.rank() == 2;
-    const std::int64_t rows = matrix ? piece.extent[0] : 1;
-    const std::int64_t columns = piece.extent[-1];
     dispatch_float(local.dtype(), "gather", [&]<class T>(TypeTag<T>) {
-      for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t j = 0; j < columns; ++j) {
-          const std::int64_t global =
-              ((matrix ? piece.offset[0] : 0) + i) * whole.shape[-1] + piece.offset[-1] + j;
-          const std::int64_t at = (matrix ? i * local.stride(0) : 0) + j * local.stride(-1);
-          whole.values[static_cast<std::size_t>(global)] =
-              static_cast<double>(static_cast<Accumulator<T>>(local.data<T>()[at]));
+      for_each_offset(local, [&](std::size_t i, std::int64_t at) {
+        std::int64_t global = 0, scale = 1;
+        auto rest = static_cast<std::int64_t>(i);
+        for (int d = local.rank() - 1; d >= 0; --d) {
+          global += (piece.offset[d] + rest % local.dim(d)) * scale;
+          rest /= local.dim(d);
+          scale *= whole.shape[d];
         }
+        whole.values[static_cast<std::size_t>(global)] =
+            static_cast<double>(static_cast<Accumulator<T>>(local.data<T>()[at]));
+      });
     });
   }
 

@@ -88,11 +88,12 @@ inline void cut_into_documents(HostBatch& batch) {
   }
 }
 
-/// A block's tensors, also where ranks have shards of them.
-inline void add_all(Gatherer& to, Session& session, const ParameterBlock& block) {
-  read_buckets(session, block, [&](const Bucket& bucket, const View& whole) {
-    to.add_bucket(session.parameters(), bucket, whole);
-  });
+/// The tensors of blocks, also where ranks have shards of them.
+inline void add_all(Gatherer& to, Session& session, const std::vector<ParameterBlock>& blocks) {
+  for (const ParameterBlock& block : blocks)
+    read_buckets(session, block, [&](const Bucket& bucket, const View& whole) {
+      to.add_bucket(*block.buffers, bucket, whole);
+    });
 }
 
 /// What a rank takes for its world.

@@ -35,7 +35,7 @@ inline ModelOptions tiny_llama() {
 
 inline ModelOptions tiny_qwen3() {
   ModelOptions model = tiny_llama();
-  model.qk_norm = true;
+  model.qk_norm = QkNorm::per_head;
   model.kv_channels = 12;
   model.attention_window = 5;
   return model;

@@ -1,9 +1,7 @@
 // Checkpoints of a run: a cut-off save, folders of other runs, finetuning, finished runs, and
 // refusals.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <cstring>
 #include <map>
 
@@ -148,25 +146,6 @@ TEST(Resume, ATornLineOfMetricsIsDropped) {
   options.train.train_iters = 3;
   run(options);
   EXPECT_EQ(test::metrics_of(temp / "run").back()["iteration"], 3);
-}
-
-// Files may not grow beyond a limit, as on a full disk.
-TEST(Resume, ADiskWithoutRoomForMetricsStopsNoRun) {
-  const test::TempFolder temp;
-  MetricsFile file(temp / "metrics.jsonl", 0);
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit little{500, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
-  for (std::int64_t i = 1; i <= 5; ++i) file.write({.iteration = i});
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
-  file.write({.iteration = 6});
-  const std::vector<Json> lines = test::metrics_of(temp.path());
-  ASSERT_EQ(lines.size(), 3u);  // two, and none in part
-  EXPECT_EQ(lines.front()["iteration"], 1);
-  EXPECT_EQ(lines.back()["iteration"], 6);
 }
 
 TEST(Resume, ANewRunDoesNotGrowIntoAnOldOne) {

@@ -42,8 +42,8 @@ TEST_P(SaverTest, ABackgroundSaveIsOfTheMomentOfItsRequest) {
   background.request(contents_of(1));
   EXPECT_TRUE(background.pending());
   // The weights go on changing while they are written.
-  session_.context().kernels.fill(session_.context().stream, session_.parameters().values().memory,
-                                  7);
+  session_.context().kernels.fill(session_.context().stream,
+                                  session_.parameters().values().front().memory, 7);
   background.finish();
   EXPECT_TRUE(test::saved_tensors(temp_ / "later", 1) == test::saved_tensors(temp_ / "now", 1));
 }

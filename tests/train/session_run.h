@@ -54,13 +54,15 @@ using Bits = std::map<std::string, std::vector<std::byte>>;
 /// Weights, moments and master weights, as they lie in the device's memory.
 inline Bits bits_of(Session& session) {
   Bits bits;
-  const auto add = [&](const std::string& name, const ParameterBlock& block) {
-    const HostBlock host = downloaded(session.context(), block.memory);
-    const auto* bytes = static_cast<const std::byte*>(host.view().raw());
-    bits[name].assign(bytes, bytes + host.view().bytes());
+  const auto add = [&](const std::string& name, const std::vector<ParameterBlock>& blocks) {
+    for (const ParameterBlock& block : blocks) {
+      const HostBlock host = downloaded(session.context(), block.memory);
+      const auto* bytes = static_cast<const std::byte*>(host.view().raw());
+      bits[name].insert(bits[name].end(), bytes, bytes + host.view().bytes());
+    }
   };
   add("weights", session.parameters().values());
-  for (const Optimizer::State& state : session.optimizer().states()) add(state.name, state.block);
+  for (const Optimizer::State& state : session.optimizer().states()) add(state.name, state.blocks);
   return bits;
 }
 

@@ -189,7 +189,7 @@ void read_llama_like(ModelOptions& options, const JsonFields& config, const std:
   options.activation = Activation::silu;
   options.gated_mlp = true;
   check_activation(config, "hidden_act", "silu", "swish");
-  options.qk_norm = family == "qwen3";
+  options.qk_norm = family == "qwen3" ? QkNorm::per_head : QkNorm::none;
   options.tie_embeddings = config.boolean("tie_word_embeddings", false);
   options.attention_dropout = config.number("attention_dropout", 0.0, 0.0, 0.999);
   options.hidden_dropout = 0.0;

@@ -14,7 +14,7 @@ std::string gpt2_problem(const ModelOptions& options) {
   if (options.activation != Activation::gelu || options.gated_mlp) return "GPT-2 has GELU";
   if (!options.qkv_bias || !options.attention_output_bias || !options.mlp_bias)
     return "GPT-2 has biases everywhere";
-  if (options.qk_norm) return "GPT-2 does not norm queries and keys";
+  if (options.qk_norm != QkNorm::none) return "GPT-2 does not norm queries and keys";
   if (options.attention_window > 0) return "GPT-2 has no attention window";
   if (options.num_query_groups != options.num_attention_heads)
     return "GPT-2 has as many key heads as query heads";
@@ -40,7 +40,8 @@ std::string llama_like_problem(const ModelOptions& options, std::string_view fam
   if (options.rope.percent != 1.0) return "the family turns whole heads by RoPE";
   if (options.normalization != Normalization::rms_norm) return "the family has RMSNorm";
   if (options.activation != Activation::silu || !options.gated_mlp) return "the family has SwiGLU";
-  if (options.qk_norm != (family == "qwen3")) return "Qwen3, and it only, norms queries and keys";
+  if (options.qk_norm != (family == "qwen3" ? QkNorm::per_head : QkNorm::none))
+    return "Qwen3, and it only, norms queries and keys";
   if (family == "llama" && options.attention_window > 0) return "Llama has no attention window";
   if (family == "llama" && options.hidden_size % options.num_attention_heads != 0)
     return "Llama's hidden size is a multiple of the number of heads";

@@ -85,7 +85,7 @@ void add_llama_layer(TensorList& list, const ModelOptions& options, std::int64_t
   list.add_linear(hf + "self_attn.q_proj", {ours + "attention.q", queries}, h, bias);
   list.add_linear(hf + "self_attn.k_proj", {ours + "attention.k", keys}, h, bias);
   list.add_linear(hf + "self_attn.v_proj", {ours + "attention.v", keys}, h, bias);
-  if (options.qk_norm)
+  if (options.qk_norm != QkNorm::none)
     for (const std::string norm : {"q_norm", "k_norm"})
       list.add(hf + "self_attn." + norm + ".weight", {options.kv_channels},
                ours + "attention." + norm + ".weight");

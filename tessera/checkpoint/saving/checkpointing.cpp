@@ -9,8 +9,8 @@
 #include "tessera/base/master_weight.h"
 #include "tessera/checkpoint/exact_weights.h"
 #include "tessera/checkpoint/format/convert.h"
-#include "tessera/checkpoint/saving/kept_slices.h"
 #include "tessera/engine/host_block.h"
+#include "tessera/optim/kept_slices.h"
 #include "tessera/options/limits.h"
 
 namespace tessera {
@@ -18,17 +18,21 @@ namespace {
 
 constexpr const char* kWordTable = "embedding.word.weight";
 
-// Calls visit(slice, part) for all slices that this rank keeps of a block, to fill the parts.
+// Calls visit(slice, part) for all slices that this rank keeps of blocks, to fill the parts.
 using SliceVisitor = std::function<void(const KeptSlice& slice, const View& part)>;
 
-void fill_slices(Session& session, const ParameterBlock& block, const SliceVisitor& visit) {
-  if (block.memory.numel() == 0) return;
-  session.data_parallel().wait_for_values();
-  HostBlock host = downloaded(session.context(), block.memory);  // the gaps between tensors stay
-  ParameterBlock filled = block;
-  filled.memory = host.view();
-  for (const KeptSlice& slice : kept_slices(session, block)) visit(slice, slice.in(filled));
-  host.upload();
+void fill_slices(Session& session, const std::vector<ParameterBlock>& blocks,
+                 const SliceVisitor& visit) {
+  session.parameters().wait_for_values();
+  for (const ParameterBlock& block : blocks) {
+    if (block.memory.numel() == 0) continue;
+    HostBlock host = downloaded(session.context(), block.memory);  // the gaps between tensors stay
+    ParameterBlock filled = block;
+    filled.memory = host.view();
+    for (const KeptSlice& slice : kept_slices(session.context().mesh, block))
+      visit(slice, slice.in(filled));
+    host.upload();
+  }
 }
 
 Tensor scratch(DType dtype, const Shape& shape) {
@@ -264,7 +268,7 @@ void load_optimizer(Session& session, Checkpoint& checkpoint) {
               checkpoint.path().string());
   const bool same_type = weight_type(checkpoint) == session.options().model.dtype;
   for (const Optimizer::State& state : session.optimizer().states())
-    fill_slices(session, state.block, [&](const KeptSlice& slice, const View& part) {
+    fill_slices(session, state.blocks, [&](const KeptSlice& slice, const View& part) {
       read_state(checkpoint, state.name, same_type, slice, part);
     });
   load_step_state(session, checkpoint);

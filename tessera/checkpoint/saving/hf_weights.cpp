@@ -8,24 +8,25 @@
 namespace tessera {
 
 void load_hf_weights(Session& session, const HfFolder& folder) {
-  const ParameterBuffers& buffers = session.parameters();
-  write_buckets(session, buffers.values(), [&](const Bucket& bucket, const View& whole) {
-    HostBlock host = downloaded(session.context(), whole);  // the gaps between tensors stay
-    for (const std::size_t i : bucket.parameters)
-      for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
-        for (const ShardPiece& piece : tensor.pieces)
-          folder.read_box(tensor.name, piece.offset, piece.extent,
-                          piece.in(buffers.part(host.view(), i)));
-    host.upload();
-  });
+  for (const ParameterBuffers& buffers : session.parameters().classes())
+    write_buckets(session, buffers.values(), [&](const Bucket& bucket, const View& whole) {
+      HostBlock host = downloaded(session.context(), whole);  // the gaps between tensors stay
+      for (const std::size_t i : bucket.parameters)
+        for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
+          for (const ShardPiece& piece : tensor.pieces)
+            folder.read_box(tensor.name, piece.offset, piece.extent,
+                            piece.in(buffers.part(host.view(), i)));
+      host.upload();
+    });
   session.adopt_values();
 }
 
-void write_hf_block(const fs::path& path, Session& session, const ParameterBlock& block,
-                    std::string_view family, const std::string& prefix) {
-  const WholeTensors tensors(session, block);
+void write_hf_blocks(const fs::path& path, Session& session,
+                     const std::vector<ParameterBlock>& blocks, std::string_view family,
+                     const std::string& prefix) {
+  const WholeTensors tensors(session, blocks);
   if (session.context().mesh.world().rank() > 0) return;
-  const HfWriteOptions options{block.memory.dtype(), prefix};
+  const HfWriteOptions options{blocks.front().memory.dtype(), prefix};
   write_hf_tensors(
       path, session.options().model, family,
       [&](const std::string& name) { return tensors.by_name().at(name); }, options);

@@ -12,9 +12,10 @@ namespace tessera {
 /// Fills every parameter from the folder, each rank its own boxes.
 void load_hf_weights(Session& session, const HfFolder& folder);
 
-/// Writes a block laid out like the parameters (values, gradients) under Hugging Face names. All
+/// Writes blocks laid out like the parameters (values, gradients) under Hugging Face names. All
 /// ranks call it together, and rank 0 writes.
-void write_hf_block(const fs::path& path, Session& session, const ParameterBlock& block,
-                    std::string_view family, const std::string& prefix);
+void write_hf_blocks(const fs::path& path, Session& session,
+                     const std::vector<ParameterBlock>& blocks, std::string_view family,
+                     const std::string& prefix);
 
 }  // namespace tessera

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "tessera/checkpoint/format/checkpoint_folder.h"
-#include "tessera/checkpoint/saving/kept_slices.h"
 #include "tessera/checkpoint/saving/staging.h"
 
 namespace tessera {

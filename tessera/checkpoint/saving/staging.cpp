@@ -38,18 +38,21 @@ Staging::Staging(Session& session, bool with_optimizer, Limit limit, bool copies
 }
 
 void Staging::collect(bool with_optimizer) {
-  const auto add = [&](SaveFile file, const std::string& prefix, const ParameterBlock& block) {
-    for (KeptSlice& kept : kept_slices(session_, block))
-      if (kept.writes) slices_.push_back({file, prefix + kept.tensor, kept, block});
+  const auto add = [&](SaveFile file, const std::string& prefix,
+                       const std::vector<ParameterBlock>& blocks) {
+    for (const ParameterBlock& block : blocks)
+      for (KeptSlice& kept : kept_slices(session_.context().mesh, block))
+        if (kept.writes) slices_.push_back({file, prefix + kept.tensor, kept, block});
   };
   add(SaveFile::model, "", session_.parameters().values());
   if (!with_optimizer) return;
   std::vector<Optimizer::State> states = session_.optimizer().states();
   std::stable_sort(states.begin(), states.end(), [](const auto& a, const auto& b) {
-    return element_size(a.block.memory.dtype()) > element_size(b.block.memory.dtype());
+    return element_size(a.blocks.front().memory.dtype()) >
+           element_size(b.blocks.front().memory.dtype());
   });
   for (const Optimizer::State& state : states)
-    add(SaveFile::optimizer, state.name + ".", state.block);
+    add(SaveFile::optimizer, state.name + ".", state.blocks);
 }
 
 // Slices that lie near each other are copied together: a GPU's copies are few and long.
@@ -140,7 +143,7 @@ void Staging::give_up() {
 }
 
 void Staging::fill_waves() {
-  session_.data_parallel().wait_for_values();
+  session_.parameters().wait_for_values();
   session_.context().stream.synchronize();
   if (copies_ && !memory_) prepare();
   for (const Wave& wave : waves_) {

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tessera/checkpoint/saving/kept_slices.h"
+#include "tessera/engine/session.h"
+#include "tessera/optim/kept_slices.h"
 
 namespace tessera {
 

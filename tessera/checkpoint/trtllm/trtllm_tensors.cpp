@@ -102,7 +102,7 @@ class RankTensors {
 }  // namespace
 
 std::string trtllm_problem(const ModelOptions& model, int ranks) {
-  if (model.qk_norm) return "its layout has no norms of queries and keys";
+  if (model.qk_norm != QkNorm::none) return "its layout has no norms of queries and keys";
   const std::int64_t heads = model.num_attention_heads, groups = model.num_query_groups;
   if (heads % ranks != 0) return fmt::format("{} ranks cannot share {} heads", ranks, heads);
   if (groups % ranks != 0 && ranks % groups != 0)

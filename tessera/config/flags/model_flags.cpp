@@ -177,8 +177,13 @@ std::vector<Flag> layer_flags() {
                 "bias of the attention's output although --disable-bias-linear"),
       kept_bias("add-mlp-bias", &ModelOptions::mlp_bias,
                 "biases of the MLP although --disable-bias-linear"),
-      toggle("qk-layernorm", at(&ModelOptions::qk_norm),
-             "RMSNorm of each query and key head before RoPE"),
+      action(
+          "qk-layernorm",
+          [](Settings& s, bool on) {
+            s.options.model.qk_norm = on ? QkNorm::per_head : QkNorm::none;
+          },
+          [](const Settings& s) { return s.options.model.qk_norm == QkNorm::per_head; },
+          "RMSNorm of each query and key head before RoPE"),
       action(
           "untie-embeddings-and-output-weights",
           [](Settings& s, bool on) { s.options.model.tie_embeddings = !on; },

@@ -61,7 +61,7 @@ class CpuKernels final : public Kernels {
   void do_divide_by_sum(Stream&, View, ConstView) override;
   void do_start_step(Stream&, View, ConstView, ConstView) override;
   void do_finish_step(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
-                      const StepRules&) override;
+                      const StepRules&, ConstView) override;
   void do_adamw_step(Stream&, View, View, View, View, ConstView, ConstView,
                      const AdamSpec&) override;
   void do_sgd_step(Stream&, View, View, View, ConstView, ConstView, const SgdSpec&) override;

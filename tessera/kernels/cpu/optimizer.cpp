@@ -133,12 +133,14 @@ void CpuKernels::do_start_step(Stream&, View grad_scales, ConstView weights, Con
 
 void CpuKernels::do_finish_step(Stream&, View state, View records, ConstView squares,
                                 ConstView losses, ConstView weights, ConstView rates,
-                                const StepRules& rules) {
+                                const StepRules& rules, ConstView extra_losses) {
   StepSums sums{squares.data<double>()[0], 0};
   for (int64_t i = 0; i < losses.dim(0); ++i)
     sums.loss += losses.data<double>()[i] * weights.data<double>()[i];
-  const StepRecord record = finish_step_state(*static_cast<StepState*>(state.raw()), sums,
-                                              rates.data<double>(), rates.dim(0), rules);
+  StepRecord record = finish_step_state(*static_cast<StepState*>(state.raw()), sums,
+                                        rates.data<double>(), rates.dim(0), rules);
+  if (extra_losses)
+    std::copy_n(extra_losses.data<double>(), extra_losses.dim(0), record.extra_losses);
   const int64_t room = records.numel() / static_cast<int64_t>(sizeof(StepRecord));
   static_cast<StepRecord*>(records.raw())[record.iteration % room] = record;
 }

@@ -37,11 +37,14 @@ struct FinishStep {
   const double* rates;
   int64_t rate_count;
   StepRules rules;
+  const double* extra_losses;
+  int64_t extra_count;
 
   __device__ void operator()(int64_t) const {
     StepSums sums{*squares, 0};
     for (int64_t i = 0; i < microbatches; ++i) sums.loss += losses[i] * weights[i];
-    const StepRecord record = finish_step_state(*state, sums, rates, rate_count, rules);
+    StepRecord record = finish_step_state(*state, sums, rates, rate_count, rules);
+    for (int64_t i = 0; i < extra_count; ++i) record.extra_losses[i] = extra_losses[i];
     records[record.iteration % room] = record;
   }
 };
@@ -62,12 +65,14 @@ void CudaKernels::do_start_step(Stream& stream, View grad_scales, ConstView weig
 
 void CudaKernels::do_finish_step(Stream& stream, View state, View records, ConstView squares,
                                  ConstView losses, ConstView weights, ConstView rates,
-                                 const StepRules& rules) {
-  for_each(stream, "finish_step", 1,
-           FinishStep{static_cast<StepState*>(state.raw()), static_cast<StepRecord*>(records.raw()),
-                      records.numel() / static_cast<int64_t>(sizeof(StepRecord)),
-                      squares.data<double>(), losses.data<double>(), weights.data<double>(),
-                      losses.dim(0), rates.data<double>(), rates.dim(0), rules});
+                                 const StepRules& rules, ConstView extra_losses) {
+  for_each(
+      stream, "finish_step", 1,
+      FinishStep{static_cast<StepState*>(state.raw()), static_cast<StepRecord*>(records.raw()),
+                 records.numel() / static_cast<int64_t>(sizeof(StepRecord)), squares.data<double>(),
+                 losses.data<double>(), weights.data<double>(), losses.dim(0), rates.data<double>(),
+                 rates.dim(0), rules, extra_losses ? extra_losses.data<double>() : nullptr,
+                 extra_losses ? extra_losses.dim(0) : 0});
 }
 
 }  // namespace tessera::cuda

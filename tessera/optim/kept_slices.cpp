@@ -1,6 +1,4 @@
-#include "tessera/checkpoint/saving/kept_slices.h"
-
-#include "tessera/base/check.h"
+#include "tessera/optim/kept_slices.h"
 
 namespace tessera {
 namespace {
@@ -20,27 +18,26 @@ void share_writing(std::vector<KeptSlice>& slices, const Communicator& copies) {
 
 }  // namespace
 
-std::vector<KeptSlice> kept_slices(Session& session, const ParameterBlock& block) {
-  check(!block.own_only, "a block of which only a shard is valid cannot be saved");
-  const ParameterBuffers& buffers = session.parameters();
+std::vector<KeptSlice> kept_slices(const Mesh& mesh, const ParameterBlock& block) {
+  const ParameterBuffers& buffers = *block.buffers;
   const BucketLayout& layout = buffers.layout();
-  const Mesh& mesh = session.context().mesh;
+  const PlacementGroups& groups = mesh.groups(buffers.placement_class());
+  const bool shards = block.sharded || block.own_only;
   std::vector<KeptSlice> slices;
   for (const Bucket& bucket : buffers.buckets_of(block)) {
-    const Range kept =
-        block.sharded ? layout.shard(bucket, mesh.sharding_group().rank()) : bucket.range;
-    const std::int64_t begin = block.sharded ? layout.shard_offset(bucket) : bucket.range.begin;
+    const Range kept = shards ? layout.shard(bucket, groups.sharding->rank()) : bucket.range;
+    const std::int64_t begin = block.sharded ? layout.shard_offset(bucket) : kept.begin;
     for (const std::size_t i : bucket.parameters)
       for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
         for (ShardPiece piece : tensor.pieces) {
           piece.storage_offset += layout.offset(i);
           for (ShardPiece& part : pieces_in(piece, kept)) {
             part.storage_offset += begin - kept.begin;
-            slices.push_back({tensor.name, tensor.global, part, tensor.writer});
+            slices.push_back({tensor.name, tensor.global, part, tensor.primary});
           }
         }
   }
-  share_writing(slices, block.sharded ? mesh.replication_group() : mesh.data_context());
+  share_writing(slices, shards ? *groups.replication : *groups.data_parallel);
   return slices;
 }
 

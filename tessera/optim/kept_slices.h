@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/engine/session.h"
+#include "tessera/optim/parameter_buffers.h"
 
 namespace tessera {
 
@@ -14,12 +14,12 @@ struct KeptSlice {
   std::string tensor;  ///< its global name
   Shape global;        ///< its shape
   ShardPiece piece;    ///< with its place in the block
-  bool writes = true;  ///< of the ranks that keep a copy, this one saves it
+  bool writes = true;  ///< of all ranks that keep a copy, this one saves it
 
   View in(const ParameterBlock& block) const { return piece.in(block.memory); }
 };
 
-/// In the order of the block.
-std::vector<KeptSlice> kept_slices(Session& session, const ParameterBlock& block);
+/// In the order of the block. Where only this rank's shards of it hold sums, it keeps these.
+std::vector<KeptSlice> kept_slices(const Mesh& mesh, const ParameterBlock& block);
 
 }  // namespace tessera

@@ -11,14 +11,14 @@
 
 namespace tessera {
 
-enum class Placement { loop, vee };
+enum class StagePlacement { loop, vee };
 
 /// What schedules are made for.
 struct PipelineShape {
   int ranks = 1;
   int microbatches = 1;
   int chunks = 1;  ///< on each rank
-  Placement placement = Placement::loop;
+  StagePlacement placement = StagePlacement::loop;
   int group = 0;  ///< interleaved: microbatches that a chunk takes in a row; 0: as many as ranks
 
   int stages() const { return ranks * chunks; }

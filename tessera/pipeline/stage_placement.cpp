@@ -1,11 +1,11 @@
-#include "tessera/pipeline/placement.h"
+#include "tessera/pipeline/stage_placement.h"
 
 namespace tessera {
 namespace {
 
 // On the way back ranks come in the other order.
 int along(const PipelineShape& shape, int chunk, int position) {
-  const bool back = shape.placement == Placement::vee && chunk % 2 == 1;
+  const bool back = shape.placement == StagePlacement::vee && chunk % 2 == 1;
   return back ? shape.ranks - 1 - position : position;
 }
 

@@ -1,0 +1,60 @@
+// What a layer of a model is, resolved: sizes, kinds and options of its sublayers, all global.
+// Plain data; how it is split over ranks is LayerContext (activation_layout.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tessera/base/activation.h"
+#include "tessera/kernels/specs.h"
+
+namespace tessera {
+
+struct AttentionLayerSpec {
+  std::string name;        ///< layers.3.attention
+  std::int64_t layer = 0;  ///< global number, for the cache
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t groups = 0;  ///< key/value heads
+  std::int64_t head_size = 0;
+  std::int64_t window = 0;
+  bool qkv_bias = false;
+  bool output_bias = false;
+  std::optional<NormSpec> qk_norm;
+  double dropout = 0.0;
+  double init_std = 0.02;
+  double output_init_std = 0.02;
+};
+
+struct MlpSpec {
+  std::string name;  ///< layers.3.mlp
+  Activation activation = Activation::gelu;
+  bool gated = false;  ///< act(gate) up with two matrices before it (SwiGLU), instead of act(up)
+  std::int64_t hidden = 0;
+  std::int64_t ffn = 0;
+  bool bias = false;
+  double init_std = 0.02;
+  double output_init_std = 0.02;
+};
+
+/// The kinds of sublayers that mix positions, and of those that work on each position alone. A new
+/// kind is a new alternative: whatever visits these does not compile before it handles it.
+using MixerSpec = std::variant<AttentionLayerSpec>;
+using FeedForwardSpec = std::variant<MlpSpec>;
+
+struct LayerSpec {
+  std::string name;  ///< layers.3
+  std::int64_t hidden = 0;
+  MixerSpec mixer;
+  FeedForwardSpec feed_forward;
+  NormSpec norm;
+  double hidden_dropout = 0.0;
+};
+
+/// Of the losses that the layer's sublayers add to the model's (extra_loss.h).
+std::vector<std::string> extra_loss_names(const LayerSpec& spec);
+
+}  // namespace tessera

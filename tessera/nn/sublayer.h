@@ -1,0 +1,64 @@
+// A sublayer of a block: normed input -> branch. A block has two of them, a mixer (attention) and a
+// feed-forward (MLP), and knows nothing else about their kinds.
+//
+// The caller owns x, y and their gradients: this rank's part of the rows, [., hidden]
+// (row_layout.h). x must stay valid until backward_weight.
+#pragma once
+
+#include <memory>
+
+#include "tessera/nn/extra_loss.h"
+#include "tessera/nn/linear.h"
+#include "tessera/nn/microbatch.h"
+#include "tessera/nn/parameter.h"
+
+namespace tessera {
+
+class Sublayer {
+ public:
+  /// Views for one microbatch: what the sublayer keeps until its gradients are done, and its
+  /// scratch. Each kind derives its own. Made when memory is planned, so that a step allocates
+  /// nothing.
+  struct Saved {
+    Saved() = default;
+    Saved(const Saved&) = delete;
+    Saved& operator=(const Saved&) = delete;
+    virtual ~Saved() = default;
+  };
+
+  virtual ~Sublayer() = default;
+
+  virtual void collect(ParameterList& parameters) = 0;
+  /// The parameters whose gradients are computed along with the input gradient.
+  virtual void collect_norms(ParameterList& /*parameters*/) {}
+  /// Losses of its own; its spec must name them too (extra_loss_names in layer_spec.h).
+  virtual void collect_losses(ExtraLossList& /*losses*/) {}
+
+  /// Runs twice, to measure and to lay out: it must take the same views in the same order. Scratch
+  /// is lost when another sublayer runs; with a split backward also between the two gradients.
+  virtual std::unique_ptr<Saved> plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                                              const BatchShape& shape) const = 0;
+  /// Keys and values of `capacity` positions and samples, for generation; empty if it keeps none.
+  virtual KvCache::Layer plan_cache(ArenaLayout& /*memory*/, const BatchShape& /*capacity*/) const {
+    return {};
+  }
+  /// What its linear layers take of LinearScratch::summa.
+  virtual SummaSizes summa_sizes(const BatchShape& /*shape*/) const { return {}; }
+  /// What its ops take of the workspace, with up to `keys` positions to attend to.
+  virtual std::size_t workspace_bytes(const Kernels& /*kernels*/, const BatchShape& /*shape*/,
+                                      std::int64_t /*keys*/) const {
+    return 0;
+  }
+
+  /// Must give the same bits when it runs again on the same input (recompute).
+  virtual void forward(Context&, const Microbatch&, View y, ConstView x, Saved&,
+                       const LinearScratch&) const = 0;
+  /// dx is there once the work was waited for, which the weight gradients need not. Runs once per
+  /// microbatch.
+  [[nodiscard]] virtual WorkHandle backward_input(Context&, const Microbatch&, View dx,
+                                                  ConstView dy, Saved&, const LinearScratch&) = 0;
+  /// After backward_input: at once, or later if the backward is split.
+  virtual void backward_weight(Context&, Saved&, const LinearScratch&) = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// All parameters of a rank's part of the model. Each placement class that the model uses
+// (parallel/placement.h) has buffers and data parallelism of its own; everybody else goes over the
+// classes, or over the blocks of memory that they have, and asks for none by name.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "tessera/optim/data_parallel.h"
+#include "tessera/optim/parameter_buffers.h"
+
+namespace tessera {
+
+class ModelParameters final : public ModuleHooks {
+ public:
+  /// `classes`: of every class that some rank of the model has parameters of, in the same order on
+  /// all ranks.
+  ModelParameters(const std::vector<ParameterList>& units, Context& context, Memory& memory,
+                  const std::vector<ParameterBuffers::Options>& classes,
+                  const DataParallel::Options& options);
+
+  const std::deque<ParameterBuffers>& classes() const { return classes_; }
+  DType dtype() const { return classes_.front().dtype(); }
+  /// Of all classes.
+  ParameterList parameters() const;
+  std::int64_t state_elements() const;
+  /// A block of each class.
+  std::vector<ParameterBlock> values() const;
+  std::vector<ParameterBlock> grads() const;
+
+  /// Values from the seed. Bucket by bucket, so that of sharded parameters no rank ever has more
+  /// than that.
+  void initialize(Context& context, std::uint64_t seed);
+
+  // The calls of DataParallel, for all classes.
+  void begin_step();
+  void step_replayed();
+  void forget_buffers();
+  void before_use(std::size_t unit, NextFsdpUnit next) override;
+  void before_gradients(std::size_t unit) override;
+  void gradients_added(std::size_t unit, bool last) override;
+  void finish_gradients();
+  void values_changed();
+  void wait_for_values();
+
+ private:
+  std::deque<ParameterBuffers> classes_;
+  std::deque<DataParallel> data_parallel_;  ///< of each class
+};
+
+}  // namespace tessera

@@ -1,0 +1,63 @@
+#include "tessera/train/step_reports.h"
+
+#include <utility>
+
+#include "tessera/model/flops.h"
+
+namespace tessera {
+
+StepReports::StepReports(Session& session, const Options& options, Reporter& reporter,
+                         std::int64_t iteration)
+    : options_(options),
+      reporter_(reporter),
+      data_waits_(session, iteration),
+      extra_losses_(session.extra_losses().names()),
+      tokens_(static_cast<double>(options.train.global_batch_size * options.data.seq_length)),
+      flops_per_token_(flops_per_token(options.model, options.data.seq_length) /
+                       session.context().mesh.world().size()) {}
+
+bool StepReports::live_line_due() const {
+  constexpr std::chrono::milliseconds kPause{500};
+  return reporter_.live() && Clock::now() - reported_ > kPause;
+}
+
+void StepReports::begin(std::int64_t count, std::int64_t iteration, double waited) {
+  const TrainOptions& o = options_.train;
+  const auto steps = static_cast<double>(count);
+  seconds_ = std::chrono::duration<double>(Clock::now() - reported_).count() / steps;
+  wait_ = (waited - std::exchange(waited_, waited)) / steps;
+  logs_ = (o.log_interval > 0 && iteration % o.log_interval == 0) || iteration >= o.train_iters;
+  longest_ = logs_ ? data_waits_.since_last(waited, iteration) : DataWaits::Longest{};
+}
+
+void StepReports::step(const StepRecord& record, std::int64_t iteration,
+                       std::int64_t consumed_samples) {
+  const TrainOptions& o = options_.train;
+  StepMetrics step{iteration, o.train_iters, o.global_batch_size, {}};
+  Metrics& metrics = step.metrics;
+  metrics.add("consumed_samples", "samples", consumed_samples);
+  metrics.add("lm_loss", kLossUnit, record.loss);
+  for (std::size_t i = 0; i < extra_losses_.size(); ++i)
+    metrics.add(extra_losses_[i], kLossUnit, record.extra_losses[i]);
+  metrics.add("learning_rate", "", record.learning_rate);
+  metrics.add("grad_norm", "", record.grad_norm);
+  metrics.add("loss_scale", "", record.loss_scale);
+  metrics.add("skipped", "", record.skipped != 0);
+  metrics.add("seconds", "s", seconds_);
+  metrics.add("data_wait", "s", wait_);
+  metrics.add("tokens_per_second", "tokens/s", tokens_ / seconds_);
+  metrics.add("tflops", "TFLOP/s", tokens_ / seconds_ * flops_per_token_ / 1e12);
+  if (logs_) metrics.add("longest_data_wait", "s", longest_.seconds);
+  reporter_.step(step);
+}
+
+void StepReports::end() {
+  if (is_held_up(longest_.seconds, seconds_))
+    reporter_.message(
+        fmt::format("rank {} waited {:.1f} ms of an iteration for data, longer than the others: "
+                    "its disk may be slow, or --num-workers {} too few",
+                    longest_.rank, longest_.seconds * 1e3, options_.data.num_workers));
+  restart_clock();
+}
+
+}  // namespace tessera
