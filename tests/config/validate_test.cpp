@@ -208,7 +208,7 @@ TEST(CheckModelMatches, RefusesFlagsThatSayOtherwise) {
                             "hf/config.json");
       },
       {"2 problems", "--num-layers is 4 in hf/config.json, but 5 by the flags",
-       "--swiglu is false"});
+       "--activation-function is gelu in"});
 }
 
 }  // namespace
