@@ -178,7 +178,8 @@ std::vector<Flag> scale_flags() {
   return {
       real("output-logit-softcap", at(&ModelOptions::logit_softcap), kModelScale,
            "logits z become X tanh(z / X) [default: they stay]"),
-      real("embedding-scale", at(&ModelOptions::embedding_scale), kModelScale, "factor on embeddings"),
+      real("embedding-scale", at(&ModelOptions::embedding_scale), kModelScale,
+           "factor on embeddings"),
       real("residual-scale", at(&ModelOptions::residual_scale), kModelScale,
            "factor on the output of attention and MLP before it joins the residual"),
       real("logit-scale", at(&ModelOptions::logit_scale), kModelScale, "factor on logits"),

@@ -55,7 +55,7 @@ void read_gemma3(const JsonFields& config, ModelOptions& options) {
   const double local_base = read_local_base(config, options);
   if (options.attention_window > 0) options.rope_local_base = local_base;
   options.logit_softcap = read_softcap(config, "final_logit_softcapping", 0.0);
-  // Implementations disagree on whether it has an effect.
+  // transformers reads it and does not apply it: what was meant is not known.
   check_input(!config.has("attn_logit_softcapping"),
               "{}: attn_logit_softcapping is not supported for this family: expected null",
               config.what());
