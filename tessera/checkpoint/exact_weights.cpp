@@ -23,7 +23,8 @@ void read_joined(Checkpoint& checkpoint, const std::string& name, const Shape& o
                  const View& destination) {
   if (destination.numel() == 0) return;
   const std::int64_t rows = destination.dim(0);
-  const std::int64_t step = std::max<std::int64_t>(1, kConvertedElements / (destination.numel() / rows));
+  const std::int64_t step =
+      std::max<std::int64_t>(1, kConvertedElements / (destination.numel() / rows));
   for (std::int64_t begin = 0; begin < rows; begin += step) {
     const View part = destination.slice(0, begin, std::min(step, rows - begin));
     Shape at = offset;

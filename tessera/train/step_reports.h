@@ -40,8 +40,8 @@ class StepReports {
   Reporter& reporter_;
   DataWaits data_waits_;
   std::vector<std::string> extra_losses_;  ///< names, in the order of the records
-  double tokens_;           ///< of a step
-  double flops_per_token_;  ///< of this rank
+  double tokens_;                          ///< of a step
+  double flops_per_token_;                 ///< of this rank
   Clock::time_point reported_ = Clock::now();
   double waited_ = 0;  ///< in reports so far
   // Of the report under way.

@@ -12,7 +12,8 @@ class BucketLayoutTest : public testing::Test {
  protected:
   Parameter& add(const Shape& shape, GradientGroup sum = GradientGroup::none) {
     const std::string name = "p" + std::to_string(parameters_.size());
-    parameters_.push_back(replicated_parameter(DType::f32, name, shape, {}, 0, {.gradient_group = sum}));
+    parameters_.push_back(
+        replicated_parameter(DType::f32, name, shape, {}, 0, {.gradient_group = sum}));
     fsdp_units_.back().push_back(&parameters_.back());
     return parameters_.back();
   }
