@@ -63,8 +63,8 @@ class Kernels {
 
   // Norms (checks_norm.cpp)
   // --------------------------------------------------------------------------------
-  /// y = norm(x) w (+ b). x and y: [N, C] or [N, G, C]; stats acc [rows, 2] = mean (0 for rms) and
-  /// 1/deviation.
+  /// y = norm(x) w (+ b), or norm(x) (1 + w) (+ b); b may be empty. x and y: [N, C] or [N, G, C];
+  /// stats acc [rows, 2] = mean (0 for rms) and 1/deviation.
   void norm_forward(Stream&, View y, View stats, ConstView x, ConstView w, ConstView b,
                     const NormSpec&);
   /// r = x + dropout(branch), then y = norm(r) from the rounded r, so that recomputing from r gives
@@ -91,7 +91,7 @@ class Kernels {
   /// sums acc [N, 2] = what this rank's channels add to the two sums over a row that dx needs; dw,
   /// db (+)= the weight gradients. The workspace is norm_workspace_bytes.
   void norm_part_sums(Stream&, View sums, View dw, View db, ConstView dy, ConstView x,
-                      ConstView stats, ConstView w, bool accumulate_dw, Workspace);
+                      ConstView stats, ConstView w, const NormSpec&, bool accumulate_dw, Workspace);
   /// dx (+)= the input gradient. `sums` of all ranks, added up; `channels` of a whole row. dx may
   /// be dy.
   void norm_part_backward(Stream&, View dx, ConstView dy, ConstView x, ConstView stats,
@@ -187,7 +187,7 @@ class Kernels {
   virtual void do_norm_part_forward(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
                                     const NormSpec&) = 0;
   virtual void do_norm_part_sums(Stream&, View, View, View, ConstView, ConstView, ConstView,
-                                 ConstView, bool, Workspace) = 0;
+                                 ConstView, const NormSpec&, bool, Workspace) = 0;
   virtual void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView,
                                      ConstView, std::int64_t, const NormSpec&, bool) = 0;
   virtual void do_activation_forward(Stream&, View, ConstView, Activation) = 0;

@@ -21,7 +21,10 @@ struct Layout {
   std::int64_t lead, gap;
 };
 constexpr Layout kLayouts[] = {{0, 0}, {0, 16}, {1, 16}, {2, 5}};
-constexpr NormSpec kNorms[] = {{NormKind::layer, 1e-5}, {NormKind::rms, 1e-6}};
+constexpr NormSpec kNorms[] = {{NormKind::layer, 1e-5},
+                               {NormKind::rms, 1e-6},
+                               {NormKind::layer, 1e-5, true},
+                               {NormKind::rms, 1e-6, true}};
 
 class CudaBandwidthTest : public OnGpu {
  protected:

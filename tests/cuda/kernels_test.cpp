@@ -208,7 +208,8 @@ TEST_P(CudaKernelsTest, Rope) {
 TEST_P(CudaKernelsTest, Norms) {
   // 16500 rows are past 256 pieces of 64.
   for (const Shape& shape : {Shape{1, 1}, {5, 31}, {300, 1000}, {7, 4099}, {16500, 3}})
-    for (const NormSpec& spec : {NormSpec{NormKind::layer, 1e-5}, NormSpec{NormKind::rms, 1e-6}})
+    for (const NormSpec& spec : {NormSpec{NormKind::layer, 1e-5}, NormSpec{NormKind::rms, 1e-6},
+                                 NormSpec{NormKind::layer, 1e-5, true}})
       expect_same(
           [&](Lab& lab) -> Results {
             const std::int64_t n = shape[0], c = shape[1];

@@ -20,6 +20,11 @@ class LayerGradients : public GradientTest {
 
 using Inputs = std::vector<Values>;
 
+constexpr NormSpec kGradientSpecs[] = {{NormKind::layer, 1e-3},
+                                       {NormKind::rms, 1e-3},
+                                       {NormKind::layer, 1e-3, true},
+                                       {NormKind::rms, 1e-3, true}};
+
 // y = gelu(x w + b) v + c, with the epilogues and gradients as a layer chains them.
 TEST_P(LayerGradients, TwoLinearLayersWithGeluBetween) {
   const std::int64_t n = 3, in = 4, mid = 5, out = 2;
@@ -57,8 +62,7 @@ TEST_P(LayerGradients, TwoLinearLayersWithGeluBetween) {
 
 TEST_P(LayerGradients, Norms) {
   const Shape shape{2, 3, 5};  // [N, G, C], inside a wider tensor
-  for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
-    const NormSpec spec{kind, 1e-3};
+  for (const NormSpec& spec : kGradientSpecs) {
     const Tensor stats = empty({6, 2});
     const auto forward = [&](const Inputs& x) {
       const Padded y = lab.padded(DType::f64, shape, Values(30, 0));
@@ -84,8 +88,7 @@ TEST_P(LayerGradients, AddNorm) {
   const std::int64_t n = 4, c = 6;
   const Tensor samples = lab.tensor(DType::i64, {2}, {8, 3});
   const DropoutSpec dropout{0.3, 21, samples.view(), 7};
-  for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
-    const NormSpec spec{kind, 1e-3};
+  for (const NormSpec& spec : kGradientSpecs) {
     const Tensor r = empty({n, c}), stats = empty({n, 2});
     const auto forward = [&](const Inputs& x) {
       const Tensor y = empty({n, c});

@@ -170,7 +170,7 @@ inline std::vector<OpCall> norm_part_calls() {
         {"w", kF32, {4}},
         {"workspace", kU8, {kAmple}, kAnyShape}},
        [](Lab& lab, const Views& v) {
-         lab->norm_part_sums(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], false, v[7]);
+         lab->norm_part_sums(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], {}, false, v[7]);
        }},
       {"norm_part_backward",
        {{"dx", kF32, {3, 4}},

@@ -111,7 +111,7 @@ inline void run_norm_parts(OpRun& t) {
   t.lab->norm_part_forward(t.stream, y, stats, x, parts, w, w, {});
   const Tensor sums = t.zeros(t.acc(), {300, 2}), dx = t.zeros(t.dtype, shape);
   const Tensor dw = t.zeros(t.acc(), {101}), db = t.zeros(t.acc(), {101});
-  t.lab->norm_part_sums(t.stream, sums, dw, db, y, x, stats, w, false,
+  t.lab->norm_part_sums(t.stream, sums, dw, db, y, x, stats, w, {}, false,
                         t.lab.workspace(t.lab->norm_workspace_bytes(300, 101, t.dtype)));
   t.lab->norm_part_backward(t.stream, dx, y, x, stats, sums, w, 202, {}, false);
   for (const Tensor& each : {parts, y, stats, sums, dw, db, dx}) t.keep(each);

@@ -130,7 +130,13 @@ inline Values rope(Values x, size_t width, const Values& cos, const Values& sin,
 struct Norm {
   Values y, stats;
 };
-inline Norm norm(const Values& x, const Values& w, const Values& b, const NormSpec& spec) {
+/// What channels are multiplied by.
+inline Values norm_factors(Values w, const NormSpec& spec) {
+  for (double& each : w) each += spec.one_plus_weight ? 1 : 0;
+  return w;
+}
+inline Norm norm(const Values& x, const Values& weights, const Values& b, const NormSpec& spec) {
+  const Values w = norm_factors(weights, spec);
   const size_t n = w.size();
   Norm result;
   for (size_t row = 0; row < x.size(); row += n) {
@@ -152,11 +158,12 @@ struct NormGradients {
   Values dx, dw, db;
 };
 /// dx by the chain rule through mean and variance, term by term.
-inline NormGradients norm_backward(const Values& dy, const Values& x, const Values& w,
+inline NormGradients norm_backward(const Values& dy, const Values& x, const Values& weights,
                                    const NormSpec& spec) {
+  const Values w = norm_factors(weights, spec);
   const size_t n = w.size();
   const auto count = static_cast<double>(n);
-  const Values stats = norm(x, w, {}, spec).stats;
+  const Values stats = norm(x, weights, {}, spec).stats;
   NormGradients g{Values(x.size()), Values(n), Values(n)};
   for (size_t row = 0; row < x.size(); row += n) {
     const double mean = stats[2 * (row / n)];

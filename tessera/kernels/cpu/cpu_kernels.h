@@ -38,7 +38,7 @@ class CpuKernels final : public Kernels {
   void do_norm_part_forward(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
                             const NormSpec&) override;
   void do_norm_part_sums(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
-                         bool, Workspace) override;
+                         const NormSpec&, bool, Workspace) override;
   void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView, ConstView,
                              std::int64_t, const NormSpec&, bool) override;
   void do_activation_forward(Stream&, View, ConstView, Activation) override;
