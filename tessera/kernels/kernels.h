@@ -56,10 +56,11 @@ class Kernels {
   /// without a key for a row (lse = -inf) o is not looked at.
   void attention_merge(Stream&, View o, View lse, ConstView o_a, ConstView lse_a, ConstView o_b,
                        ConstView lse_b);
-  /// Rotates the first 2R channels of each head in place by the angle of its position, half against
-  /// half: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin); `inverse` turns back (the gradient).
+  /// Rotates the first 2R channels of each head in place, by pairs and by the angles of its
+  /// position: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin); `inverse` turns back (the gradient).
   /// x[S,B,heads,D]; cos, sin acc [positions, R]; positions i32 [S,B].
-  void rope(Stream&, View x, ConstView cos, ConstView sin, ConstView positions, bool inverse);
+  void rope(Stream&, View x, ConstView cos, ConstView sin, ConstView positions, bool inverse,
+            RopePairs = RopePairs::halves);
 
   // Norms (checks_norm.cpp)
   // --------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ class Kernels {
                                      Workspace, const AttentionAccumulate&) = 0;
   virtual void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView,
                                   ConstView) = 0;
-  virtual void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
+  virtual void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) = 0;
   virtual void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                                const NormSpec&) = 0;
   virtual void do_add_norm_forward(Stream&, View, View, View, ConstView, ConstView, ConstView,

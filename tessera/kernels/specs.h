@@ -61,6 +61,12 @@ struct NormSpec {
   bool bias = true;
 };
 
+/// Which two channels of a head are turned together, of the 2R that are turned at all.
+enum class RopePairs {
+  halves,       ///< (j, R + j): Llama and most others
+  interleaved,  ///< (2j, 2j + 1): GPT-J, Cohere, DeepSeek
+};
+
 /// Query i (global position q_start + i) sees the keys j (global position kv_start + j) that are
 /// not after it (causal), less than `window` positions before it (window > 0), and in the same
 /// document (documents given). Its score of a key is s = scale q.k, or with a soft cap

@@ -1,4 +1,4 @@
-// Gradients of matrix products, norms and dropout, by central differences in double.
+// Gradients of matrix products, norms, rotation and dropout, by central differences in double.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -111,6 +111,22 @@ TEST_P(LayerGradients, AddNorm) {
     };
     check_gradients(
         {{random({n, c}), random({n, c}), random({c}), random({c})}, forward, backward});
+  }
+}
+
+TEST_P(LayerGradients, Rope) {
+  const Shape shape{3, 2, 2, 7};  // the first six of seven channels turn
+  const Tensor cos = tensor({4, 3}, random({4, 3})), sin = tensor({4, 3}, random({4, 3}));
+  const Tensor positions = lab.tensor(DType::i32, {3, 2}, {0, 1, 1, 2, 2, 3});
+  for (const RopePairs pairs : {RopePairs::halves, RopePairs::interleaved}) {
+    const auto turned = [&](const Values& values, bool inverse) {
+      const Tensor x = tensor(shape, values);
+      lab->rope(stream, x, cos, sin, positions, inverse, pairs);
+      return lab.read(x);
+    };
+    const auto forward = [&](const Inputs& x) { return turned(x[0], false); };
+    const auto backward = [&](const Inputs&, const Values& dy) { return Inputs{turned(dy, true)}; };
+    check_gradients({{random(shape)}, forward, backward});
   }
 }
 

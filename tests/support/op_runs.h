@@ -84,6 +84,9 @@ inline void run_rope(OpRun& t) {
   t.lab->rope(t.stream, x, t.random(t.acc(), {100, 15}), t.random(t.acc(), {100, 15}), positions,
               false);
   t.keep(x);
+  t.lab->rope(t.stream, x, t.random(t.acc(), {100, 15}), t.random(t.acc(), {100, 15}), positions,
+              true, RopePairs::interleaved);
+  t.keep(x);
 }
 
 inline void run_norms(OpRun& t) {

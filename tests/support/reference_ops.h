@@ -110,11 +110,13 @@ inline Values gated_activation_backward(Activation kind, const Values& dy, const
 }
 
 /// x: rows of one head each, `width` channels; cos and sin: rows of r angles, one per row of x.
-inline Values rope(Values x, size_t width, const Values& cos, const Values& sin, size_t r) {
+inline Values rope(Values x, size_t width, const Values& cos, const Values& sin, size_t r,
+                   RopePairs pairs) {
+  const bool halves = pairs == RopePairs::halves;
   for (size_t row = 0; row < x.size() / width; ++row)
     for (size_t j = 0; j < r; ++j) {
-      double& x1 = x[row * width + j];
-      double& x2 = x[row * width + r + j];
+      double& x1 = x[row * width + (halves ? j : 2 * j)];
+      double& x2 = x[row * width + (halves ? r + j : 2 * j + 1)];
       const double c = cos[row * r + j];
       const double s = sin[row * r + j];
       const double turned = x1 * c - x2 * s;

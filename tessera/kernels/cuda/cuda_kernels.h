@@ -39,7 +39,7 @@ class CudaKernels final : public Kernels {
                              ConstView, ConstView, const AttentionSpec&, Workspace,
                              const AttentionAccumulate&) override;
   void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
-  void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool) override;
+  void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) override;
   void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                        const NormSpec&) override;
   void do_add_norm_forward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
