@@ -130,6 +130,9 @@ class Kernels {
   void embedding_backward(Stream&, View dtable, ConstView dy, ConstView ids, std::int64_t first_row,
                           bool accumulate, Workspace);
   virtual std::size_t embedding_workspace_bytes(std::int64_t rows) const = 0;
+  /// logits[N, V] = the scaled and soft-capped ones, in place; all ops below take these. Nothing
+  /// happens if the spec is the identity.
+  void scale_logits(Stream&, View logits, const LogitSpec&);
   /// stats acc [3, N] over this rank's columns: the maximum, sum exp(logit - maximum), the target's
   /// logit (sum of probability x logit; the label may be elsewhere). labels i32 [N].
   void softmax_stats(Stream&, View stats, ConstView logits, ConstView labels, const TargetSpec&);
@@ -137,9 +140,11 @@ class Kernels {
   /// acc [N].
   void softmax_rescale(Stream&, View stats, ConstView maximum);
   /// loss acc [N] = log-sum-exp - target's logit (not masked). With dlogits (may be the logits
-  /// themselves): scale mask (softmax - target). mask f32 [N]; scale f64 [1].
+  /// themselves): scale mask (softmax - target), which with the LogitSpec that scale_logits had is
+  /// the gradient of the logits before it. mask f32 [N]; scale f64 [1].
   void cross_entropy(Stream&, View loss, View dlogits, ConstView logits, ConstView stats,
-                     ConstView labels, ConstView mask, ConstView scale, const TargetSpec&);
+                     ConstView labels, ConstView mask, ConstView scale, const TargetSpec&,
+                     const LogitSpec& = {});
   /// out f64 [1] (+)= sum of x mask; x acc [N], mask f32 [N].
   void masked_sum(Stream&, View out, ConstView x, ConstView mask, bool accumulate);
 
@@ -204,10 +209,11 @@ class Kernels {
   virtual void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) = 0;
   virtual void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
                                      Workspace) = 0;
+  virtual void do_scale_logits(Stream&, View, const LogitSpec&) = 0;
   virtual void do_softmax_stats(Stream&, View, ConstView, ConstView, const TargetSpec&) = 0;
   virtual void do_softmax_rescale(Stream&, View, ConstView) = 0;
   virtual void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
-                                ConstView, const TargetSpec&) = 0;
+                                ConstView, const TargetSpec&, const LogitSpec&) = 0;
   virtual void do_masked_sum(Stream&, View, ConstView, ConstView, bool) = 0;
   virtual void do_sum_squares(Stream&, View, ConstView, bool, Workspace) = 0;
   virtual void do_divide_by_sum(Stream&, View, ConstView) = 0;

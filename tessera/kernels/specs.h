@@ -97,6 +97,14 @@ struct TargetSpec {
   double each = 0.0;
 };
 
+/// What becomes of the logits before the softmax (logit_cap.h): they are multiplied by `scale`
+/// (Cohere), then bent so that they stay within +-softcap (Gemma 2), unless that is 0.
+struct LogitSpec {
+  double scale = 1.0;
+  double softcap = 0.0;
+  bool is_identity() const { return scale == 1.0 && softcap == 0.0; }
+};
+
 struct AdamSpec {
   double beta1 = 0.9;
   double beta2 = 0.999;

@@ -121,6 +121,8 @@ TEST_P(ChecksTest, NumbersOutOfRange) {
         lab->norm_forward(lab.stream, x, stats, x, w, {}, {NormKind::layer, -1e-5});
       },
       {"norm_forward", "epsilon"});
+  expect_error([&] { lab->scale_logits(lab.stream, x, {.softcap = -1}); },
+               {"scale_logits", "soft cap", "-1"});
   const Tensor odd = lab.full(DType::f32, {4, 3}, 0);
   expect_error([&] { lab->gated_activation_forward(lab.stream, x, odd, Activation::silu); },
                {"gated_activation_forward", "even", "3"});

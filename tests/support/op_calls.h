@@ -249,6 +249,9 @@ inline std::vector<OpCall> training_calls() {
        [](Lab& lab, const Views& v) {
          lab->embedding_backward(lab.stream, v[0], v[1], v[2], 0, false, lab.workspace(kAmple));
        }},
+      {"scale_logits",
+       {{"logits", kF32, {4, 5}, kGaps | kAnyRows | kAnyFloat | kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->scale_logits(lab.stream, v[0], {.softcap = 30}); }},
       {"softmax_stats",
        {{"stats", kF32, {3, 4}, kGaps},
         {"logits", kF32, {4, 5}, kGaps | kAnyShape | kAnyFloat},

@@ -172,6 +172,18 @@ inline void run_loss(OpRun& t) {
   for (const Tensor& each : {stats, logits, loss, sum}) t.keep(each);
 }
 
+inline void run_capped_loss(OpRun& t) {
+  const LogitSpec spec{0.5, 3};
+  const Tensor logits = t.random({40, 500}), labels = t.indices(40, 500);
+  const Tensor stats = t.zeros(t.acc(), {3, 40}), loss = t.zeros(t.acc(), {40});
+  t.lab->scale_logits(t.stream, logits, spec);
+  t.keep(logits);
+  t.lab->softmax_stats(t.stream, stats, logits, labels, {0});
+  t.lab->cross_entropy(t.stream, loss, logits, logits, stats, labels, t.random(DType::f32, {40}),
+                       t.lab.full(DType::f64, {1}, 0.5), {0}, spec);
+  t.keep(logits);
+}
+
 inline void run_optimizers(OpRun& t) {
   const Shape shape{70'000};
   const Tensor value = t.random(shape), master = t.random(t.acc(), shape), grad = t.random(shape);
@@ -193,16 +205,12 @@ inline void run_optimizers(OpRun& t) {
   for (const Tensor& each : {squares, scales, state, records, value, master, m, v}) t.keep(each);
 }
 
-inline constexpr NamedOp kEveryOp[] = {{"gemm", run_gemm},
-                                       {"column_sum", run_column_sum},
-                                       {"attention", run_attention},
-                                       {"rope", run_rope},
-                                       {"norms", run_norms},
-                                       {"norm_parts", run_norm_parts},
-                                       {"copies", run_copies},
-                                       {"activations", run_activations},
-                                       {"loss", run_loss},
-                                       {"embedding", run_embedding},
-                                       {"optimizers", run_optimizers}};
+inline constexpr NamedOp kEveryOp[] = {
+    {"gemm", run_gemm},           {"column_sum", run_column_sum},
+    {"attention", run_attention}, {"rope", run_rope},
+    {"norms", run_norms},         {"norm_parts", run_norm_parts},
+    {"copies", run_copies},       {"activations", run_activations},
+    {"loss", run_loss},           {"capped loss", run_capped_loss},
+    {"embedding", run_embedding}, {"optimizers", run_optimizers}};
 
 }  // namespace tessera::test

@@ -126,6 +126,19 @@ inline Values rope(Values x, size_t width, const Values& cos, const Values& sin,
   return x;
 }
 
+// Logits
+// ---------------------------------------------------------------------------------------------
+
+inline double scaled_logit(double x, const LogitSpec& spec) {
+  return spec.softcap > 0 ? spec.softcap * std::tanh(spec.scale * x / spec.softcap)
+                          : spec.scale * x;
+}
+/// Of scaled_logit, at its value y.
+inline double logit_slope(double y, const LogitSpec& spec) {
+  const double t = spec.softcap > 0 ? y / spec.softcap : 0;
+  return spec.scale * std::max(0.0, 1 - t * t);
+}
+
 // Norms
 // ----------------------------------------------------------------------------------------------
 

@@ -64,10 +64,11 @@ class CudaKernels final : public Kernels {
   void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
   void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
                              Workspace) override;
+  void do_scale_logits(Stream&, View, const LogitSpec&) override;
   void do_softmax_stats(Stream&, View, ConstView, ConstView, const TargetSpec&) override;
   void do_softmax_rescale(Stream&, View, ConstView) override;
   void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView, ConstView,
-                        const TargetSpec&) override;
+                        const TargetSpec&, const LogitSpec&) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
   void do_divide_by_sum(Stream&, View, ConstView) override;
