@@ -32,8 +32,15 @@ class Kernels {
 
   // Matrix products (checks_gemm.cpp)
   // ----------------------------------------------------------------------
-  /// All matrices may be row-strided. d may be f32 while a and b are 16-bit.
+  /// All matrices may be row-strided. Each operand has its own type and scale; which combinations
+  /// there are, the backend says. d may be f32 while a and b are 16-bit.
   void gemm(Stream&, View d, const Operand& a, const Operand& b, const GemmSpec&, Workspace = {});
+  /// Whether gemm has products of these types. Every backend has the plain ones.
+  virtual bool multiplies(const GemmTypes& types) const { return types.is_plain(); }
+  /// out f32 [1] = max |x|, or max(out, max |x|) with `accumulate`, for the scale of a tensor that
+  /// is to be quantised. x[N, C] of any float type, rounded to f32; 0 if it has no elements, NaN if
+  /// any of them is.
+  void amax(Stream&, View out, ConstView x, bool accumulate);
   /// db[C] (+)= the column sums of dy[N, C].
   void column_sum(Stream&, View db, ConstView dy, bool accumulate);
 
@@ -174,6 +181,7 @@ class Kernels {
  protected:
   virtual void do_gemm(Stream&, View, const Operand&, const Operand&, const GemmSpec&,
                        Workspace) = 0;
+  virtual void do_amax(Stream&, View, ConstView, bool) = 0;
   virtual void do_column_sum(Stream&, View, ConstView, bool) = 0;
   virtual void do_attention_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                                     const AttentionSpec&, Workspace) = 0;

@@ -12,13 +12,28 @@ namespace tessera {
 /// Scratch memory (u8) that an op may overwrite; one per stream. Ops that need it say how much.
 using Workspace = View;
 
-/// An input of a matrix product. An empty scale means plain values; FP8 fills scale and, where the
-/// hardware needs one, a transposed copy, so it is the same call.
+/// An input of a matrix product: values in a type of their own, which need not be the other
+/// input's, and what they have to be multiplied by.
 struct Operand {
   Operand(const ConstView& plain) : data(plain) {}  // NOLINT(google-explicit-constructor)
   ConstView data;
+  /// f32 [1], on the device: a value counts data x scale. Empty: 1.
   ConstView scale;
+  /// The same values as the transpose of `data`, for hardware that multiplies rows by rows only;
+  /// may be empty where the backend does not ask for it.
   ConstView transposed;
+};
+
+/// The types of a matrix product, by which a backend says whether it can compute it.
+struct GemmTypes {
+  DType d, a, b;
+  bool a_scaled = false;
+  bool b_scaled = false;
+
+  /// Inputs of one float type without scales, and a result in that type or its accumulator's.
+  bool is_plain() const {
+    return is_float(a) && a == b && (d == a || d == accumulator_type(a)) && !a_scaled && !b_scaled;
+  }
 };
 
 enum class Epilogue {

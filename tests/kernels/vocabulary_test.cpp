@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/support/kernel_test.h"
+#include "tests/support/reference_ops.h"
 #include "tests/support/reference_training.h"
 
 namespace tessera::test {

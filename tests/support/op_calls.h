@@ -59,6 +59,9 @@ inline std::vector<OpCall> matrix_calls() {
          lab->gemm(lab.stream, v[0], v[1], v[2],
                    {.epilogue = Epilogue::bias_gelu, .bias = v[3], .aux = v[4]});
        }},
+      {"amax",
+       {{"out", kF32, {1}}, {"x", kF32, {3, 4}, kGaps | kAnyRows | kAnyFloat | kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->amax(lab.stream, v[0], v[1], false); }},
       {"column_sum",
        {{"db", kF32, {4}, kAnyFloat}, {"dy", kF32, {3, 4}, kGaps | kLeads | kAnyFloat | kAnyRows}},
        [](Lab& lab, const Views& v) { lab->column_sum(lab.stream, v[0], v[1], false); }},

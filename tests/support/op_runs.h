@@ -64,6 +64,12 @@ inline void run_column_sum(OpRun& t) {
   t.keep(db);
 }
 
+inline void run_amax(OpRun& t) {
+  const Tensor out = t.zeros(DType::f32, {1});
+  t.lab->amax(t.stream, out, t.random({50, 700}), false);
+  t.keep(out);
+}
+
 inline void run_attention(OpRun& t) {
   const AttentionCase c{
       .name = "", .S = 140, .T = 140, .B = 2, .H = 4, .K = 2, .D = 8, .p = 0.2, .samples = {4, 5}};
@@ -205,12 +211,18 @@ inline void run_optimizers(OpRun& t) {
   for (const Tensor& each : {squares, scales, state, records, value, master, m, v}) t.keep(each);
 }
 
-inline constexpr NamedOp kEveryOp[] = {
-    {"gemm", run_gemm},           {"column_sum", run_column_sum},
-    {"attention", run_attention}, {"rope", run_rope},
-    {"norms", run_norms},         {"norm_parts", run_norm_parts},
-    {"copies", run_copies},       {"activations", run_activations},
-    {"loss", run_loss},           {"capped loss", run_capped_loss},
-    {"embedding", run_embedding}, {"optimizers", run_optimizers}};
+inline constexpr NamedOp kEveryOp[] = {{"gemm", run_gemm},
+                                       {"column_sum", run_column_sum},
+                                       {"amax", run_amax},
+                                       {"attention", run_attention},
+                                       {"rope", run_rope},
+                                       {"norms", run_norms},
+                                       {"norm_parts", run_norm_parts},
+                                       {"copies", run_copies},
+                                       {"activations", run_activations},
+                                       {"loss", run_loss},
+                                       {"capped loss", run_capped_loss},
+                                       {"embedding", run_embedding},
+                                       {"optimizers", run_optimizers}};
 
 }  // namespace tessera::test

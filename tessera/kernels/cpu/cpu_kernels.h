@@ -20,6 +20,7 @@ class CpuKernels final : public Kernels {
 
  protected:
   void do_gemm(Stream&, View, const Operand&, const Operand&, const GemmSpec&, Workspace) override;
+  void do_amax(Stream&, View, ConstView, bool) override;
   void do_column_sum(Stream&, View, ConstView, bool) override;
   void do_attention_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                             const AttentionSpec&, Workspace) override;
