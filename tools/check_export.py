@@ -3,6 +3,10 @@
 what the model says of the next token with what Tessera says from the checkpoint.
 
 usage: tools/check_export.py [--program TESSERA] CHECKPOINTS FOLDER
+       tools/check_export.py [--program TESSERA] --from-hf FOLDER...
+
+The second form first makes a checkpoint of each folder and exports that. A folder that Tessera refuses
+to import is named and passed over.
 
 Needs torch and transformers (4 or 5). Fails when transformers misses a weight, has one too many or
 warns of anything, and when a log-probability differs by more than 1e-5 in float32. Of a vocabulary
@@ -24,6 +28,7 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
 TOLERANCE = 1e-5
+REFUSED = 2  # exit code
 SMALL_VOCABULARY = 512
 
 
@@ -86,26 +91,50 @@ def theirs(model, sequence):
     return chosen[:, 0].tolist()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", default="build/cpu/apps/tessera")
-    parser.add_argument("checkpoints")
-    parser.add_argument("folder")
-    arguments = parser.parse_args()
-
-    config = AutoConfig.from_pretrained(arguments.folder)
-    model = load(arguments.folder)
+def check(program, checkpoints, folder):
+    config = AutoConfig.from_pretrained(folder)
+    model = load(folder)
     sequences = make_sequences(config.vocab_size, config.max_position_embeddings)
     worst = 0.0
-    for sequence, mine in zip(sequences, ours(arguments.program, arguments.checkpoints, sequences),
-                              strict=True):
+    for sequence, mine in zip(sequences, ours(program, checkpoints, sequences), strict=True):
         pairs = zip(mine, theirs(model, sequence), strict=True)
         worst = max([worst] + [abs(a - b) for a, b in pairs])
     good = worst <= TOLERANCE
-    print(f"{arguments.folder}: transformers {transformers.__version__}, {config.model_type}, "
+    print(f"{folder}: transformers {transformers.__version__}, {config.model_type}, "
           f"{len(sequences)} sequences, largest difference {worst:.1e}: "
           f"{'good' if good else 'TOO LARGE'}")
-    raise SystemExit(0 if good else 1)
+    return good
+
+
+def check_both_ways(program, folder):
+    """Into a checkpoint, out again, and compare."""
+    with tempfile.TemporaryDirectory() as temporary:
+        checkpoints, exported = Path(temporary, "checkpoints"), Path(temporary, Path(folder).name)
+        imported = subprocess.run([program, "convert", "--from-hf", folder, "--save", checkpoints],
+                                  stderr=subprocess.PIPE, text=True)
+        if imported.returncode == REFUSED:
+            print(f"{folder}: refused: {imported.stderr.strip()}")
+            return True
+        imported.check_returncode()
+        subprocess.run([program, "convert", "--load", checkpoints, "--to-hf", exported,
+                        "--params-dtype", "f32"], check=True)
+        return check(program, checkpoints, exported)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", default="build/cpu/apps/tessera")
+    parser.add_argument("--from-hf", nargs="+", default=[], metavar="FOLDER")
+    parser.add_argument("checkpoints", nargs="?")
+    parser.add_argument("folder", nargs="?")
+    arguments = parser.parse_args()
+    if bool(arguments.from_hf) == bool(arguments.folder):
+        parser.error("give CHECKPOINTS and FOLDER, or --from-hf FOLDER...")
+
+    results = [check_both_ways(arguments.program, folder) for folder in arguments.from_hf]
+    if arguments.folder:
+        results.append(check(arguments.program, arguments.checkpoints, arguments.folder))
+    raise SystemExit(0 if all(results) else 1)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 // share; the formulas are in kernels/activation.h.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <string_view>
+
+#include "tessera/base/enumerators.h"
 
 namespace tessera {
 
@@ -30,16 +30,6 @@ constexpr std::string_view to_string(Activation activation) {
   return {};
 }
 
-/// All of them, counted by their names, so that the list cannot miss one.
-inline constexpr auto kActivations = [] {
-  constexpr std::size_t count = [] {
-    int named = 0;
-    while (!to_string(static_cast<Activation>(named)).empty()) ++named;
-    return static_cast<std::size_t>(named);
-  }();
-  std::array<Activation, count> all{};
-  for (std::size_t i = 0; i < count; ++i) all[i] = static_cast<Activation>(i);
-  return all;
-}();
+inline constexpr auto kActivations = enumerators<Activation>();
 
 }  // namespace tessera

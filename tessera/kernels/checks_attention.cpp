@@ -88,7 +88,7 @@ void Kernels::attention_merge(Stream& stream, View o, View lse, ConstView o_a, C
 }
 
 void Kernels::rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstView positions,
-                   bool inverse) {
+                   bool inverse, RopePairs pairs) {
   constexpr const char* op = "rope";
   require_rows(op, "x", x, 4);
   require_float(op, "x", x);
@@ -98,7 +98,7 @@ void Kernels::rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstVi
   check(2 * cos.dim(1) <= x.dim(3), "rope: {} channels cannot be rotated in heads of {}",
         2 * cos.dim(1), x.dim(3));
   require(op, "positions", positions, DType::i32, {x.dim(0), x.dim(1)});
-  do_rope(stream, x, cos, sin, positions, inverse);
+  do_rope(stream, x, cos, sin, positions, inverse, pairs);
 }
 
 }  // namespace tessera

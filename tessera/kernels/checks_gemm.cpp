@@ -2,26 +2,44 @@
 #include "tessera/kernels/require.h"
 
 namespace tessera {
+namespace {
+
+// The operand called `name` by itself; whether it fits the other one is the backend's answer.
+void require_operand(const char* name, const Operand& x) {
+  require_rows("gemm", name, x.data, 2);
+  require_float("gemm", name, x.data);
+  check(!x.scale || (x.scale.dtype() == DType::f32 && x.scale.shape() == Shape{1}),
+        "gemm: the scale of {} must be f32 [1], got {}", name, x.scale);
+  check(!x.transposed || (x.transposed.dtype() == x.data.dtype() &&
+                          x.transposed.shape() == Shape{x.data.dim(1), x.data.dim(0)}),
+        "gemm: the transpose of {} must be that of {}, got {}", name, x.data, x.transposed);
+}
+
+void require_product(const Kernels& kernels, const View& d, const Operand& a, const Operand& b) {
+  const GemmTypes types{d.dtype(), a.data.dtype(), b.data.dtype(), static_cast<bool>(a.scale),
+                        static_cast<bool>(b.scale)};
+  const auto kind = [](const Operand& x) { return x.scale ? "scaled " : ""; };
+  check(kernels.multiplies(types),
+        "gemm: this backend does not multiply {}{} (a) by {}{} (b) into {} (d)", kind(a),
+        to_string(types.a), kind(b), to_string(types.b), to_string(types.d));
+}
+
+}  // namespace
 
 void Kernels::gemm(Stream& stream, View d, const Operand& a, const Operand& b, const GemmSpec& spec,
                    Workspace workspace) {
   constexpr const char* op = "gemm";
-  require_rows(op, "a", a.data, 2);
-  require_rows(op, "b", b.data, 2);
+  require_operand("a", a);
+  require_operand("b", b);
   const std::int64_t m = a.data.dim(spec.transpose_a ? 1 : 0);
   const std::int64_t k = a.data.dim(spec.transpose_a ? 0 : 1);
   const std::int64_t n = b.data.dim(spec.transpose_b ? 0 : 1);
   check(b.data.dim(spec.transpose_b ? 1 : 0) == k, "gemm: inner sizes differ: a is {}{}, b is {}{}",
         a.data, spec.transpose_a ? " transposed" : "", b.data,
         spec.transpose_b ? " transposed" : "");
-  require_float(op, "a", a.data);
-  require_dtype(op, "b", b.data, a.data.dtype());
   require_shape(op, "d", d, {m, n});
   require_rows(op, "d", d, 2);
-  check(d.dtype() == a.data.dtype() || d.dtype() == accumulator_type(a.data.dtype()),
-        "gemm: d must be {} or {}, got {}", to_string(a.data.dtype()),
-        to_string(accumulator_type(a.data.dtype())), d);
-  check(!a.scale && !b.scale, "gemm: scaled operands are not supported by this backend");
+  require_product(*this, d, a, b);
   check(!spec.accumulate || spec.epilogue == Epilogue::none,
         "gemm: accumulate excludes an epilogue");
   if (spec.bias) require(op, "bias", spec.bias, d.dtype(), {n});
@@ -30,6 +48,14 @@ void Kernels::gemm(Stream& stream, View d, const Operand& a, const Operand& b, c
     require_rows_of(op, "aux", spec.aux, d.dtype(), {m, n});
   }
   if (m > 0 && n > 0) do_gemm(stream, d, a, b, spec, workspace);
+}
+
+void Kernels::amax(Stream& stream, View out, ConstView x, bool accumulate) {
+  constexpr const char* op = "amax";
+  require(op, "out", out, DType::f32, {1});
+  require_rows(op, "x", x, 2);
+  require_float(op, "x", x);
+  do_amax(stream, out, x, accumulate);
 }
 
 void Kernels::column_sum(Stream& stream, View db, ConstView dy, bool accumulate) {

@@ -44,7 +44,7 @@ void Kernels::norm_part_forward(Stream& stream, View y, View stats, ConstView x,
 }
 
 void Kernels::norm_part_sums(Stream& stream, View sums, View dw, View db, ConstView dy, ConstView x,
-                             ConstView stats, ConstView w, bool accumulate_dw,
+                             ConstView stats, ConstView w, const NormSpec& spec, bool accumulate_dw,
                              Workspace workspace) {
   constexpr const char* op = "norm_part_sums";
   require_part(op, x);
@@ -56,7 +56,7 @@ void Kernels::norm_part_sums(Stream& stream, View sums, View dw, View db, ConstV
   require(op, "dw", dw, dw.dtype(), w.shape());
   if (db) require(op, "db", db, dw.dtype(), w.shape());
   require_workspace(op, workspace, norm_workspace_bytes(x.dim(0), x.dim(1), x.dtype()));
-  do_norm_part_sums(stream, sums, dw, db, dy, x, stats, w, accumulate_dw, workspace);
+  do_norm_part_sums(stream, sums, dw, db, dy, x, stats, w, spec, accumulate_dw, workspace);
 }
 
 void Kernels::norm_part_backward(Stream& stream, View dx, ConstView dy, ConstView x,

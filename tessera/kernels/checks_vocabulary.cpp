@@ -2,6 +2,14 @@
 #include "tessera/kernels/require.h"
 
 namespace tessera {
+namespace {
+
+void require_cap(const char* op, const LogitSpec& spec) {
+  check(spec.softcap >= 0, "{}: the soft cap must be positive, or 0 for none, got {}", op,
+        spec.softcap);
+}
+
+}  // namespace
 
 void Kernels::embedding_forward(Stream& stream, View y, ConstView ids, ConstView table,
                                 std::int64_t first_row, bool accumulate) {
@@ -28,6 +36,14 @@ void Kernels::embedding_backward(Stream& stream, View dtable, ConstView dy, Cons
   do_embedding_backward(stream, dtable, dy, ids, first_row, accumulate, workspace);
 }
 
+void Kernels::scale_logits(Stream& stream, View logits, const LogitSpec& spec) {
+  constexpr const char* op = "scale_logits";
+  require_rows(op, "logits", logits, 2);
+  require_float(op, "logits", logits);
+  require_cap(op, spec);
+  if (!spec.is_identity()) do_scale_logits(stream, logits, spec);
+}
+
 void Kernels::softmax_stats(Stream& stream, View stats, ConstView logits, ConstView labels,
                             const TargetSpec& target) {
   constexpr const char* op = "softmax_stats";
@@ -49,7 +65,7 @@ void Kernels::softmax_rescale(Stream& stream, View stats, ConstView maximum) {
 
 void Kernels::cross_entropy(Stream& stream, View loss, View dlogits, ConstView logits,
                             ConstView stats, ConstView labels, ConstView mask, ConstView scale,
-                            const TargetSpec& target) {
+                            const TargetSpec& target, const LogitSpec& logit_spec) {
   constexpr const char* op = "cross_entropy";
   require_rows(op, "logits", logits, 2);
   const std::int64_t rows = logits.dim(0);
@@ -58,12 +74,13 @@ void Kernels::cross_entropy(Stream& stream, View loss, View dlogits, ConstView l
   require_rows_of(op, "stats", stats, acc, {3, rows});
   require(op, "loss", loss, acc, {rows});
   require(op, "labels", labels, DType::i32, {rows});
+  require_cap(op, logit_spec);
   if (dlogits) {
     require_rows_of(op, "dlogits", dlogits, logits.dtype(), logits.shape());
     require(op, "mask", mask, DType::f32, {rows});
     require(op, "scale", scale, DType::f64, {1});
   }
-  do_cross_entropy(stream, loss, dlogits, logits, stats, labels, mask, scale, target);
+  do_cross_entropy(stream, loss, dlogits, logits, stats, labels, mask, scale, target, logit_spec);
 }
 
 void Kernels::masked_sum(Stream& stream, View out, ConstView x, ConstView mask, bool accumulate) {

@@ -32,8 +32,15 @@ class Kernels {
 
   // Matrix products (checks_gemm.cpp)
   // ----------------------------------------------------------------------
-  /// All matrices may be row-strided. d may be f32 while a and b are 16-bit.
+  /// All matrices may be row-strided. Each operand has its own type and scale; which combinations
+  /// there are, the backend says. d may be f32 while a and b are 16-bit.
   void gemm(Stream&, View d, const Operand& a, const Operand& b, const GemmSpec&, Workspace = {});
+  /// Whether gemm has products of these types. Every backend has the plain ones.
+  virtual bool multiplies(const GemmTypes& types) const { return types.is_plain(); }
+  /// out f32 [1] = max |x|, or max(out, max |x|) with `accumulate`, for the scale of a tensor that
+  /// is to be quantised. x[N, C] of any float type, rounded to f32; 0 if it has no elements, NaN if
+  /// any of them is.
+  void amax(Stream&, View out, ConstView x, bool accumulate);
   /// db[C] (+)= the column sums of dy[N, C].
   void column_sum(Stream&, View db, ConstView dy, bool accumulate);
 
@@ -56,15 +63,16 @@ class Kernels {
   /// without a key for a row (lse = -inf) o is not looked at.
   void attention_merge(Stream&, View o, View lse, ConstView o_a, ConstView lse_a, ConstView o_b,
                        ConstView lse_b);
-  /// Rotates the first 2R channels of each head in place by the angle of its position, half against
-  /// half: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin); `inverse` turns back (the gradient).
+  /// Rotates the first 2R channels of each head in place, by pairs and by the angles of its
+  /// position: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin); `inverse` turns back (the gradient).
   /// x[S,B,heads,D]; cos, sin acc [positions, R]; positions i32 [S,B].
-  void rope(Stream&, View x, ConstView cos, ConstView sin, ConstView positions, bool inverse);
+  void rope(Stream&, View x, ConstView cos, ConstView sin, ConstView positions, bool inverse,
+            RopePairs = RopePairs::halves);
 
   // Norms (checks_norm.cpp)
   // --------------------------------------------------------------------------------
-  /// y = norm(x) w (+ b). x and y: [N, C] or [N, G, C]; stats acc [rows, 2] = mean (0 for rms) and
-  /// 1/deviation.
+  /// y = norm(x) w (+ b), or norm(x) (1 + w) (+ b); b may be empty. x and y: [N, C] or [N, G, C];
+  /// stats acc [rows, 2] = mean (0 for rms) and 1/deviation.
   void norm_forward(Stream&, View y, View stats, ConstView x, ConstView w, ConstView b,
                     const NormSpec&);
   /// r = x + dropout(branch), then y = norm(r) from the rounded r, so that recomputing from r gives
@@ -91,7 +99,7 @@ class Kernels {
   /// sums acc [N, 2] = what this rank's channels add to the two sums over a row that dx needs; dw,
   /// db (+)= the weight gradients. The workspace is norm_workspace_bytes.
   void norm_part_sums(Stream&, View sums, View dw, View db, ConstView dy, ConstView x,
-                      ConstView stats, ConstView w, bool accumulate_dw, Workspace);
+                      ConstView stats, ConstView w, const NormSpec&, bool accumulate_dw, Workspace);
   /// dx (+)= the input gradient. `sums` of all ranks, added up; `channels` of a whole row. dx may
   /// be dy.
   void norm_part_backward(Stream&, View dx, ConstView dy, ConstView x, ConstView stats,
@@ -129,6 +137,9 @@ class Kernels {
   void embedding_backward(Stream&, View dtable, ConstView dy, ConstView ids, std::int64_t first_row,
                           bool accumulate, Workspace);
   virtual std::size_t embedding_workspace_bytes(std::int64_t rows) const = 0;
+  /// logits[N, V] = the scaled and soft-capped ones, in place; all ops below take these. Nothing
+  /// happens if the spec is the identity.
+  void scale_logits(Stream&, View logits, const LogitSpec&);
   /// stats acc [3, N] over this rank's columns: the maximum, sum exp(logit - maximum), the target's
   /// logit (sum of probability x logit; the label may be elsewhere). labels i32 [N].
   void softmax_stats(Stream&, View stats, ConstView logits, ConstView labels, const TargetSpec&);
@@ -136,9 +147,11 @@ class Kernels {
   /// acc [N].
   void softmax_rescale(Stream&, View stats, ConstView maximum);
   /// loss acc [N] = log-sum-exp - target's logit (not masked). With dlogits (may be the logits
-  /// themselves): scale mask (softmax - target). mask f32 [N]; scale f64 [1].
+  /// themselves): scale mask (softmax - target), which with the LogitSpec that scale_logits had is
+  /// the gradient of the logits before it. mask f32 [N]; scale f64 [1].
   void cross_entropy(Stream&, View loss, View dlogits, ConstView logits, ConstView stats,
-                     ConstView labels, ConstView mask, ConstView scale, const TargetSpec&);
+                     ConstView labels, ConstView mask, ConstView scale, const TargetSpec&,
+                     const LogitSpec& = {});
   /// out f64 [1] (+)= sum of x mask; x acc [N], mask f32 [N].
   void masked_sum(Stream&, View out, ConstView x, ConstView mask, bool accumulate);
 
@@ -168,6 +181,7 @@ class Kernels {
  protected:
   virtual void do_gemm(Stream&, View, const Operand&, const Operand&, const GemmSpec&,
                        Workspace) = 0;
+  virtual void do_amax(Stream&, View, ConstView, bool) = 0;
   virtual void do_column_sum(Stream&, View, ConstView, bool) = 0;
   virtual void do_attention_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                                     const AttentionSpec&, Workspace) = 0;
@@ -176,7 +190,7 @@ class Kernels {
                                      Workspace, const AttentionAccumulate&) = 0;
   virtual void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView,
                                   ConstView) = 0;
-  virtual void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
+  virtual void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) = 0;
   virtual void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                                const NormSpec&) = 0;
   virtual void do_add_norm_forward(Stream&, View, View, View, ConstView, ConstView, ConstView,
@@ -187,7 +201,7 @@ class Kernels {
   virtual void do_norm_part_forward(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
                                     const NormSpec&) = 0;
   virtual void do_norm_part_sums(Stream&, View, View, View, ConstView, ConstView, ConstView,
-                                 ConstView, bool, Workspace) = 0;
+                                 ConstView, const NormSpec&, bool, Workspace) = 0;
   virtual void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView,
                                      ConstView, std::int64_t, const NormSpec&, bool) = 0;
   virtual void do_activation_forward(Stream&, View, ConstView, Activation) = 0;
@@ -203,10 +217,11 @@ class Kernels {
   virtual void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) = 0;
   virtual void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
                                      Workspace) = 0;
+  virtual void do_scale_logits(Stream&, View, const LogitSpec&) = 0;
   virtual void do_softmax_stats(Stream&, View, ConstView, ConstView, const TargetSpec&) = 0;
   virtual void do_softmax_rescale(Stream&, View, ConstView) = 0;
   virtual void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
-                                ConstView, const TargetSpec&) = 0;
+                                ConstView, const TargetSpec&, const LogitSpec&) = 0;
   virtual void do_masked_sum(Stream&, View, ConstView, ConstView, bool) = 0;
   virtual void do_sum_squares(Stream&, View, ConstView, bool, Workspace) = 0;
   virtual void do_divide_by_sum(Stream&, View, ConstView) = 0;

@@ -12,13 +12,28 @@ namespace tessera {
 /// Scratch memory (u8) that an op may overwrite; one per stream. Ops that need it say how much.
 using Workspace = View;
 
-/// An input of a matrix product. An empty scale means plain values; FP8 fills scale and, where the
-/// hardware needs one, a transposed copy, so it is the same call.
+/// An input of a matrix product: values in a type of their own, which need not be the other
+/// input's, and what they have to be multiplied by.
 struct Operand {
   Operand(const ConstView& plain) : data(plain) {}  // NOLINT(google-explicit-constructor)
   ConstView data;
+  /// f32 [1], on the device: a value counts data x scale. Empty: 1.
   ConstView scale;
+  /// The same values as the transpose of `data`, for hardware that multiplies rows by rows only;
+  /// may be empty where the backend does not ask for it.
   ConstView transposed;
+};
+
+/// The types of a matrix product, by which a backend says whether it can compute it.
+struct GemmTypes {
+  DType d, a, b;
+  bool a_scaled = false;
+  bool b_scaled = false;
+
+  /// Inputs of one float type without scales, and a result in that type or its accumulator's.
+  bool is_plain() const {
+    return is_float(a) && a == b && (d == a || d == accumulator_type(a)) && !a_scaled && !b_scaled;
+  }
 };
 
 enum class Epilogue {
@@ -54,6 +69,17 @@ enum class NormKind { layer, rms };
 struct NormSpec {
   NormKind kind = NormKind::layer;
   double epsilon = 1e-5;
+  /// Weights are stored minus 1, so that weight decay pulls them to 1: y = normed (1 + w), with
+  /// 1 + w in the accumulator (Gemma, Megatron's --apply-layernorm-1p).
+  bool one_plus_weight = false;
+  /// Whether a layer with LayerNorm has a bias (nn/norm.h); ops take the one they are given.
+  bool bias = true;
+};
+
+/// Which two channels of a head are turned together, of the 2R that are turned at all.
+enum class RopePairs {
+  halves,       ///< (j, R + j): Llama and most others
+  interleaved,  ///< (2j, 2j + 1): GPT-J, Cohere, DeepSeek
 };
 
 /// Query i (global position q_start + i) sees the keys j (global position kv_start + j) that are
@@ -84,6 +110,14 @@ struct TargetSpec {
   std::int64_t first_column = 0;  ///< of the vocabulary, here
   double label = 1.0;
   double each = 0.0;
+};
+
+/// What becomes of the logits before the softmax (logit_cap.h): they are multiplied by `scale`
+/// (Cohere), then bent so that they stay within +-softcap (Gemma 2), unless that is 0.
+struct LogitSpec {
+  double scale = 1.0;
+  double softcap = 0.0;
+  bool is_identity() const { return scale == 1.0 && softcap == 0.0; }
 };
 
 struct AdamSpec {

@@ -17,7 +17,7 @@ Parameter replicated_weight(const std::string& name, std::int64_t channels, Init
 std::optional<Parameter> replicated_bias(const std::string& name, std::int64_t channels,
                                          const NormSpec& spec, const LayerContext& layer,
                                          bool partial) {
-  if (spec.kind == NormKind::rms) return std::nullopt;
+  if (!has_bias(spec)) return std::nullopt;
   return replicated_weight(name, channels, InitKind::zeros, layer, partial);
 }
 
@@ -33,7 +33,8 @@ void Norm::collect(ParameterList& parameters) {
 
 ReplicatedNorm::ReplicatedNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
                                const LayerContext& layer, bool partial)
-    : Norm(spec, replicated_weight(name + ".weight", channels, InitKind::ones, layer, partial),
+    : Norm(spec,
+           replicated_weight(name + ".weight", channels, norm_weight_init(spec), layer, partial),
            replicated_bias(name + ".bias", channels, spec, layer, partial)) {}
 
 std::size_t ReplicatedNorm::workspace_bytes(const Kernels& kernels, std::int64_t rows) const {

@@ -11,7 +11,13 @@
 
 namespace tessera {
 
-/// LayerNorm has a bias, RMSNorm has none.
+/// LayerNorm has a bias unless its spec says otherwise; RMSNorm has none.
+inline bool has_bias(const NormSpec& spec) { return spec.kind == NormKind::layer && spec.bias; }
+/// A norm begins as the plain one: with weights of 1, which are 0 where they are stored minus 1.
+inline InitKind norm_weight_init(const NormSpec& spec) {
+  return spec.one_plus_weight ? InitKind::zeros : InitKind::ones;
+}
+
 class Norm {
  public:
   virtual ~Norm() = default;

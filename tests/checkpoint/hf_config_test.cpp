@@ -171,13 +171,14 @@ TEST(HfConfig, ReadsWindows) {
 TEST(HfConfig, RefusesWhatItCannotCompute) {
   expect_refused("", {"not valid JSON"});
   expect_refused("[]", {"object", "array"});
-  expect_refused("{}", {"model_type ''", "gpt2, llama, mistral, qwen2, qwen3"});
-  expect_refused(with("mixtral", ""), {"'mixtral'", "gpt2, llama, mistral, qwen2, qwen3"});
+  expect_refused("{}", {"model_type ''", "gpt2, llama, mistral, qwen2, qwen3, phi3, gemma"});
+  expect_refused(with("mixtral", ""),
+                 {"'mixtral'", "gpt2, llama, mistral, qwen2, qwen3, phi3, gemma"});
   expect_refused(R"({"model_type":3})", {"model_type", "a string", "3"});
   expect_refused(R"({"model_type":"llama","model_type":"llama"})", {"model_type", "twice"});
-  expect_refused(with("llama", R"(,"hidden_act":"gelu")"), {"hidden_act", "'gelu'", "silu"});
-  expect_refused(with("gpt2", R"(,"activation_function":"gelu")"), {"'gelu'", "gelu_new"});
-  expect_refused(with("gpt2", R"(,"activation_function":"relu")"), {"'relu'", "gelu_new"});
+  expect_refused(with("llama", R"(,"hidden_act":"mish")"), {"hidden_act", "'mish'", "silu"});
+  expect_refused(with("gpt2", R"(,"activation_function":"gelu_10")"),
+                 {"activation_function", "'gelu_10'", "gelu_new"});
   expect_refused(with("gpt2", R"(,"resid_pdrop":0.2)"), {"resid_pdrop 0.2", "embd_pdrop 0.1"});
   expect_refused(with("gpt2", R"(,"scale_attn_weights":false)"), {"scale_attn_weights = false"});
   expect_refused(with("gpt2", R"(,"scale_attn_by_inverse_layer_idx":true)"), {"= true"});

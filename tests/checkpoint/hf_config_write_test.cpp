@@ -47,6 +47,7 @@ void expect_equal(const ModelOptions& a, const ModelOptions& b) {
   EXPECT_EQ(a.hidden_dropout, b.hidden_dropout);
   EXPECT_EQ(a.init_std, b.init_std);
   EXPECT_EQ(a.dtype, b.dtype);
+  EXPECT_EQ(a, b);
 }
 
 void expect_round_trip(const std::string& family, const std::string& more) {
@@ -100,6 +101,8 @@ TEST(HfConfigWrite, FindsAFamilyForOptions) {
   ModelOptions odd = written_options("llama", R"(,"num_attention_heads":6,"head_dim":64)");
   EXPECT_EQ(hf_family_for(odd), "mistral") << "Llama needs a hidden size that heads divide";
   odd.rope.percent = 0.5;
+  EXPECT_EQ(hf_family_for(odd), "phi3");
+  odd.qk_norm = QkNorm::per_head;
   EXPECT_EQ(hf_family_for(odd), "");
 
   ModelOptions gpt = written_options("gpt2");
@@ -107,15 +110,20 @@ TEST(HfConfigWrite, FindsAFamilyForOptions) {
   EXPECT_EQ(hf_family_for(gpt), "");
   gpt = written_options("gpt2");
   gpt.position_embedding = PositionEmbedding::rope;
+  EXPECT_EQ(hf_family_for(gpt), "gpt_neox");
+  gpt.position_embedding = PositionEmbedding::none;
   EXPECT_EQ(hf_family_for(gpt), "");
 }
 
 TEST(HfConfigWrite, SaysWhyAFamilyDoesNotFit) {
   ModelOptions options = written_options("mistral");
-  expect_input_error([&] { hf_config_for(options, "llama"); }, {"'llama'", "attention window"});
+  expect_input_error([&] { hf_config_for(options, "llama"); },
+                     {"'llama'", "the attention window would become 0 instead of 4096"});
   options.window_first_layer = 2;
-  expect_input_error([&] { hf_config_for(options, "mistral"); }, {"every layer"});
-  expect_input_error([&] { hf_config_for(options, "gpt2"); }, {"learned absolute positions"});
+  expect_input_error([&] { hf_config_for(options, "mistral"); },
+                     {"the first layer with an attention window would become 0 instead of 2"});
+  expect_input_error([&] { hf_config_for(options, "gpt2"); },
+                     {"the position embedding would become learned_absolute instead of rope"});
   EXPECT_THROW(hf_config_for(options, "mixtral"), Error);
   EXPECT_THROW(hf_family_for(ModelOptions{}), Error);
 }

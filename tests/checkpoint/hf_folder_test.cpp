@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/checkpoint/format/safetensors_writer.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
@@ -84,10 +85,10 @@ std::vector<float> read_all(const HfFolder& folder, const std::string& name) {
 }
 
 TEST(HfFolder, ReadsEveryParameterOfEachFamily) {
-  for (const std::string_view family : kHfFamilies) {
-    SCOPED_TRACE(family);
-    const HfFolder folder(data(std::string(family)));
-    EXPECT_EQ(folder.model().family, family);
+  for (const HfFamily* family : hf_families()) {
+    SCOPED_TRACE(family->name);
+    const HfFolder folder(data(std::string(family->name)));
+    EXPECT_EQ(folder.model().family, family->name);
     std::size_t elements = 0;
     for (const std::string& name : folder.names()) {
       const HfLocation& location = folder.locate(name);
@@ -99,7 +100,9 @@ TEST(HfFolder, ReadsEveryParameterOfEachFamily) {
       const std::vector<float> values = read_all(folder, name);
       for (std::int64_t o = 0; o < rows; ++o)
         for (std::int64_t i = 0; i < columns; ++i) {
-          const std::int64_t out = location.out_begin + o;
+          const std::int64_t share = rows / location.blocks;
+          const std::int64_t out =
+              location.block_rows * (o / share) + location.out_begin + o % share;
           const std::int64_t j = location.transposed ? i * width + out : out * width + i;
           ASSERT_EQ(values[static_cast<std::size_t>(o * columns + i)], element(k, j))
               << name << " " << o << " " << i;
@@ -138,7 +141,7 @@ TEST(HfFolder, ReadsOptionsOfEachFamily) {
 }
 
 TEST(HfFolder, ReadsAnyBox) {
-  for (const std::string family : {"gpt2", "qwen3"}) {
+  for (const std::string family : {"gpt2", "qwen3", "phi3", "gpt_neox"}) {
     const HfFolder folder(data(family));
     for (const std::string name : {"layers.0.attention.k.weight", "layers.0.mlp.down.weight"}) {
       const Shape shape = folder.locate(name).shape;

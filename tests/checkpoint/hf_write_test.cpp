@@ -8,6 +8,7 @@
 
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/format/safetensors_writer.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_folder.h"
 #include "tests/support/temp_folder.h"
 
@@ -41,7 +42,8 @@ std::vector<NamedView> all_views(const std::vector<SafetensorsFile>& files) {
 }
 
 TEST(HfWrite, WritesWhatTransformersWrote) {
-  for (const std::string_view family : kHfFamilies) {
+  for (const HfFamily* each : hf_families()) {
+    const std::string_view family = each->name;
     SCOPED_TRACE(family);
     const test::TempFolder folder;
     const HfFolder golden(golden_model(family));

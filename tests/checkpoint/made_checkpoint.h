@@ -15,6 +15,7 @@
 #include "tessera/checkpoint/checkpoint.h"
 #include "tessera/checkpoint/format/convert.h"
 #include "tessera/checkpoint/format/safetensors_writer.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_names.h"
 
 namespace tessera::test {
@@ -23,14 +24,19 @@ inline fs::path golden(const std::string& name) {
   return fs::path(TESSERA_SOURCE_DIR) / "tests/golden/data" / name;
 }
 
+/// A model of the family, as transformers saves it.
+inline fs::path family_data(std::string_view family) {
+  return fs::path(TESSERA_SOURCE_DIR) / "tests/checkpoint/data" / family;
+}
+
 /// Every Hugging Face folder of the tests: tied and untied, one file and several, f32 and bf16.
 inline std::vector<fs::path> hf_folders() {
   std::vector<fs::path> folders;
-  for (const char* name :
-       {"gpt2", "llama3", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3"})
+  for (const char* name : {"gpt2", "llama3", "llama_linear", "llama_yarn", "mistral", "qwen2",
+                           "qwen3", "gemma", "gemma2", "gemma3", "phi3", "olmo2", "granite",
+                           "gpt_neox", "gpt_neox_sequential", "cohere", "cohere2"})
     folders.push_back(golden(name));
-  for (const char* name : {"gpt2", "llama", "mistral", "qwen2", "qwen3"})
-    folders.push_back(fs::path(TESSERA_SOURCE_DIR) / "tests/checkpoint/data" / name);
+  for (const HfFamily* family : hf_families()) folders.push_back(family_data(family->name));
   return folders;
 }
 

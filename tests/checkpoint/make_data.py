@@ -58,7 +58,7 @@ MODELS = {
     ),
     "gemma": transformers.GemmaConfig(**ONE_LAYER, head_dim=6, dtype="bfloat16"),
     "gemma2": transformers.Gemma2Config(**SMALL, head_dim=6, query_pre_attn_scalar=4, sliding_window=5, dtype="bfloat16"),
-    "gemma3": transformers.Gemma3TextConfig(
+    "gemma3_text": transformers.Gemma3TextConfig(
         **SMALL,
         head_dim=6,
         sliding_window=5,
@@ -72,14 +72,8 @@ MODELS = {
     "phi3": transformers.Phi3Config(
         **(ONE_LAYER | dict(num_attention_heads=2, num_key_value_heads=1)),
         pad_token_id=None,
-        original_max_position_embeddings=16,
-        rope_parameters=dict(
-            rope_type="longrope",
-            rope_theta=1e4,
-            partial_rotary_factor=0.5,
-            short_factor=[1.5],
-            long_factor=[2.5],
-        ),
+        sliding_window=5,
+        rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5),
         dtype="bfloat16",
     ),
     "olmo2": transformers.Olmo2Config(**ONE_LAYER, dtype="float32"),
@@ -103,11 +97,11 @@ MODELS = {
         rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5),
         dtype="float16",
     ),
-    "cohere": transformers.CohereConfig(**ONE_LAYER, use_qk_norm=True, dtype="float16"),
+    "cohere": transformers.CohereConfig(**ONE_LAYER, dtype="float16"),
     "cohere2": transformers.Cohere2Config(
         **SMALL,
         sliding_window=5,
-        layer_types=["full_attention", "sliding_attention"],
+        layer_types=["sliding_attention", "full_attention"],
         attention_bias=True,
         dtype="bfloat16",
     ),

@@ -74,6 +74,56 @@ TEST(Parse, EveryModelFlagLands) {
   EXPECT_EQ(m, expected);
 }
 
+TEST(Parse, EveryFlagOfLayersLands) {
+  const ModelOptions m =
+      parse("train",
+            "--no-norm-bias --apply-layernorm-1p --norm-placement before_and_after "
+            "--parallel-block two_norms --activation-function gated_quick_gelu --qk-norm-type "
+            "whole_width --position-embedding-type rope --rotary-interleaved --rope-local-base 100 "
+            "--no-rope-freq 4 "
+            "--window-size 15,0 --window-attn-skip-freq 6 --softmax-scale 0.3 "
+            "--attention-logit-softcap 50 --output-logit-softcap 30 --embedding-scale 12 "
+            "--residual-scale 0.22 --logit-scale 0.0625")
+          .options.model;
+  ModelOptions expected;
+  expected.position_embedding = PositionEmbedding::rope;
+  expected.norm_bias = false;
+  expected.layernorm_1p = true;
+  expected.norm_placement = NormPlacement::before_and_after;
+  expected.parallel_block = ParallelBlock::two_norms;
+  expected.activation = Activation::quick_gelu;
+  expected.gated_mlp = true;
+  expected.qk_norm = QkNorm::whole_width;
+  expected.rotary_interleaved = true;
+  expected.rope_local_base = 100;
+  expected.no_rope_freq = 4;
+  expected.attention_window = 16;
+  expected.window_skip_freq = 6;
+  expected.softmax_scale = 0.3;
+  expected.attention_softcap = 50;
+  expected.logit_softcap = 30;
+  expected.embedding_scale = 12;
+  expected.residual_scale = 0.22;
+  expected.logit_scale = 0.0625;
+  EXPECT_EQ(m, expected);
+}
+
+TEST(Parse, ActivationsHaveOneNameEach) {
+  for (const Activation activation : kActivations)
+    for (const bool gated : {false, true}) {
+      const std::string name = fmt::format("{}{}", gated ? "gated_" : "", to_string(activation));
+      const ModelOptions m = parse("train", "--activation-function " + name).options.model;
+      EXPECT_EQ(m.activation, activation) << name;
+      EXPECT_EQ(m.gated_mlp, gated) << name;
+    }
+  const ModelOptions geglu = parse("train", "--geglu").options.model;
+  EXPECT_TRUE(geglu.gated_mlp && geglu.activation == Activation::gelu);
+  const ModelOptions quick = parse("train", "--quick-geglu").options.model;
+  EXPECT_TRUE(quick.gated_mlp && quick.activation == Activation::quick_gelu);
+  const ModelOptions squared = parse("train", "--squared-relu").options.model;
+  EXPECT_TRUE(!squared.gated_mlp && squared.activation == Activation::squared_relu);
+}
+
 TEST(Parse, RefiningFlagsWorkInAnyOrder) {
   for (const char* line : {"--add-qkv-bias --disable-bias-linear --num-query-groups 4 "
                            "--group-query-attention",

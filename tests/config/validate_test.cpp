@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 
 #include "tests/config/command_lines.h"
@@ -159,6 +160,34 @@ ModelOptions small_model() {
   return model;
 }
 
+// Each line goes when a layer computes the option.
+TEST(ValidateModel, RefusesWhatNoLayerComputesYet) {
+  const std::function<void(ModelOptions&)> changes[] = {
+      [](ModelOptions& m) { m.norm_bias = false; },
+      [](ModelOptions& m) { m.layernorm_1p = true; },
+      [](ModelOptions& m) { m.norm_placement = NormPlacement::after; },
+      [](ModelOptions& m) { m.norm_placement = NormPlacement::before_and_after; },
+      [](ModelOptions& m) { m.parallel_block = ParallelBlock::one_norm; },
+      [](ModelOptions& m) { m.parallel_block = ParallelBlock::two_norms; },
+      [](ModelOptions& m) { m.qk_norm = QkNorm::whole_width; },
+      [](ModelOptions& m) { m.window_skip_freq = 2; },
+      [](ModelOptions& m) { m.no_rope_freq = 2; },
+      [](ModelOptions& m) { m.rotary_interleaved = true; },
+      [](ModelOptions& m) { m.rope_local_base = 100; },
+      [](ModelOptions& m) { m.softmax_scale = 0.5; },
+      [](ModelOptions& m) { m.attention_softcap = 50; },
+      [](ModelOptions& m) { m.logit_softcap = 30; },
+      [](ModelOptions& m) { m.embedding_scale = 2; },
+      [](ModelOptions& m) { m.residual_scale = 2; },
+      [](ModelOptions& m) { m.logit_scale = 2; },
+  };
+  for (const auto& change : changes) {
+    ModelOptions model = small_model();
+    change(model);
+    expect_input_error([&] { validate_model(model); }, {"is not supported yet"});
+  }
+}
+
 TEST(ValidateModel, ChecksValuesThatNoFlagGave) {
   validate_model(small_model());
   const auto refuse = [](auto change, std::initializer_list<const char*> parts) {
@@ -208,7 +237,7 @@ TEST(CheckModelMatches, RefusesFlagsThatSayOtherwise) {
                             "hf/config.json");
       },
       {"2 problems", "--num-layers is 4 in hf/config.json, but 5 by the flags",
-       "--swiglu is false"});
+       "--activation-function is gelu in"});
 }
 
 }  // namespace

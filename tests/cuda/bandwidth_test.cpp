@@ -21,7 +21,10 @@ struct Layout {
   std::int64_t lead, gap;
 };
 constexpr Layout kLayouts[] = {{0, 0}, {0, 16}, {1, 16}, {2, 5}};
-constexpr NormSpec kNorms[] = {{NormKind::layer, 1e-5}, {NormKind::rms, 1e-6}};
+constexpr NormSpec kNorms[] = {{NormKind::layer, 1e-5},
+                               {NormKind::rms, 1e-6},
+                               {NormKind::layer, 1e-5, true},
+                               {NormKind::rms, 1e-6, true}};
 
 class CudaBandwidthTest : public OnGpu {
  protected:
@@ -249,7 +252,9 @@ TEST_P(CudaBandwidthTest, RopeOfEveryShape) {
     for (const std::int64_t heads : {1, 5, 12})
       for (const std::int64_t rest : {0, 8})       // channels that do not turn
         for (const std::int64_t lead : {0, 8, 1})  // behind other heads of a fused row
-          for (const bool inverse : {false, true}) {
+          for (const int turn : {0, 1, 2, 3}) {
+            const bool inverse = turn % 2 == 1;
+            const RopePairs pairs = turn < 2 ? RopePairs::halves : RopePairs::interleaved;
             SCOPED_TRACE(fmt::format("{} heads, half {}, lead {}", heads, half, lead));
             expect_same([&](Lab& lab) -> Results {
               const std::int64_t s = 7, b = 3, d = 2 * half + rest, positions = 20;
@@ -258,7 +263,7 @@ TEST_P(CudaBandwidthTest, RopeOfEveryShape) {
               const Tensor sin = random(lab, acc(), {positions, half}, 3);
               const Tensor at = lab.tensor(DType::i32, {s, b}, random_indices(s * b, 4, positions));
               lab->rope(lab.stream, x.view.split_last({heads, d}), cos.view(), sin.view(),
-                        at.view(), inverse);
+                        at.view(), inverse, pairs);
               return {lab.read(x.whole)};
             });
           }

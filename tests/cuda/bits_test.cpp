@@ -1,5 +1,5 @@
-// What the CUDA backend shares with the CPU bit for bit: random numbers, dropout masks, copies,
-// conversions; and what it says about ops that it lacks.
+// What the CUDA backend shares with the CPU bit for bit: random numbers, largest magnitudes,
+// dropout masks, copies, conversions; and what it says about ops that it lacks.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -66,6 +66,18 @@ TEST_P(CudaBitsTest, CopiesConvertAsTheCpuDoes) {
     expect_equal_bits([&](Lab& lab) { return copy(lab, true); });
     expect_equal_bits([&](Lab& lab) { return copy(lab, false); });
   }
+}
+
+TEST_P(CudaBitsTest, AmaxIsExact) {
+  for (const Shape& shape : {Shape{1, 1}, {3, 8}, {77, 1027}, {5000, 768}})
+    for (const std::int64_t gap : {0, 3})
+      expect_equal_bits([&](Lab& lab) {
+        const Tensor x = lab.tensor(dtype(), {shape[0], shape[1] + gap},
+                                    random_values(shape[0] * (shape[1] + gap), 1));
+        Tensor out = lab.full(DType::f32, {1}, gap > 0 ? 2 : 9);
+        lab->amax(lab.stream, out, x.view().slice(1, 0, shape[1]), gap > 0);
+        return out;
+      });
 }
 
 TEST_P(CudaBitsTest, FillsAndScalars) {

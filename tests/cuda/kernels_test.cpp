@@ -193,22 +193,24 @@ TEST_P(CudaKernelsTest, AttentionRefusesHeadsThatAreTooLarge) {
 }
 
 TEST_P(CudaKernelsTest, Rope) {
-  for (const bool inverse : {false, true})
-    expect_same([&](Lab& lab) -> Results {
-      const std::int64_t s = 41, b = 3, heads = 5, d = 24, r = 11, positions = 60;
-      const Padded x = padded(lab, {s, b, heads, d}, 1);
-      const Tensor cos = lab.tensor(acc(), {positions, r}, random_values(positions * r, 2));
-      const Tensor sin = lab.tensor(acc(), {positions, r}, random_values(positions * r, 3));
-      const Tensor at = lab.tensor(DType::i32, {s, b}, random_indices(s * b, 4, positions));
-      lab->rope(lab.stream, x, cos.view(), sin.view(), at.view(), inverse);
-      return {lab.read(x.whole)};
-    });
+  for (const RopePairs pairs : {RopePairs::halves, RopePairs::interleaved})
+    for (const bool inverse : {false, true})
+      expect_same([&](Lab& lab) -> Results {
+        const std::int64_t s = 41, b = 3, heads = 5, d = 24, r = 11, positions = 60;
+        const Padded x = padded(lab, {s, b, heads, d}, 1);
+        const Tensor cos = lab.tensor(acc(), {positions, r}, random_values(positions * r, 2));
+        const Tensor sin = lab.tensor(acc(), {positions, r}, random_values(positions * r, 3));
+        const Tensor at = lab.tensor(DType::i32, {s, b}, random_indices(s * b, 4, positions));
+        lab->rope(lab.stream, x, cos.view(), sin.view(), at.view(), inverse, pairs);
+        return {lab.read(x.whole)};
+      });
 }
 
 TEST_P(CudaKernelsTest, Norms) {
   // 16500 rows are past 256 pieces of 64.
   for (const Shape& shape : {Shape{1, 1}, {5, 31}, {300, 1000}, {7, 4099}, {16500, 3}})
-    for (const NormSpec& spec : {NormSpec{NormKind::layer, 1e-5}, NormSpec{NormKind::rms, 1e-6}})
+    for (const NormSpec& spec : {NormSpec{NormKind::layer, 1e-5}, NormSpec{NormKind::rms, 1e-6},
+                                 NormSpec{NormKind::layer, 1e-5, true}})
       expect_same(
           [&](Lab& lab) -> Results {
             const std::int64_t n = shape[0], c = shape[1];

@@ -50,7 +50,7 @@ class CudaVocabularyTest : public AgainstCpu {
 
   // Logits in rows of `gaps`, and their gradient in place or in rows of other gaps.
   Prepared cross_entropy(Lab& lab, std::int64_t rows, std::int64_t columns, bool gaps,
-                         bool in_place) const {
+                         bool in_place, const LogitSpec& spec) const {
     const Shape shape{rows, columns};
     const std::int64_t first_column = 3;
     const Padded logits = lab.padded(dtype(), shape, random_values(shape.numel(), 1, 3), gaps);
@@ -69,7 +69,7 @@ class CudaVocabularyTest : public AgainstCpu {
               lab->softmax_stats(lab.stream, stats, view, labels, target);
               lab->cross_entropy(lab.stream, loss_alone, {}, view, stats, labels, {}, {}, target);
               lab->cross_entropy(lab.stream, loss, dlogits, view, stats, labels, mask, scale,
-                                 target);
+                                 target, spec);
             }};
   }
 };
@@ -155,9 +155,24 @@ TEST_P(CudaVocabularyTest, CrossEntropy) {
     for (const bool gaps : {false, true})
       for (const bool in_place : {true, false}) {
         SCOPED_TRACE(shape[1]);
-        expect_same(
-            [&](Lab& lab) { return cross_entropy(lab, shape[0], shape[1], gaps, in_place); });
+        // The logits are taken as capped already: the same ones on both devices.
+        for (const LogitSpec& spec : {LogitSpec{}, {0.5, 0}, {2, 20}})
+          expect_same([&](Lab& lab) {
+            return cross_entropy(lab, shape[0], shape[1], gaps, in_place, spec);
+          });
       }
+}
+
+TEST_P(CudaVocabularyTest, ScaledAndCappedLogits) {
+  for (const Shape& shape : {Shape{1, 1}, {4, 5}, {33, 131}, {5, 4096}, {3, 50'257}})
+    for (const bool gaps : {false, true})
+      for (const LogitSpec& spec : {LogitSpec{0.3, 0}, {1, 30}, {2, 3}})
+        expect_same([&](Lab& lab) -> Prepared {
+          const Padded logits =
+              lab.padded(dtype(), shape, random_values(shape.numel(), 1, 3), gaps);
+          return {{logits.whole},
+                  [=, &lab, view = logits.view] { lab->scale_logits(lab.stream, view, spec); }};
+        });
 }
 
 TEST_P(CudaVocabularyTest, RescaleAndMaskedSum) {

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "data"
+FAMILIES = Path(__file__).resolve().parent.parent / "checkpoint" / "data"
 TOKENIZERS = Path(__file__).resolve().parent.parent / "tokenizer" / "golden"
 
 YAML = b"""# a run
@@ -62,8 +63,9 @@ def config():
 
 
 def hf_config():
-    for file in sorted(GOLDEN.glob("*/config.json")):
-        yield file.read_bytes()
+    for folder in (GOLDEN, FAMILIES):
+        for file in sorted(folder.glob("*/config.json")):
+            yield file.read_bytes()
 
 
 def indexed_dataset():

@@ -121,6 +121,8 @@ TEST_P(ChecksTest, NumbersOutOfRange) {
         lab->norm_forward(lab.stream, x, stats, x, w, {}, {NormKind::layer, -1e-5});
       },
       {"norm_forward", "epsilon"});
+  expect_error([&] { lab->scale_logits(lab.stream, x, {.softcap = -1}); },
+               {"scale_logits", "soft cap", "-1"});
   const Tensor odd = lab.full(DType::f32, {4, 3}, 0);
   expect_error([&] { lab->gated_activation_forward(lab.stream, x, odd, Activation::silu); },
                {"gated_activation_forward", "even", "3"});
@@ -152,9 +154,41 @@ TEST_P(ChecksTest, GemmOptions) {
                {"gemm", "accumulate"});
   expect_error([&] { run({.epilogue = Epilogue::bias}); }, {"gemm", "bias"});
   expect_error([&] { run({.epilogue = Epilogue::dgelu}); }, {"gemm", "aux"});
-  Operand scaled(x.view());
-  scaled.scale = x.view();
-  expect_error([&] { lab->gemm(lab.stream, x, scaled, x.view(), {}); }, {"gemm", "scale"});
+}
+
+TEST_P(ChecksTest, GemmOperands) {
+  const Tensor x = lab.full(DType::f32, {3, 3}, 0);
+  const Tensor one = lab.full(DType::f32, {1}, 1);
+  const auto refuse_operand = [&](const View& scale, const View& transposed,
+                                  std::initializer_list<const char*> words) {
+    Operand special(x.view());
+    special.scale = scale;
+    special.transposed = transposed;
+    expect_error([&] { lab->gemm(lab.stream, x, special, x.view(), {}); }, words);
+    expect_error([&] { lab->gemm(lab.stream, x, x.view(), special, {}); }, words);
+  };
+  refuse_operand(x, {}, {"gemm", "scale", "f32 [1]"});
+  refuse_operand(lab.full(DType::f64, {1}, 1), {}, {"gemm", "scale", "f32 [1]"});
+  refuse_operand({}, lab.full(DType::f32, {3, 4}, 0), {"gemm", "transpose", "[3, 4]"});
+  refuse_operand({}, lab.full(DType::f16, {3, 3}, 0), {"gemm", "transpose", "f16"});
+  refuse_operand(one, {}, {"gemm", "does not multiply", "scaled f32"});
+  const Tensor other = lab.full(DType::bf16, {3, 3}, 0);
+  expect_error([&] { lab->gemm(lab.stream, x, x.view(), other.view(), {}); },
+               {"gemm", "does not multiply f32 (a) by bf16 (b) into f32 (d)"});
+  expect_error(
+      [&] {
+        lab->gemm(lab.stream, lab.full(DType::f64, {3, 3}, 0), x.view(), x.view(), {});
+      },
+      {"gemm", "f64 (d)"});
+}
+
+TEST_P(ChecksTest, EveryBackendHasPlainProducts) {
+  for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    for (const DType out : {type, accumulator_type(type)})
+      EXPECT_TRUE(lab->multiplies({out, type, type}));
+  EXPECT_FALSE(lab->multiplies({DType::f32, DType::bf16, DType::f16}));
+  EXPECT_FALSE(lab->multiplies({DType::bf16, DType::f32, DType::f32}));
+  EXPECT_FALSE(lab->multiplies({DType::bf16, DType::bf16, DType::bf16, true, true}));
 }
 
 TEST(CpuKernels, NeedAThread) {

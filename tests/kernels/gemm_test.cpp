@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/support/kernel_test.h"
 #include "tests/support/reference_ops.h"
@@ -173,6 +174,36 @@ TEST_P(GemmTest, ColumnSumOfStridedRows) {
   const Tensor db = empty({5});
   lab->column_sum(stream, db, wide.view, false);
   expect_values(db, reference::column_sum(dy.values, 5), 2);
+}
+
+TEST_P(GemmTest, Amax) {
+  for (const std::int64_t rows : {1, 5, 700})
+    for (const std::int64_t columns : {1, 33, 257}) {
+      const Input x = random({rows, columns});
+      double expected = 0;
+      for (const double each : x.values) expected = std::max(expected, std::fabs(each));
+      const Padded wide = padded({rows, columns}, x.values);
+      const Tensor out = empty(DType::f32, {1});
+      lab->amax(stream, out, wide.view, false);
+      EXPECT_EQ(lab.read(out)[0], rounded(DType::f32, expected));
+      lab->amax(stream, out, lab.full(dtype(), {2, 3}, -0.25), true);
+      EXPECT_EQ(lab.read(out)[0], rounded(DType::f32, std::max(expected, 0.25))) << "accumulated";
+      lab->amax(stream, out, lab.full(dtype(), {2, 3}, -0.25), false);
+      EXPECT_EQ(lab.read(out)[0], 0.25);
+    }
+}
+
+TEST_P(GemmTest, AmaxOfNothingAndOfWhatIsNotFinite) {
+  const auto amax = [&](const Shape& shape, const Values& values) {
+    const Tensor out = empty(DType::f32, {1});
+    lab->amax(stream, out, lab.tensor(dtype(), shape, values), false);
+    return lab.read(out)[0];
+  };
+  EXPECT_EQ(amax({0, 3}, {}), 0);
+  EXPECT_EQ(amax({3, 0}, {}), 0);
+  EXPECT_EQ(amax({1, 2}, {0, -0.0}), 0);
+  EXPECT_EQ(amax({2, 2}, {1, -INFINITY, 3, 4}), INFINITY);
+  EXPECT_TRUE(std::isnan(amax({2, 2}, {1, INFINITY, NAN, 4})));
 }
 
 TESSERA_KERNEL_SUITE(GemmTest);

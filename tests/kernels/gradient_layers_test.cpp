@@ -1,4 +1,4 @@
-// Gradients of matrix products, norms and dropout, by central differences in double.
+// Gradients of matrix products, norms, rotation and dropout, by central differences in double.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -19,6 +19,11 @@ class LayerGradients : public GradientTest {
 };
 
 using Inputs = std::vector<Values>;
+
+constexpr NormSpec kGradientSpecs[] = {{NormKind::layer, 1e-3},
+                                       {NormKind::rms, 1e-3},
+                                       {NormKind::layer, 1e-3, true},
+                                       {NormKind::rms, 1e-3, true}};
 
 // y = gelu(x w + b) v + c, with the epilogues and gradients as a layer chains them.
 TEST_P(LayerGradients, TwoLinearLayersWithGeluBetween) {
@@ -57,8 +62,7 @@ TEST_P(LayerGradients, TwoLinearLayersWithGeluBetween) {
 
 TEST_P(LayerGradients, Norms) {
   const Shape shape{2, 3, 5};  // [N, G, C], inside a wider tensor
-  for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
-    const NormSpec spec{kind, 1e-3};
+  for (const NormSpec& spec : kGradientSpecs) {
     const Tensor stats = empty({6, 2});
     const auto forward = [&](const Inputs& x) {
       const Padded y = lab.padded(DType::f64, shape, Values(30, 0));
@@ -84,8 +88,7 @@ TEST_P(LayerGradients, AddNorm) {
   const std::int64_t n = 4, c = 6;
   const Tensor samples = lab.tensor(DType::i64, {2}, {8, 3});
   const DropoutSpec dropout{0.3, 21, samples.view(), 7};
-  for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
-    const NormSpec spec{kind, 1e-3};
+  for (const NormSpec& spec : kGradientSpecs) {
     const Tensor r = empty({n, c}), stats = empty({n, 2});
     const auto forward = [&](const Inputs& x) {
       const Tensor y = empty({n, c});
@@ -108,6 +111,22 @@ TEST_P(LayerGradients, AddNorm) {
     };
     check_gradients(
         {{random({n, c}), random({n, c}), random({c}), random({c})}, forward, backward});
+  }
+}
+
+TEST_P(LayerGradients, Rope) {
+  const Shape shape{3, 2, 2, 7};  // the first six of seven channels turn
+  const Tensor cos = tensor({4, 3}, random({4, 3})), sin = tensor({4, 3}, random({4, 3}));
+  const Tensor positions = lab.tensor(DType::i32, {3, 2}, {0, 1, 1, 2, 2, 3});
+  for (const RopePairs pairs : {RopePairs::halves, RopePairs::interleaved}) {
+    const auto turned = [&](const Values& values, bool inverse) {
+      const Tensor x = tensor(shape, values);
+      lab->rope(stream, x, cos, sin, positions, inverse, pairs);
+      return lab.read(x);
+    };
+    const auto forward = [&](const Inputs& x) { return turned(x[0], false); };
+    const auto backward = [&](const Inputs&, const Values& dy) { return Inputs{turned(dy, true)}; };
+    check_gradients({{random(shape)}, forward, backward});
   }
 }
 

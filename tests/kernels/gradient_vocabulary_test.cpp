@@ -30,14 +30,14 @@ class VocabularyGradients : public GradientTest {
   }
   // d sum(dy loss) / d logits: the gradient's factor reaches the op as scale x mask.
   Values gradient_of(const Tensor& logits, const Tensor& stats, const Values& dy,
-                     std::int64_t first_column) {
+                     std::int64_t first_column, const LogitSpec& spec = {}) {
     Values mask = dy;
     for (double& each : mask) each /= kScale;
     const Tensor loss = empty({kRows});
     const Tensor dlogits = empty(logits.view().shape());
     lab->cross_entropy(stream, loss, dlogits, logits, stats, labels,
                        lab.tensor(DType::f32, {kRows}, mask), lab.full(DType::f64, {1}, kScale),
-                       target(first_column));
+                       target(first_column), spec);
     return lab.read(dlogits);
   }
   // What two ranks do: agree on the maximum, rescale, add up sums and label logits.
@@ -81,6 +81,25 @@ TEST_P(VocabularyGradients, CrossEntropyOfTwoRanks) {
     return Inputs{gradient_of(left, stats, dy, 0), gradient_of(right, stats, dy, 4)};
   };
   check_gradients({{random({kRows, 4}, 2), random({kRows, 3}, 2)}, forward, backward});
+}
+
+TEST_P(VocabularyGradients, CrossEntropyOfScaledAndCappedLogits) {
+  for (const LogitSpec& spec : {LogitSpec{0.25, 0}, {1, 3}, {0.5, 2}}) {
+    const auto capped = [&](const Values& raw) {
+      Tensor logits = tensor({kRows, 7}, raw);
+      lab->scale_logits(stream, logits, spec);
+      return logits;
+    };
+    const auto forward = [&](const Inputs& x) {
+      const Tensor logits = capped(x[0]);
+      return loss_of(logits, stats_of(logits, 0));
+    };
+    const auto backward = [&](const Inputs& x, const Values& dy) {
+      const Tensor logits = capped(x[0]);
+      return Inputs{gradient_of(logits, stats_of(logits, 0), dy, 0, spec)};
+    };
+    check_gradients({{random({kRows, 7}, 2)}, forward, backward});
+  }
 }
 
 TEST_P(VocabularyGradients, Embedding) {

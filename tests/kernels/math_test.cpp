@@ -48,6 +48,20 @@ TEST(CpuMath, ExpAtItsEnds) {
   EXPECT_TRUE(std::isnan(cpu::exp_of(-kFloatNan)));
 }
 
+TEST(CpuMath, TanhIsWithinAFewRoundings) {
+  double worst = 0;
+  for_floats(-30.0f, 30.0f, [&](float x) {
+    if (std::fabs(x) < 1e-37f) return;  // below, the result has fewer digits
+    const double exact = std::tanh(static_cast<double>(x));
+    worst = std::max(worst, std::fabs(static_cast<double>(cpu::tanh_of(x)) / exact - 1));
+  });
+  EXPECT_LE(worst, 3e-7);  // e^2x and three roundings, just above where the polynomial ends
+  EXPECT_EQ(cpu::tanh_of(kFloatInfinity), 1.0f);
+  EXPECT_EQ(cpu::tanh_of(-kFloatInfinity), -1.0f);
+  EXPECT_EQ(cpu::tanh_of(0.0f), 0.0f);
+  EXPECT_TRUE(std::isnan(cpu::tanh_of(kFloatNan)));
+}
+
 TEST(CpuMath, SigmoidIsAccurateInBothTails) {
   double worst = 0;
   for_floats(-87.0f, 100.0f, [&](float x) {

@@ -9,7 +9,10 @@
 namespace tessera::test {
 namespace {
 
-constexpr NormSpec kPartedNorms[] = {{NormKind::layer, 1e-5}, {NormKind::rms, 1e-6}};
+constexpr NormSpec kPartedNorms[] = {{NormKind::layer, 1e-5},
+                                     {NormKind::rms, 1e-6},
+                                     {NormKind::layer, 1e-5, true},
+                                     {NormKind::rms, 1e-6, true}};
 
 class NormPartsTest : public KernelTest {
  protected:
@@ -80,8 +83,8 @@ class NormPartsGradients : public GradientTest {};
 
 TEST_P(NormPartsGradients, AreThoseOfCentralDifferences) {
   using Parts = std::vector<Values>;
-  for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
-    NormParts norm(lab, DType::f64, {kind, 1e-3}, 3);
+  for (const NormSpec& spec : kPartedNorms) {
+    NormParts norm(lab, DType::f64, {spec.kind, 1e-3, spec.one_plus_weight}, 3);
     const auto forward = [&](const Parts& x) { return norm.forward(x[0], x[1], x[2]).y; };
     const auto backward = [&](const Parts& x, const Values& dy) {
       forward(x);

@@ -6,7 +6,10 @@
 namespace tessera::test {
 namespace {
 
-constexpr NormSpec kSpecs[] = {{NormKind::layer, 1e-5}, {NormKind::rms, 1e-6}};
+constexpr NormSpec kSpecs[] = {{NormKind::layer, 1e-5},
+                               {NormKind::rms, 1e-6},
+                               {NormKind::layer, 1e-5, true},
+                               {NormKind::rms, 1e-6, true}};
 
 class NormTest : public KernelTest {
  protected:
@@ -70,17 +73,35 @@ TEST_P(NormTest, GradientsMayBeAddedAndOfAnotherType) {
 }
 
 TEST_P(NormTest, WithoutABias) {
-  const Input x = rows({4, 9});
-  const Input w = random({9});
-  const Input dy = random({4, 9});
-  const Tensor y = empty({4, 9});
-  const Tensor stats = empty(acc(), {4, 2});
-  lab->norm_forward(stream, y, stats, View(x), View(w), {}, kSpecs[1]);
-  expect_values(y, reference::norm(x.values, w.values, {}, kSpecs[1]).y, 2);
-  const Tensor dw = empty({9});
-  lab->norm_backward(stream, y, dw, {}, View(dy), View(x), stats, View(w), kSpecs[1], false, false,
-                     workspace(4, 9));
-  expect_values(dw, reference::norm_backward(dy.values, x.values, w.values, kSpecs[1]).dw, 4);
+  for (const NormSpec& spec : kSpecs) {
+    const Input x = rows({4, 9});
+    const Input w = random({9});
+    const Input dy = random({4, 9});
+    const Tensor y = empty({4, 9});
+    const Tensor stats = empty(acc(), {4, 2});
+    lab->norm_forward(stream, y, stats, View(x), View(w), {}, spec);
+    expect_values(y, reference::norm(x.values, w.values, {}, spec).y, 2);
+    const Tensor dw = empty({9});
+    lab->norm_backward(stream, y, dw, {}, View(dy), View(x), stats, View(w), spec, false, false,
+                       workspace(4, 9));
+    expect_values(dw, reference::norm_backward(dy.values, x.values, w.values, spec).dw, 4);
+  }
+}
+
+// 1 + w is formed in the accumulator: a weight that is far below a rounding of 1 in 16 bits counts.
+TEST_P(NormTest, OnePlusASmallWeight) {
+  const double small = element_size(dtype()) == 2 ? 0x1p-12 : 0x1p-20;
+  const Input x = input(dtype(), {1, 2}, {1, -1});
+  const Tensor w = lab.full(dtype(), {2}, small);
+  const Tensor y = empty(dtype(), {1, 2}), stats = empty(acc(), {1, 2});
+  const NormSpec spec{NormKind::rms, 0, true};
+  const Tensor dx = empty({1, 2}), dw = empty(acc(), {2});
+  lab->norm_forward(stream, y, stats, View(x), w, {}, spec);
+  EXPECT_EQ(lab.read(y), rounded(dtype(), {1 + small, -1 - small}));
+  // dx = rstd (g - h mean(g h)) with g = dy (1 + w), h = x, rstd = 1: here g (1, 0) -> (g, g) / 2.
+  lab->norm_backward(stream, dx, dw, {}, lab.tensor(dtype(), {1, 2}, {1, 0}), View(x), stats, w,
+                     spec, false, false, workspace(1, 2));
+  EXPECT_EQ(lab.read(dx), rounded(dtype(), {(1 + small) / 2, (1 + small) / 2}));
 }
 
 // As for the norms of queries and keys: [N, heads, D] inside a fused tensor.

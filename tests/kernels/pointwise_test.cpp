@@ -27,13 +27,33 @@ TEST_P(PointwiseTest, RopeTurnsTheFirstChannelsByPosition) {
               sign * table[static_cast<std::size_t>(position) * r + static_cast<std::size_t>(j)]);
     return rows;
   };
-  for (const bool inverse : {false, true}) {
-    const Padded turned = padded({s, b, heads, d}, x.values);
-    lab->rope(stream, turned, View(cos), View(sin), View(at), inverse);
-    expect_values(turned.view, reference::rope(x.values, d, rows_of(cos.values, 1),
-                                               rows_of(sin.values, inverse ? -1 : 1), r));
-    expect_gaps_untouched(turned);
-  }
+  for (const RopePairs pairs : {RopePairs::halves, RopePairs::interleaved})
+    for (const bool inverse : {false, true}) {
+      const Padded turned = padded({s, b, heads, d}, x.values);
+      lab->rope(stream, turned, View(cos), View(sin), View(at), inverse, pairs);
+      expect_values(turned.view, reference::rope(x.values, d, rows_of(cos.values, 1),
+                                                 rows_of(sin.values, inverse ? -1 : 1), r, pairs));
+      expect_gaps_untouched(turned);
+    }
+}
+
+// The two ways to pair channels differ by an order of the channels, and in nothing else.
+TEST_P(PointwiseTest, RopeOfInterleavedPairsIsThatOfHalvesInAnotherOrder) {
+  const std::int64_t s = 4, heads = 2, r = 5;
+  const Input x = random({s, 1, heads, 2 * r});
+  const Input cos = random(acc(), {s, r}), sin = random(acc(), {s, r});
+  const Tensor at = lab.tensor(DType::i32, {s, 1}, {0, 1, 2, 3});
+  const auto interleaved = [&](const Values& halves) {
+    Values y(halves.size());
+    const auto width = static_cast<std::size_t>(2 * r);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      y[i] = halves[i / width * width + i % 2 * width / 2 + i % width / 2];
+    return y;
+  };
+  const Tensor mixed = lab.tensor(dtype(), {s, 1, heads, 2 * r}, interleaved(x.values));
+  lab->rope(stream, x, View(cos), View(sin), at, false);
+  lab->rope(stream, mixed, View(cos), View(sin), at, false, RopePairs::interleaved);
+  EXPECT_EQ(lab.read(mixed), interleaved(lab.read(View(x))));
 }
 
 TEST_P(PointwiseTest, AddWithoutDropout) {

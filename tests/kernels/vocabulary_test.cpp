@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/support/kernel_test.h"
+#include "tests/support/reference_ops.h"
 #include "tests/support/reference_training.h"
 
 namespace tessera::test {
@@ -146,6 +147,66 @@ TEST_P(VocabularyTest, CrossEntropy) {
       EXPECT_LE(relative_error(lab.read(View(logits)), expected.dlogits, norm_of(weights)),
                 tolerance(2));
     }
+}
+
+TEST_P(VocabularyTest, ScaledAndCappedLogits) {
+  for (const LogitSpec& spec : {LogitSpec{}, {0.25, 0}, {1, 5}, {3, 2}, {0.125, 30}}) {
+    SCOPED_TRACE(spec.softcap);
+    const Input raw = random({3, 37}, 4);
+    Values expected = raw.values;
+    for (double& x : expected) x = reference::scaled_logit(x, spec);
+    const Padded logits = padded({3, 37}, raw.values);
+    lab->scale_logits(stream, logits, spec);
+    expect_values(logits.view, expected, 2);
+    expect_gaps_untouched(logits);
+  }
+}
+
+// The gradient goes on to the raw logits, though the capped ones have taken their place, and its
+// own take the place of these.
+TEST_P(VocabularyTest, GradientOfScaledAndCappedLogits) {
+  const std::int64_t rows = 4, columns = 131;
+  for (const LogitSpec& spec : {LogitSpec{0.25, 0}, {1, 5}, {3, 2}}) {
+    SCOPED_TRACE(spec.softcap);
+    const Input logits = random({rows, columns}, 4);
+    lab->scale_logits(stream, logits, spec);
+    const Values capped = lab.read(View(logits));
+    const Input labels = indices({rows}, columns);
+    const Input mask = random(DType::f32, {rows});
+    const Tensor scale = lab.full(DType::f64, {1}, 1.75);
+    const Tensor stats = empty(acc(), {3, rows});
+    const Tensor loss = empty(acc(), {rows});
+    Values weights = mask.values;
+    for (double& each : weights) each *= 1.75;
+    const auto expected = reference::cross_entropy(capped, labels.values, weights, {0});
+    lab->softmax_stats(stream, stats, View(logits), View(labels), {0});
+    lab->cross_entropy(stream, loss, logits, View(logits), stats, View(labels), View(mask), scale,
+                       {0}, spec);
+    EXPECT_LE(relative_error(lab.read(loss), expected.loss, norm_of(capped)), tolerance_of(acc()));
+    const auto with_slope = [&](double d, double y) { return d * reference::logit_slope(y, spec); };
+    EXPECT_LE(relative_error(lab.read(View(logits)),
+                             reference::each(expected.dlogits, capped, with_slope),
+                             spec.scale * norm_of(weights)),
+              tolerance(2));
+  }
+}
+
+TEST_P(VocabularyTest, LogitsAtTheCapHaveNoSlope) {
+  const LogitSpec spec{1, 3.3};  // in 16 bits the cap itself is rounded
+  const Tensor logits = lab.tensor(dtype(), {1, 3}, {1e4, -1e4, 0});
+  lab->scale_logits(stream, logits, spec);
+  expect_values(logits, {3.3, -3.3, 0}, 2);
+  const Tensor stats = empty(acc(), {3, 1}), loss = empty(acc(), {1});
+  const Tensor labels = lab.full(DType::i32, {1}, 1);
+  lab->softmax_stats(stream, stats, logits, labels, {0});
+  lab->cross_entropy(stream, loss, logits, logits, stats, labels, lab.full(DType::f32, {1}, 1),
+                     lab.full(DType::f64, {1}, 1), {0}, spec);
+  const Values gradient = lab.read(logits);
+  EXPECT_NEAR(gradient[0], 0, 0.02);
+  EXPECT_GE(gradient[0], 0) << "not past the cap";
+  EXPECT_NEAR(gradient[1], 0, 0.02);
+  EXPECT_LE(gradient[1], 0) << "not past the cap";
+  EXPECT_GT(gradient[2], 0);
 }
 
 TEST_P(VocabularyTest, StatsAreTheMaximumTheSumAndTheLabel) {

@@ -53,7 +53,7 @@ class NormParts {
       const Tensor db = add ? vector(before.db, r, acc_) : lab_.full(acc_, {width_}, -55);
       const Tensor mine = lab_.full(acc_, {rows_, 2}, -55);
       lab_->norm_part_sums(lab_.stream, mine, dw, db, matrix(dy, r), matrix(x, r), stats_.view(),
-                           vector(w, r), add, workspace);
+                           vector(w, r), spec_, add, workspace);
       const Values part = lab_.read(mine);
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += part[i];
       put(got.dw, dw, r, channels);

@@ -59,6 +59,9 @@ inline std::vector<OpCall> matrix_calls() {
          lab->gemm(lab.stream, v[0], v[1], v[2],
                    {.epilogue = Epilogue::bias_gelu, .bias = v[3], .aux = v[4]});
        }},
+      {"amax",
+       {{"out", kF32, {1}}, {"x", kF32, {3, 4}, kGaps | kAnyRows | kAnyFloat | kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->amax(lab.stream, v[0], v[1], false); }},
       {"column_sum",
        {{"db", kF32, {4}, kAnyFloat}, {"dy", kF32, {3, 4}, kGaps | kLeads | kAnyFloat | kAnyRows}},
        [](Lab& lab, const Views& v) { lab->column_sum(lab.stream, v[0], v[1], false); }},
@@ -170,7 +173,7 @@ inline std::vector<OpCall> norm_part_calls() {
         {"w", kF32, {4}},
         {"workspace", kU8, {kAmple}, kAnyShape}},
        [](Lab& lab, const Views& v) {
-         lab->norm_part_sums(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], false, v[7]);
+         lab->norm_part_sums(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], v[6], {}, false, v[7]);
        }},
       {"norm_part_backward",
        {{"dx", kF32, {3, 4}},
@@ -249,6 +252,9 @@ inline std::vector<OpCall> training_calls() {
        [](Lab& lab, const Views& v) {
          lab->embedding_backward(lab.stream, v[0], v[1], v[2], 0, false, lab.workspace(kAmple));
        }},
+      {"scale_logits",
+       {{"logits", kF32, {4, 5}, kGaps | kAnyRows | kAnyFloat | kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->scale_logits(lab.stream, v[0], {.softcap = 30}); }},
       {"softmax_stats",
        {{"stats", kF32, {3, 4}, kGaps},
         {"logits", kF32, {4, 5}, kGaps | kAnyShape | kAnyFloat},

@@ -64,6 +64,12 @@ inline void run_column_sum(OpRun& t) {
   t.keep(db);
 }
 
+inline void run_amax(OpRun& t) {
+  const Tensor out = t.zeros(DType::f32, {1});
+  t.lab->amax(t.stream, out, t.random({50, 700}), false);
+  t.keep(out);
+}
+
 inline void run_attention(OpRun& t) {
   const AttentionCase c{
       .name = "", .S = 140, .T = 140, .B = 2, .H = 4, .K = 2, .D = 8, .p = 0.2, .samples = {4, 5}};
@@ -83,6 +89,9 @@ inline void run_rope(OpRun& t) {
   const Tensor positions = t.lab.tensor(DType::i32, {100, 2}, random_indices(200, 5, 100));
   t.lab->rope(t.stream, x, t.random(t.acc(), {100, 15}), t.random(t.acc(), {100, 15}), positions,
               false);
+  t.keep(x);
+  t.lab->rope(t.stream, x, t.random(t.acc(), {100, 15}), t.random(t.acc(), {100, 15}), positions,
+              true, RopePairs::interleaved);
   t.keep(x);
 }
 
@@ -111,7 +120,7 @@ inline void run_norm_parts(OpRun& t) {
   t.lab->norm_part_forward(t.stream, y, stats, x, parts, w, w, {});
   const Tensor sums = t.zeros(t.acc(), {300, 2}), dx = t.zeros(t.dtype, shape);
   const Tensor dw = t.zeros(t.acc(), {101}), db = t.zeros(t.acc(), {101});
-  t.lab->norm_part_sums(t.stream, sums, dw, db, y, x, stats, w, false,
+  t.lab->norm_part_sums(t.stream, sums, dw, db, y, x, stats, w, {}, false,
                         t.lab.workspace(t.lab->norm_workspace_bytes(300, 101, t.dtype)));
   t.lab->norm_part_backward(t.stream, dx, y, x, stats, sums, w, 202, {}, false);
   for (const Tensor& each : {parts, y, stats, sums, dw, db, dx}) t.keep(each);
@@ -169,6 +178,18 @@ inline void run_loss(OpRun& t) {
   for (const Tensor& each : {stats, logits, loss, sum}) t.keep(each);
 }
 
+inline void run_capped_loss(OpRun& t) {
+  const LogitSpec spec{0.5, 3};
+  const Tensor logits = t.random({40, 500}), labels = t.indices(40, 500);
+  const Tensor stats = t.zeros(t.acc(), {3, 40}), loss = t.zeros(t.acc(), {40});
+  t.lab->scale_logits(t.stream, logits, spec);
+  t.keep(logits);
+  t.lab->softmax_stats(t.stream, stats, logits, labels, {0});
+  t.lab->cross_entropy(t.stream, loss, logits, logits, stats, labels, t.random(DType::f32, {40}),
+                       t.lab.full(DType::f64, {1}, 0.5), {0}, spec);
+  t.keep(logits);
+}
+
 inline void run_optimizers(OpRun& t) {
   const Shape shape{70'000};
   const Tensor value = t.random(shape), master = t.random(t.acc(), shape), grad = t.random(shape);
@@ -192,6 +213,7 @@ inline void run_optimizers(OpRun& t) {
 
 inline constexpr NamedOp kEveryOp[] = {{"gemm", run_gemm},
                                        {"column_sum", run_column_sum},
+                                       {"amax", run_amax},
                                        {"attention", run_attention},
                                        {"rope", run_rope},
                                        {"norms", run_norms},
@@ -199,6 +221,7 @@ inline constexpr NamedOp kEveryOp[] = {{"gemm", run_gemm},
                                        {"copies", run_copies},
                                        {"activations", run_activations},
                                        {"loss", run_loss},
+                                       {"capped loss", run_capped_loss},
                                        {"embedding", run_embedding},
                                        {"optimizers", run_optimizers}};
 

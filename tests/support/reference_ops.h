@@ -110,11 +110,13 @@ inline Values gated_activation_backward(Activation kind, const Values& dy, const
 }
 
 /// x: rows of one head each, `width` channels; cos and sin: rows of r angles, one per row of x.
-inline Values rope(Values x, size_t width, const Values& cos, const Values& sin, size_t r) {
+inline Values rope(Values x, size_t width, const Values& cos, const Values& sin, size_t r,
+                   RopePairs pairs) {
+  const bool halves = pairs == RopePairs::halves;
   for (size_t row = 0; row < x.size() / width; ++row)
     for (size_t j = 0; j < r; ++j) {
-      double& x1 = x[row * width + j];
-      double& x2 = x[row * width + r + j];
+      double& x1 = x[row * width + (halves ? j : 2 * j)];
+      double& x2 = x[row * width + (halves ? r + j : 2 * j + 1)];
       const double c = cos[row * r + j];
       const double s = sin[row * r + j];
       const double turned = x1 * c - x2 * s;
@@ -124,13 +126,32 @@ inline Values rope(Values x, size_t width, const Values& cos, const Values& sin,
   return x;
 }
 
+// Logits
+// ---------------------------------------------------------------------------------------------
+
+inline double scaled_logit(double x, const LogitSpec& spec) {
+  return spec.softcap > 0 ? spec.softcap * std::tanh(spec.scale * x / spec.softcap)
+                          : spec.scale * x;
+}
+/// Of scaled_logit, at its value y.
+inline double logit_slope(double y, const LogitSpec& spec) {
+  const double t = spec.softcap > 0 ? y / spec.softcap : 0;
+  return spec.scale * std::max(0.0, 1 - t * t);
+}
+
 // Norms
 // ----------------------------------------------------------------------------------------------
 
 struct Norm {
   Values y, stats;
 };
-inline Norm norm(const Values& x, const Values& w, const Values& b, const NormSpec& spec) {
+/// What channels are multiplied by.
+inline Values norm_factors(Values w, const NormSpec& spec) {
+  for (double& each : w) each += spec.one_plus_weight ? 1 : 0;
+  return w;
+}
+inline Norm norm(const Values& x, const Values& weights, const Values& b, const NormSpec& spec) {
+  const Values w = norm_factors(weights, spec);
   const size_t n = w.size();
   Norm result;
   for (size_t row = 0; row < x.size(); row += n) {
@@ -152,11 +173,12 @@ struct NormGradients {
   Values dx, dw, db;
 };
 /// dx by the chain rule through mean and variance, term by term.
-inline NormGradients norm_backward(const Values& dy, const Values& x, const Values& w,
+inline NormGradients norm_backward(const Values& dy, const Values& x, const Values& weights,
                                    const NormSpec& spec) {
+  const Values w = norm_factors(weights, spec);
   const size_t n = w.size();
   const auto count = static_cast<double>(n);
-  const Values stats = norm(x, w, {}, spec).stats;
+  const Values stats = norm(x, weights, {}, spec).stats;
   NormGradients g{Values(x.size()), Values(n), Values(n)};
   for (size_t row = 0; row < x.size(); row += n) {
     const double mean = stats[2 * (row / n)];

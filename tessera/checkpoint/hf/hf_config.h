@@ -1,9 +1,8 @@
-// Hugging Face's config.json and our ModelOptions, in both directions, for the families gpt2,
-// llama, mistral, qwen2 and qwen3. Absent keys mean what transformers takes them to mean. What we
-// cannot compute exactly is an InputError, never ignored.
+// Hugging Face's config.json and our ModelOptions, in both directions, for the families of
+// hf_family.h. Absent keys mean what transformers takes them to mean. What we cannot compute
+// exactly is an InputError, never ignored.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 
@@ -13,12 +12,9 @@
 
 namespace tessera {
 
-/// In the order in which hf_family_for tries them.
-constexpr std::array<std::string_view, 5> kHfFamilies{"gpt2", "llama", "mistral", "qwen2", "qwen3"};
-
 struct HfModel {
   ModelOptions options;  ///< complete: nothing is left to derive
-  std::string family;    ///< one of kHfFamilies
+  std::string family;    ///< model_type
   std::string dtype;     ///< "bfloat16", as the config says it; empty when it does not
 };
 
@@ -35,11 +31,12 @@ std::string_view torch_name(DType type);
 /// eos_token_id are null: who knows the tokenizer sets them.
 Json hf_config_for(const ModelOptions& options, std::string_view family);
 
-/// Why a model of this family cannot be what the options say ("Mistral has no biases"); empty when
-/// it can. Dropout does not count: it changes training, not the model.
+/// Why a model of this family cannot be what the options say ("qkv bias would become false instead
+/// of true"); empty when it can. Dropout and initialization do not count: they change training, not
+/// the model.
 std::string hf_family_problem(const ModelOptions& options, std::string_view family);
 
-/// The family that can express the options; empty when none can.
+/// The first family that can express the options; empty when none can.
 std::string hf_family_for(const ModelOptions& options);
 
 }  // namespace tessera

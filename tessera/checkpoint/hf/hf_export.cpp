@@ -5,6 +5,7 @@
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/carried_files.h"
 #include "tessera/checkpoint/hf/hf_config.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_index.h"
 #include "tessera/checkpoint/hf/hf_write.h"
 #include "tessera/checkpoint/hf/weight_reader.h"
@@ -31,8 +32,8 @@ std::string choose_family(const ModelOptions& model, const Json& original) {
   std::string family = hf_family_for(model);
   if (!family.empty()) return family;
   std::string reasons;
-  for (const std::string_view each : kHfFamilies)
-    reasons += fmt::format("\n  {}: {}", each, hf_family_problem(model, each));
+  for (const HfFamily* each : hf_families())
+    reasons += fmt::format("\n  {}: {}", each->name, hf_family_problem(model, each->name));
   fail_input("no family of Hugging Face models can express this model:{}", reasons);
 }
 

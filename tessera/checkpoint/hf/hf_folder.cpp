@@ -9,6 +9,7 @@
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/format/convert.h"
 #include "tessera/checkpoint/format/json_fields.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_index.h"
 
 namespace tessera {
@@ -118,10 +119,12 @@ void HfFolder::check_shape(const Place& place, const Shape& expected) const {
 
 void HfFolder::locate_parts(const HfTensor& tensor, const Place& place) {
   check_shape(place, tensor.shape);
+  const std::int64_t rows = tensor.shape[tensor.transposed ? 1 : 0];
   std::int64_t begin = 0;
   for (const HfPart& part : tensor.parts) {
-    locations_[part.name] = {place.file, place.name, tensor.transposed, begin, part.shape};
-    begin += part.shape[0];
+    locations_[part.name] = {place.file, place.name,    tensor.transposed,   part.shape,
+                             begin,      tensor.blocks, rows / tensor.blocks};
+    begin += part.shape[0] / tensor.blocks;
   }
 }
 
@@ -130,7 +133,7 @@ void HfFolder::check_unused(const Places& places) const {
   std::vector<std::string> unexpected;
   for (const auto& [name, place] : places) {
     // A tied output weight is sometimes stored all the same.
-    if (options.tie_embeddings && name == "lm_head.weight")
+    if (options.tie_embeddings && name == hf_family(model_.family).output_name)
       check_shape(place, {options.vocab_size, options.hidden_size});
     else
       unexpected.push_back(
@@ -152,8 +155,7 @@ const HfLocation& HfFolder::locate(std::string_view name) const {
   const auto found = locations_.find(name);
   check_input(
       found != locations_.end(),
-      "the {} checkpoint with '{}' has no parameter '{}': its model and the one being built "
-      "differ",
+      "the {} checkpoint with '{}' has no parameter '{}': its model and the one being built differ",
       model_.family, files_.front().what(), name);
   return found->second;
 }
@@ -177,14 +179,27 @@ void HfFolder::read_box(std::string_view name, const Shape& offset, const Shape&
   check(inside && destination.shape() == extent, "box at {} of {} of parameter '{}' {} into {}",
         offset.to_string(), extent.to_string(), name, location.shape.to_string(),
         destination.to_string());
-  Shape hf_offset = offset;
-  hf_offset[0] += location.out_begin;
-  Shape hf_extent = extent;
-  if (location.transposed) {
-    std::swap(hf_offset[0], hf_offset[1]);
-    std::swap(hf_extent[0], hf_extent[1]);
+  // Our rows of one block after the other.
+  const std::int64_t share = location.shape[0] / location.blocks;
+  for (std::int64_t done = 0; done < extent[0];) {
+    const std::int64_t row = offset[0] + done;
+    const std::int64_t block = row / share;
+    Shape file_offset = offset, part = extent;
+    file_offset[0] = block * location.block_rows + location.out_begin + row % share;
+    part[0] = std::min(extent[0] - done, share - row % share);
+    read_rows(location, file_offset, part, destination.slice(0, done, part[0]));
+    done += part[0];
   }
-  files_[location.file].read_box(location.tensor, hf_offset, hf_extent,
+}
+
+// A box whose offset is along `out` of the file's tensor.
+void HfFolder::read_rows(const HfLocation& location, Shape offset, Shape extent,
+                         const View& destination) const {
+  if (location.transposed) {
+    std::swap(offset[0], offset[1]);
+    std::swap(extent[0], extent[1]);
+  }
+  files_[location.file].read_box(location.tensor, offset, extent,
                                  location.transposed ? transposed_view(destination) : destination);
 }
 

@@ -1,5 +1,5 @@
-// A Hugging Face model folder opened for reading: config.json and the safetensors files, checked
-// as a whole when it is opened (every tensor of the model is there, in one place, with the right
+// A Hugging Face model folder opened for reading: config.json and the safetensors files, checked as
+// a whole when it is opened (every tensor of the model is there, in one place, with the right
 // shape, and nothing else is). Parameters are then read under our names, whole or in boxes.
 #pragma once
 
@@ -20,11 +20,15 @@ namespace tessera {
 
 /// Where one of our parameters lies.
 struct HfLocation {
-  std::size_t file = 0;        ///< index into HfFolder::files
-  std::string tensor;          ///< its name in that file
-  bool transposed = false;     ///< the file has [in, out]
-  std::int64_t out_begin = 0;  ///< our first row along `out` in the file's tensor
-  Shape shape;                 ///< ours: [out, in] or [out]
+  std::size_t file = 0;     ///< index into HfFolder::files
+  std::string tensor;       ///< its name in that file
+  bool transposed = false;  ///< the file has [in, out]
+  Shape shape;              ///< ours: [out, in] or [out]
+  // Along `out` the file's tensor has `blocks` blocks of `block_rows` rows. Each has shape[0] /
+  // blocks rows of ours, from `out_begin` on.
+  std::int64_t out_begin = 0;
+  std::int64_t blocks = 1;
+  std::int64_t block_rows = 0;
 };
 
 class HfFolder {
@@ -54,6 +58,8 @@ class HfFolder {
 
   Places all_places() const;
   void locate_parts(const HfTensor& tensor, const Place& place);
+  void read_rows(const HfLocation& location, Shape offset, Shape extent,
+                 const View& destination) const;
   void check_shape(const Place& place, const Shape& expected) const;
   void check_unused(const Places& places) const;
 

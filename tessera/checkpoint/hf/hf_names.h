@@ -5,11 +5,12 @@
 //
 //   embedding.word.weight [V, h]               embedding.position.weight [P, h]
 //   layers.{i}.attention_norm.{weight, bias}   layers.{i}.mlp_norm.{weight, bias} [h]
+//   layers.{i}.{attention, mlp}_post_norm      [h]    (of the sublayers' outputs)
 //   layers.{i}.attention.q.{weight, bias}      [H d, h], [H d]
 //   layers.{i}.attention.{k, v}.{weight, bias} [K d, h], [K d]
 //   layers.{i}.attention.out.{weight, bias}    [h, H d], [h]
-//   layers.{i}.attention.{q_norm, k_norm}.weight [d]
-//   layers.{i}.mlp.{gate, up}.{weight, bias}   [f, h], [f]    (gate for SwiGLU only)
+//   layers.{i}.attention.{q_norm, k_norm}.weight   [d], or [H d] and [K d] (of the whole width)
+//   layers.{i}.mlp.{gate, up}.{weight, bias}   [f, h], [f]    (gate: gated MLPs only)
 //   layers.{i}.mlp.down.{weight, bias}         [h, f], [h]
 //   final_norm.{weight, bias} [h]              output.weight [V, h] (absent when tied)
 #pragma once
@@ -32,16 +33,19 @@ struct HfTensor {
   std::string name;         ///< Hugging Face's
   Shape shape;              ///< Hugging Face's
   bool transposed = false;  ///< stored as [in, out] (GPT-2's Conv1D)
-  /// One of our parameters, or several that follow each other along `out` (c_attn = q | k | v).
+  /// Rows come in so many equal blocks, each with the same share of every part's rows: 1 puts whole
+  /// parts one below the other (c_attn = q | k | v), the number of heads interleaves them by head
+  /// (GPT-NeoX: q0 k0 v0 q1 k1 v1 ...).
+  std::int64_t blocks = 1;
+  /// One of our parameters, or several that are fused along `out`.
   std::vector<HfPart> parts;
 };
 
-/// All tensors of a model whose options are complete. GPT-2's names carry the prefix
-/// "transformer.". An empty family, for models that no family can express, names every parameter
-/// in the style of Llama.
+/// All tensors of a model whose options are complete. An empty family, for models that no family
+/// can express, names every parameter in the style of Llama.
 std::vector<HfTensor> hf_tensors(const ModelOptions& options, std::string_view family);
 
-/// Files may leave out GPT-2's "transformer."; this gives the full name.
+/// The name that hf_tensors uses, from one of the names that the family's files use.
 std::string hf_full_name(std::string_view name, std::string_view family);
 
 /// Buffers that old files carry and nobody needs: causal masks and RoPE frequencies.

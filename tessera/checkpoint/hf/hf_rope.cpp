@@ -1,5 +1,7 @@
 #include "tessera/checkpoint/hf/hf_rope.h"
 
+#include <fmt/core.h>
+
 #include <cmath>
 #include <string>
 
@@ -62,9 +64,8 @@ void read_yarn(RopeOptions& options, const JsonFields& rope, std::int64_t max_po
   options.beta_fast = beta("beta_fast", 32.0);
   options.beta_slow = beta("beta_slow", 1.0);
   check_input(options.beta_fast >= options.beta_slow,
-              "{}: beta_fast {} must not be below "
-              "beta_slow {}",
-              rope.what(), options.beta_fast, options.beta_slow);
+              "{}: beta_fast {} must not be below beta_slow {}", rope.what(), options.beta_fast,
+              options.beta_slow);
   const double mscale = rope.number("mscale", 0.0, 0.0, kMaxFactor);
   const double mscale_all = rope.number("mscale_all_dim", 0.0, 0.0, kMaxFactor);
   if (rope.has("attention_factor"))
@@ -89,28 +90,65 @@ void read_scaling(RopeOptions& options, const JsonFields& config, const JsonFiel
     read_yarn(options, rope, max_position);
 }
 
+// The dictionary with RoPE's values, or `none`.
+const Json& rope_values(const JsonFields& config, const HfRopeKeys& keys, const Json& none,
+                        std::string& what) {
+  const bool scaling = config.has("rope_scaling") && !config.json()["rope_scaling"].empty();
+  const bool by_layer = !keys.layer_type.empty() && config.has("rope_parameters");
+  check_input(!scaling || !by_layer,
+              "{}: rope_scaling and rope_parameters are both there: expected one of them",
+              config.what());
+  const std::string key = scaling ? "rope_scaling" : "rope_parameters";
+  what = config.what() + ", " + key;
+  if (!config.has(key)) return none;
+  if (!by_layer) return config.json()[key];
+  const JsonFields kinds(config.json()[key], what);
+  what += fmt::format(", {}", keys.layer_type);
+  for (const auto& [name, value] : kinds.json().items())
+    check_input(value.is_object() || value.is_null(),
+                "{}: expected values for each kind of layer, got '{:.60}'", kinds.what(), name);
+  return kinds.has(keys.layer_type) ? *kinds.json().find(keys.layer_type) : none;
+}
+
+double read_percent(const JsonFields& config, const JsonFields& rope, const HfRopeKeys& keys) {
+  constexpr std::string_view usual = "partial_rotary_factor";
+  const std::string_view key = keys.percent.empty() ? usual : keys.percent;
+  const double outside = config.number(key, keys.standard_percent, 1e-6, 1.0);
+  const double percent = rope.number(usual, outside, 1e-6, 1.0);
+  check_input(!keys.percent.empty() || percent == 1.0,
+              "{}: {} = {} is not supported: this family turns whole heads", config.what(), usual,
+              percent);
+  return percent;
+}
+
 }  // namespace
 
-RopeOptions read_hf_rope(const JsonFields& config, std::int64_t max_position) {
+RopeOptions read_hf_rope(const JsonFields& config, const ModelOptions& model,
+                         const HfRopeKeys& keys) {
   RopeOptions options;
   const Json none = Json::object();
-  const bool scaling = config.has("rope_scaling") && !config.json()["rope_scaling"].empty();
-  const std::string key = scaling ? "rope_scaling" : "rope_parameters";
-  const JsonFields rope(config.has(key) ? config.json()[key] : none, config.what() + ", " + key);
+  std::string what;
+  const Json& values = rope_values(config, keys, none, what);
+  const JsonFields rope(values, what);
   for (const auto& [name, value] : rope.json().items())
     check_input(!value.is_object(),
                 "{}: one set of values for each kind of layer ('{:.60}') is not supported",
                 rope.what(), name);
-  options.base = config.number("rope_theta", options.base, 1.0 + 1e-6, kMaxBase);
+  options.base = config.number(keys.base, keys.standard_base, 1.0 + 1e-6, kMaxBase);
   options.base = rope.number("rope_theta", options.base, 1.0 + 1e-6, kMaxBase);
-  options.percent = config.number("partial_rotary_factor", 1.0, 1e-6, 1.0);
-  options.percent = rope.number("partial_rotary_factor", options.percent, 1e-6, 1.0);
-  read_scaling(options, config, rope, max_position);
+  options.percent = read_percent(config, rope, keys);
+  const auto rotated =
+      static_cast<std::int64_t>(static_cast<double>(model.kv_channels) * options.percent);
+  check_input(rotated >= 2 && rotated % 2 == 0,
+              "{}: RoPE turns pairs, but {} of the {} channels of a head would be turned",
+              config.what(), rotated, model.kv_channels);
+  read_scaling(options, config, rope, model.max_position_embeddings);
   return options;
 }
 
-void write_hf_rope(Json& config, const RopeOptions& rope) {
-  config["rope_theta"] = rope.base;
+void write_hf_rope(Json& config, const RopeOptions& rope, const HfRopeKeys& keys) {
+  config[std::string(keys.base)] = rope.base;
+  if (keys.writes_percent) config[std::string(keys.percent)] = rope.percent;
   if (rope.scaling == RopeScaling::none) return;
   Json& scaling = config["rope_scaling"];
   scaling["factor"] = rope.factor;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "tessera/base/json.h"
 #include "tessera/checkpoint/format/json_fields.h"
@@ -10,10 +11,24 @@
 
 namespace tessera {
 
-/// `max_position` stands in for an absent original_max_position_embeddings.
-RopeOptions read_hf_rope(const JsonFields& config, std::int64_t max_position);
+/// How a family calls the keys, and what transformers takes where one is absent.
+struct HfRopeKeys {
+  std::string_view base = "rope_theta";
+  std::string_view percent = "partial_rotary_factor";  ///< empty: whole heads are turned
+  bool writes_percent = false;                         ///< else a model that needs it is not of it
+  double standard_base = 10000.0;
+  double standard_percent = 1.0;
+  /// rope_parameters has values for each kind of layer, and these are of this kind.
+  std::string_view layer_type = "";
+};
 
-/// Adds rope_theta and, when there is scaling, rope_scaling.
-void write_hf_rope(Json& config, const RopeOptions& rope);
+/// The options' sizes must be set: max_position_embeddings stands in for an absent
+/// original_max_position_embeddings, and RoPE turns an even number of a head's channels.
+RopeOptions read_hf_rope(const JsonFields& config, const ModelOptions& options,
+                         const HfRopeKeys& keys = {});
+
+/// Adds the base, the part of a head that is turned if the family writes it, and, when there is
+/// scaling, rope_scaling.
+void write_hf_rope(Json& config, const RopeOptions& rope, const HfRopeKeys& keys = {});
 
 }  // namespace tessera

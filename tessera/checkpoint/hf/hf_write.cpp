@@ -10,7 +10,20 @@
 namespace tessera {
 namespace {
 
-// Puts the parts of a tensor side by side along `out` in `buffer` and gives the whole.
+// Reads a parameter and puts its rows into the blocks of a tensor, from row `begin` of each on.
+void read_in_blocks(const HfPart& part, std::int64_t begin, std::int64_t blocks, const View& whole,
+                    const ParameterReader& read) {
+  std::vector<std::byte> rows(static_cast<std::size_t>(part.shape.numel()) *
+                              element_size(whole.dtype()));
+  const View ours(rows.data(), whole.dtype(), part.shape);
+  read(part.name, ours);
+  const std::int64_t share = part.shape[0] / blocks, block_rows = whole.shape()[0] / blocks;
+  for (std::int64_t block = 0; block < blocks; ++block)
+    convert_into(whole.slice(0, block * block_rows + begin, share),
+                 ours.slice(0, block * share, share));
+}
+
+// Puts the parts of a tensor together in `buffer` and gives the whole.
 ConstView assemble_hf_tensor(const HfTensor& tensor, DType dtype, const ParameterReader& read,
                              std::vector<std::byte>& buffer) {
   buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(dtype));
@@ -18,8 +31,11 @@ ConstView assemble_hf_tensor(const HfTensor& tensor, DType dtype, const Paramete
   const View ours = tensor.transposed ? transposed_view(whole) : whole;
   std::int64_t begin = 0;
   for (const HfPart& part : tensor.parts) {
-    read(part.name, ours.slice(0, begin, part.shape[0]));
-    begin += part.shape[0];
+    if (tensor.blocks == 1)
+      read(part.name, ours.slice(0, begin, part.shape[0]));
+    else
+      read_in_blocks(part, begin, tensor.blocks, ours, read);
+    begin += part.shape[0] / tensor.blocks;
   }
   return whole;
 }

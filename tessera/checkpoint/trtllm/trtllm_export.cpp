@@ -4,6 +4,7 @@
 #include "tessera/base/log.h"
 #include "tessera/checkpoint/format/safetensors_writer.h"
 #include "tessera/checkpoint/hf/hf_config.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_rope.h"
 #include "tessera/checkpoint/hf/weight_reader.h"
 #include "tessera/checkpoint/new_folder.h"
@@ -16,15 +17,17 @@ void check_model(const ModelOptions& model, int ranks) {
   const std::string problem = trtllm_problem(model, ranks);
   check_input(problem.empty(), "this model cannot be exported for TensorRT-LLM with --tp {}: {}",
               ranks, problem);
-  check_input(!hf_family_for(model).empty(),
-              "this model cannot be exported for TensorRT-LLM: it is none of GPT-2, Llama, Mistral "
-              "and Qwen2");
+  const std::string family = hf_family_for(model);
+  check_input(!family.empty() && hf_family(family).in_trtllm,
+              "this model{} cannot be exported for TensorRT-LLM: it is none of GPT-2, Llama, "
+              "Mistral and Qwen2",
+              family.empty() ? "" : fmt::format(" ({})", family));
   check_input(model.dtype != DType::f64,
               "TensorRT-LLM has no float64: give --params-dtype f32, bf16 or f16");
   if (model.attention_window > 0)
     log_warning(
-        "TensorRT-LLM's files do not hold the attention window of {} keys: give it to its "
-        "runtime (max_attention_window_size)",
+        "TensorRT-LLM's files do not hold the attention window of {} keys: give it to its runtime "
+        "(max_attention_window_size)",
         model.attention_window);
 }
 

@@ -103,6 +103,10 @@ class RankTensors {
 
 std::string trtllm_problem(const ModelOptions& model, int ranks) {
   if (model.qk_norm != QkNorm::none) return "its layout has no norms of queries and keys";
+  const bool gpt = model.position_embedding == PositionEmbedding::learned_absolute;
+  if (model.activation != (gpt ? Activation::gelu : Activation::silu))
+    return fmt::format("its activation is {}, and this export writes {} for such models only",
+                       to_string(model.activation), gpt ? "gelu" : "SwiGLU");
   const std::int64_t heads = model.num_attention_heads, groups = model.num_query_groups;
   if (heads % ranks != 0) return fmt::format("{} ranks cannot share {} heads", ranks, heads);
   if (groups % ranks != 0 && ranks % groups != 0)

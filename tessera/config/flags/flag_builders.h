@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "tessera/base/check.h"
+#include "tessera/base/enumerators.h"
 #include "tessera/config/flags/flag.h"
 #include "tessera/config/value.h"
 #include "tessera/options/limits.h"
+#include "tessera/options/model_names.h"
 
 namespace tessera::config {
 
@@ -221,6 +223,15 @@ Flag word(std::string_view name, Access access, std::vector<Name<Stored<Access>>
     return std::nullopt;
   };
   return flag;
+}
+
+/// One of the names that to_string gives to the values of an enumeration.
+template <class Access>
+Flag word(std::string_view name, Access access, std::string_view help) {
+  std::vector<Name<Stored<Access>>> names;
+  for (const Stored<Access> value : enumerators<Stored<Access>>())
+    names.push_back({value, to_string(value)});
+  return word(name, access, std::move(names), help);
 }
 
 /// A switch that is not stored as a bool of its own; `is_on` says how it stands.

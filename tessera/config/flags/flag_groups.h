@@ -7,6 +7,7 @@
 
 namespace tessera::config {
 
+inline constexpr CommandSet kModelCommands = {Command::train, Command::inspect};
 inline constexpr CommandSet kTrain = {Command::train};
 inline constexpr CommandSet kWithModel = {Command::train, Command::generate, Command::evaluate,
                                           Command::inspect};
@@ -15,6 +16,7 @@ inline constexpr CommandSet kWithModel = {Command::train, Command::generate, Com
 void append(std::vector<Flag>& table, Group group, CommandSet commands, std::vector<Flag> flags);
 
 void append_model_flags(std::vector<Flag>& table);
+void append_layer_flags(std::vector<Flag>& table);
 void append_run_flags(std::vector<Flag>& table);
 void append_parallel_flags(std::vector<Flag>& table);
 void append_pipeline_flags(std::vector<Flag>& table);

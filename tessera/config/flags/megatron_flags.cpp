@@ -49,6 +49,9 @@ constexpr Hint kWithHint[] = {
     {"no-rope-fusion", "kernels are fused where that helps; drop the flag"},
     {"no-save-rng", "random numbers need no saved state; drop the flag"},
     {"nvtx-ranges", "a GPU's ranges always go to NVTX; drop the flag"},
+    {"openai-gelu",
+     "GELU always has this form, unless --activation-function is gelu_exact; drop "
+     "the flag"},
     {"optimizer-offload-fraction",
      "--optimizer-cpu-offload moves all of the optimizer's state; drop the flag"},
     {"overlap-cpu-optimizer-d2h-h2d",
@@ -78,9 +81,9 @@ constexpr Hint kWithHint[] = {
 };
 
 constexpr std::string_view kPlain[] = {
+    "activation-func-clamp-value",
     "adlr-autoresume",
     "align-grad-reduce",
-    "apply-layernorm-1p",
     "apply-query-key-layer-scaling",
     "apply-residual-connection-post-layernorm",
     "attention-output-gate",
@@ -168,7 +171,6 @@ constexpr std::string_view kPlain[] = {
     "no-mmap-bin-files",
     "no-one-logger",
     "no-persist-layer-norm",
-    "no-rope-freq",
     "no-weight-decay-cond-type",
     "non-persistent-ckpt-type",
     "non-persistent-global-ckpt-dir",
@@ -180,7 +182,6 @@ constexpr std::string_view kPlain[] = {
     "one-logger-async",
     "one-logger-project",
     "one-logger-run-name",
-    "openai-gelu",
     "outer-dp-sharding-strategy",
     "overlap-moe-expert-parallel-comm",
     "overlap-p2p-communication-warmup-flush",
@@ -190,18 +191,15 @@ constexpr std::string_view kPlain[] = {
     "q-lora-rank",
     "qk-head-dim",
     "qk-pos-emb-head-dim",
-    "quick-geglu",
     "rampup-batch-size",
     "record-memory-history",
     "relative-attention-max-distance",
     "relative-attention-num-buckets",
     "rerun-mode",
-    "rotary-interleaved",
     "save-retain-interval",
     "softmax-type",
     "spec",
     "split-sentences",
-    "squared-relu",
     "start-weight-decay",
     "step-batch-size-schedule",
     "straggler-ctrlr-port",
@@ -229,7 +227,6 @@ constexpr std::string_view kPlain[] = {
     "vocab-extra-ids",
     "weight-decay-incr-style",
     "wgrad-deferral-limit",
-    "window-attn-skip-freq",
 };
 
 // Megatron has many flags of each of these kinds, and Tessera none.

@@ -1,15 +1,15 @@
-// What a model is: flags of ModelOptions.
+// What a model is: flags of ModelOptions for sizes, positions and initialization.
 #include "tessera/config/flags/flag_builders.h"
 #include "tessera/config/flags/flag_groups.h"
 
 namespace tessera::config {
 namespace {
 
-constexpr CommandSet kModelCommands = {Command::train, Command::inspect};
-
 bool uses_rope(const Settings& s) {
   return s.options.model.position_embedding == PositionEmbedding::rope;
 }
+
+bool has_window(const Settings& s) { return s.options.model.attention_window != 0; }
 
 std::function<bool(const Settings&)> scaled_by(std::initializer_list<RopeScaling> kinds) {
   return [kinds = std::vector<RopeScaling>(kinds)](const Settings& s) {
@@ -24,52 +24,16 @@ bool has_fewer_groups(const Settings& s) {
   return model.num_query_groups != 0 && model.num_query_groups != model.num_attention_heads;
 }
 
-bool has_all_biases(const Settings& s) {
-  const ModelOptions& model = s.options.model;
-  return model.qkv_bias && model.attention_output_bias && model.mlp_bias;
-}
-
-void set_biases(Settings& s, bool disabled) {
-  ModelOptions& model = s.options.model;
-  model.qkv_bias = model.attention_output_bias = model.mlp_bias = !disabled;
-}
-
-// A bias that stays although the others go.
-Flag kept_bias(std::string_view name, bool ModelOptions::*bias, std::string_view help) {
-  return action(
-      name, [bias](Settings& s, bool on) { s.options.model.*bias |= on; },
-      [bias](const Settings& s) { return s.options.model.*bias && !has_all_biases(s); }, help);
-}
-
-Flag window_flag() {
-  Flag flag = make_flag("window-size", Arity::one, "L,R",
-                        "attention window: L keys to the left of each query; R must be 0 "
-                        "[default: all keys]");
-  flag.quoted = true;
-  flag.set = [](Settings& s, const Values& values) {
-    s.options.model.attention_window = parse_window(values.at(0));
-  };
-  flag.get = [](const Settings& s) -> std::optional<Values> {
-    if (s.options.model.attention_window == 0) return std::nullopt;
-    return Values{fmt::format("{},0", s.options.model.attention_window - 1)};
-  };
-  flag.fault = [](const Settings& s) -> std::string {
-    const IntegerRange range{0, kMaxPositions};
-    if (range.has(s.options.model.attention_window)) return {};
-    return fmt::format("of {} keys: {}", s.options.model.attention_window, range.expected());
-  };
-  return flag;
-}
-
 std::vector<Flag> size_flags() {
   return {
       integer("num-layers", at(&ModelOptions::num_layers), {1, kMaxLayers}, "transformer layers")
           .must_be_given(),
       integer("hidden-size", at(&ModelOptions::hidden_size), {1, kMaxHidden}, "width of the model")
           .must_be_given(),
-      integer("ffn-hidden-size", at(&ModelOptions::ffn_hidden_size), {1, kMaxFfn},
-              "width inside the MLP [default: 4 x hidden; with --swiglu 8/3 x hidden, rounded down "
-              "to 64s]"),
+      integer(
+          "ffn-hidden-size", at(&ModelOptions::ffn_hidden_size), {1, kMaxFfn},
+          "width inside the MLP [default: 4 x hidden; of a gated MLP 8/3 x hidden, rounded down "
+          "to 64s]"),
       integer("num-attention-heads", at(&ModelOptions::num_attention_heads), {1, kMaxHeads},
               "query heads")
           .must_be_given(),
@@ -92,20 +56,25 @@ std::vector<Flag> size_flags() {
 std::vector<Flag> position_flags() {
   return {
       word("position-embedding-type", at(&ModelOptions::position_embedding),
-           {{PositionEmbedding::learned_absolute, "learned_absolute"},
-            {PositionEmbedding::rope, "rope"},
-            {PositionEmbedding::none, "none"}},
            "how the model encodes positions"),
       real("rotary-base", at(&RopeOptions::base), {1, 1e12, true}, "RoPE's base (theta)")
           .only_if(uses_rope, "--position-embedding-type rope"),
       real("rotary-percent", at(&RopeOptions::percent), {0, 1, true},
            "leading part of each head that RoPE rotates")
           .only_if(uses_rope, "--position-embedding-type rope"),
+      toggle("rotary-interleaved", at(&ModelOptions::rotary_interleaved),
+             "RoPE rotates neighbouring channels (0 with 1, 2 with 3, ...), not those half a head "
+             "apart")
+          .only_if(uses_rope, "--position-embedding-type rope"),
+      integer("no-rope-freq", at(&ModelOptions::no_rope_freq), {2, kMaxLayers},
+              "every N-th layer has no RoPE [default: none]")
+          .only_if(uses_rope, "--position-embedding-type rope"),
+      real("rope-local-base", at(&ModelOptions::rope_local_base), {1, 1e12, true},
+           "RoPE's base in layers with an attention window, where it is not scaled either "
+           "[default: as in all layers]")
+          .only_if([](const Settings& s) { return uses_rope(s) && has_window(s); },
+                   "--position-embedding-type rope with --window-size"),
       word("rope-scaling-type", at(&RopeOptions::scaling),
-           {{RopeScaling::none, "none"},
-            {RopeScaling::linear, "linear"},
-            {RopeScaling::llama3, "llama3"},
-            {RopeScaling::yarn, "yarn"}},
            "how RoPE reaches longer sequences than the model was first trained for")
           .one_of("rope scaling")
           .only_if(uses_rope, "--position-embedding-type rope"),
@@ -152,51 +121,6 @@ std::vector<Flag> rope_scaling_flags() {
   };
 }
 
-std::vector<Flag> layer_flags() {
-  return {
-      word("normalization", at(&ModelOptions::normalization),
-           {{Normalization::layer_norm, "LayerNorm"}, {Normalization::rms_norm, "RMSNorm"}},
-           "kind of norm"),
-      real("norm-epsilon", at(&ModelOptions::norm_epsilon), {0, 1, true}, "added to the variance"),
-      action(
-          "swiglu",
-          [](Settings& s, bool on) {
-            s.options.model.activation = on ? Activation::silu : Activation::gelu;
-            s.options.model.gated_mlp = on;
-          },
-          [](const Settings& s) {
-            return s.options.model.gated_mlp && s.options.model.activation == Activation::silu;
-          },
-          "gated MLP with SiLU instead of GELU"),
-      action(
-          "disable-bias-linear", set_biases, [](const Settings& s) { return !has_all_biases(s); },
-          "no biases in linear layers"),
-      kept_bias("add-qkv-bias", &ModelOptions::qkv_bias,
-                "biases of queries, keys and values although --disable-bias-linear"),
-      kept_bias("add-attention-output-bias", &ModelOptions::attention_output_bias,
-                "bias of the attention's output although --disable-bias-linear"),
-      kept_bias("add-mlp-bias", &ModelOptions::mlp_bias,
-                "biases of the MLP although --disable-bias-linear"),
-      action(
-          "qk-layernorm",
-          [](Settings& s, bool on) {
-            s.options.model.qk_norm = on ? QkNorm::per_head : QkNorm::none;
-          },
-          [](const Settings& s) { return s.options.model.qk_norm == QkNorm::per_head; },
-          "RMSNorm of each query and key head before RoPE"),
-      action(
-          "untie-embeddings-and-output-weights",
-          [](Settings& s, bool on) { s.options.model.tie_embeddings = !on; },
-          [](const Settings& s) { return !s.options.model.tie_embeddings; },
-          "an output layer of its own instead of the embedding's weights"),
-      window_flag(),
-      integer("window-first-layer", at(&ModelOptions::window_first_layer), {0, kMaxLayers},
-              "layers before this one (from 0) see all keys")
-          .only_if([](const Settings& s) { return s.options.model.attention_window != 0; },
-                   "--window-size"),
-  };
-}
-
 std::vector<Flag> initialization_flags() {
   constexpr RealRange kProbability = {0, 1, false, true};
   return {
@@ -217,7 +141,7 @@ void append_model_flags(std::vector<Flag>& table) {
   append(table, Group::model, kModelCommands, size_flags());
   append(table, Group::model, kModelCommands, position_flags());
   append(table, Group::model, kModelCommands, rope_scaling_flags());
-  append(table, Group::model, kModelCommands, layer_flags());
+  append_layer_flags(table);
   append(table, Group::initialization, {Command::train}, initialization_flags());
 }
 

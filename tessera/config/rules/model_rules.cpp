@@ -3,6 +3,7 @@
 #include "tessera/config/resolve.h"
 #include "tessera/config/rules/rules.h"
 #include "tessera/options/limits.h"
+#include "tessera/options/model_names.h"
 
 namespace tessera::config {
 namespace {
@@ -23,11 +24,17 @@ void attention_rules(const ModelOptions& m, Problems& problems) {
   problems.require(m.window_first_layer <= m.num_layers,
                    "--window-first-layer {} is beyond --num-layers {}", m.window_first_layer,
                    m.num_layers);
+  problems.require(m.window_skip_freq <= m.num_layers,
+                   "--window-attn-skip-freq {} has no effect: there are only {} layers",
+                   m.window_skip_freq, m.num_layers);
 }
 
 void rope_rules(const ModelOptions& m, Problems& problems) {
   if (m.position_embedding != PositionEmbedding::rope) return;
   const RopeOptions& rope = m.rope;
+  problems.require(m.no_rope_freq <= m.num_layers,
+                   "--no-rope-freq {} has no effect: there are only {} layers", m.no_rope_freq,
+                   m.num_layers);
   const bool in_range =
       m.kv_channels > 0 && m.kv_channels <= kMaxHeadSize && rope.percent > 0 && rope.percent <= 1;
   const double part = in_range ? static_cast<double>(m.kv_channels) * rope.percent : 0;
@@ -58,6 +65,14 @@ double count_parameters(const ModelOptions& m) {
   return static_cast<double>(m.num_layers) * (attention + mlp) + embeddings;
 }
 
+void block_rules(const ModelOptions& m, Problems& problems) {
+  problems.require(
+      m.parallel_block == ParallelBlock::none || m.norm_placement == NormPlacement::before,
+      "--parallel-block {} has norms of the layer's input only, but --norm-placement is {}: drop "
+      "one of them",
+      to_string(m.parallel_block), to_string(m.norm_placement));
+}
+
 // Options that no layer computes yet. A line goes when its layer comes.
 void pending_rules(const ModelOptions& m, Problems& problems) {
   const auto require = [&](bool supported, std::string_view what) {
@@ -86,6 +101,7 @@ void pending_rules(const ModelOptions& m, Problems& problems) {
 void model_rules(const ModelOptions& model, Problems& problems) {
   pending_rules(model, problems);
   attention_rules(model, problems);
+  block_rules(model, problems);
   rope_rules(model, problems);
   const double parameters = count_parameters(model);
   problems.require(

@@ -25,16 +25,17 @@ struct Rows {
 };
 
 template <class T, class A = Accumulator<T>>
-void norm_row(T* y, A* stats, const T* x, const T* w, const T* b, int64_t n, const NormSpec& spec) {
+void norm_row(T* y, A* stats, const T* x, const NormWeights<T>& weights, int64_t n,
+              const NormSpec& spec) {
   store_stats(stats, moments_of(x, n, spec.kind), n, spec);
-  apply_norm(y, stats, x, w, b, n);
+  apply_norm(y, stats, x, weights, n);
 }
 
 template <class T, class A = Accumulator<T>>
-void norm_row_backward(T* dx, A* dw, A* db, const T* dy, const T* x, const A* stats, const T* w,
-                       int64_t n, NormKind kind, bool accumulate) {
-  const GradientSums<A> sums = sum_gradients(dw, db, dy, x, stats, w, n);
-  input_gradient(dx, dy, x, stats, w, n, sums, n, kind, accumulate);
+void norm_row_backward(T* dx, A* dw, A* db, const T* dy, const T* x, const A* stats,
+                       const NormWeights<T>& weights, int64_t n, NormKind kind, bool accumulate) {
+  const GradientSums<A> sums = sum_gradients(dw, db, dy, x, stats, weights, n);
+  input_gradient(dx, dy, x, stats, weights, n, sums, n, kind, accumulate);
 }
 
 }  // namespace
@@ -45,10 +46,11 @@ void CpuKernels::do_norm_forward(Stream&, View y, View stats, ConstView x, Const
     const Rows from(x);
     const Rows to(y);
     const int64_t n = x.dim(-1);
+    const NormWeights<T> weights(w, b, spec);
     parallel_pieces(threads_, from.count, rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         norm_row<T>(y.data<T>() + to.offset(i), stats.data<Accumulator<T>>() + 2 * i,
-                    x.data<T>() + from.offset(i), w.data<T>(), b ? b.data<T>() : nullptr, n, spec);
+                    x.data<T>() + from.offset(i), weights, n, spec);
     });
   });
 }
@@ -58,12 +60,13 @@ void CpuKernels::do_add_norm_forward(Stream&, View y, View r, View stats, ConstV
                                      const NormSpec& spec, const DropoutSpec& dropout) {
   dispatch_float(x.dtype(), "add_norm_forward", [&]<class T>(TypeTag<T>) {
     const int64_t n = x.dim(1);
+    const NormWeights<T> weights(w, b, spec);
     parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         T* sum = r.data<T>() + i * n;
         add_dropout_row<T>(sum, x.data<T>() + i * n, branch.data<T>() + i * n, i, n, dropout);
-        norm_row<T>(y.data<T>() + i * n, stats.data<Accumulator<T>>() + 2 * i, sum, w.data<T>(),
-                    b ? b.data<T>() : nullptr, n, spec);
+        norm_row<T>(y.data<T>() + i * n, stats.data<Accumulator<T>>() + 2 * i, sum, weights, n,
+                    spec);
       }
     });
   });
@@ -83,6 +86,7 @@ void CpuKernels::do_norm_backward(Stream&, View dx, View dw, View db, ConstView 
     const Rows to(dx);
     const Rows upstream(dy);
     const int64_t n = x.dim(-1);
+    const NormWeights<T> weights(w, {}, spec);
     A* partials = static_cast<A*>(workspace.raw());
     parallel_pieces(threads_, from.count, kRowsPerPartial, [&](int64_t begin, int64_t end) {
       A* sums = partials + begin / kRowsPerPartial * 2 * n;
@@ -90,7 +94,7 @@ void CpuKernels::do_norm_backward(Stream&, View dx, View dw, View db, ConstView 
       for (int64_t i = begin; i < end; ++i)
         norm_row_backward<T>(dx.data<T>() + to.offset(i), sums, sums + n,
                              dy.data<T>() + upstream.offset(i), x.data<T>() + from.offset(i),
-                             stats.data<A>() + 2 * i, w.data<T>(), n, spec.kind, accumulate_dx);
+                             stats.data<A>() + 2 * i, weights, n, spec.kind, accumulate_dx);
     });
     finish_weight_gradients(dw, db, partials, from.count, n, accumulate_dw);
   });

@@ -47,23 +47,24 @@ void CpuKernels::do_norm_part_forward(Stream&, View y, View stats, ConstView x, 
     const int64_t rows = x.dim(0);
     const int64_t n = x.dim(1);
     const int64_t count = parts.dim(0);
+    const NormWeights<T> weights(w, b, spec);
     parallel_pieces(threads_, rows, rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         A* mine = stats.data<A>() + 2 * i;
         store_stats(mine, together(parts.data<A>() + 2 * i, count, 2 * rows, n), n * count, spec);
-        apply_norm<T>(y.data<T>() + i * n, mine, x.data<T>() + i * n, w.data<T>(),
-                      b ? b.data<T>() : nullptr, n);
+        apply_norm<T>(y.data<T>() + i * n, mine, x.data<T>() + i * n, weights, n);
       }
     });
   });
 }
 
 void CpuKernels::do_norm_part_sums(Stream&, View sums, View dw, View db, ConstView dy, ConstView x,
-                                   ConstView stats, ConstView w, bool accumulate_dw,
-                                   Workspace workspace) {
+                                   ConstView stats, ConstView w, const NormSpec& spec,
+                                   bool accumulate_dw, Workspace workspace) {
   dispatch_float(x.dtype(), "norm_part_sums", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const int64_t n = x.dim(1);
+    const NormWeights<T> weights(w, {}, spec);
     A* partials = static_cast<A*>(workspace.raw());
     parallel_pieces(threads_, x.dim(0), kRowsPerPartial, [&](int64_t begin, int64_t end) {
       A* of_weights = partials + begin / kRowsPerPartial * 2 * n;
@@ -71,7 +72,7 @@ void CpuKernels::do_norm_part_sums(Stream&, View sums, View dw, View db, ConstVi
       for (int64_t i = begin; i < end; ++i) {
         const GradientSums<A> of_row =
             sum_gradients(of_weights, of_weights + n, dy.data<T>() + i * n, x.data<T>() + i * n,
-                          stats.data<A>() + 2 * i, w.data<T>(), n);
+                          stats.data<A>() + 2 * i, weights, n);
         sums.data<A>()[2 * i] = of_row.g;
         sums.data<A>()[2 * i + 1] = of_row.gh;
       }
@@ -86,11 +87,12 @@ void CpuKernels::do_norm_part_backward(Stream&, View dx, ConstView dy, ConstView
   dispatch_float(x.dtype(), "norm_part_backward", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const int64_t n = x.dim(1);
+    const NormWeights<T> weights(w, {}, spec);
     parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const GradientSums<A> of_row{sums.data<A>()[2 * i], sums.data<A>()[2 * i + 1]};
         input_gradient(dx.data<T>() + i * n, dy.data<T>() + i * n, x.data<T>() + i * n,
-                       stats.data<A>() + 2 * i, w.data<T>(), n, of_row, channels, spec.kind,
+                       stats.data<A>() + 2 * i, weights, n, of_row, channels, spec.kind,
                        accumulate_dx);
       }
     });

@@ -5,6 +5,7 @@
 
 #include "tessera/kernels/cpu/math.h"
 #include "tessera/kernels/specs.h"
+#include "tessera/tensor/view.h"
 
 namespace tessera::cpu {
 
@@ -45,23 +46,39 @@ void store_stats(A* stats, const Moments<A>& moments, std::int64_t n, const Norm
   stats[1] = A(1) / std::sqrt(moments.squares / static_cast<A>(n) + static_cast<A>(spec.epsilon));
 }
 
-/// b may be null.
+/// The weights w and, unless null, biases b of a row's channels. Passed by value: a loop that
+/// writes floats then knows that it does not write to the offset.
+template <class T>
+struct NormWeights {
+  using A = Accumulator<T>;
+  NormWeights(const ConstView& weight, const ConstView& bias, const NormSpec& spec)
+      : w(weight.data<T>()),
+        b(bias ? bias.data<T>() : nullptr),
+        offset(spec.one_plus_weight ? A(1) : A(0)) {}
+  /// What channel j is multiplied by.
+  A factor(std::int64_t j) const { return load(w[j]) + offset; }
+  const T* w;
+  const T* b;
+  A offset;
+};
+
 template <class T, class A = Accumulator<T>>
-void apply_norm(T* y, const A* stats, const T* x, const T* w, const T* b, std::int64_t n) {
+void apply_norm(T* y, const A* stats, const T* x, NormWeights<T> weights, std::int64_t n) {
   const A mean = stats[0];
   const A rstd = stats[1];
-  if (b) {
+  if (weights.b) {
 #pragma omp simd
     for (std::int64_t j = 0; j < n; ++j)
-      store<T>(y[j], (load(x[j]) - mean) * rstd * load(w[j]) + load(b[j]));
+      store<T>(y[j], (load(x[j]) - mean) * rstd * weights.factor(j) + load(weights.b[j]));
   } else {
 #pragma omp simd
-    for (std::int64_t j = 0; j < n; ++j) store<T>(y[j], (load(x[j]) - mean) * rstd * load(w[j]));
+    for (std::int64_t j = 0; j < n; ++j)
+      store<T>(y[j], (load(x[j]) - mean) * rstd * weights.factor(j));
   }
 }
 
-// With g = dy w and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)); RMS norm lacks the
-// mean(g) term.
+// With g = dy factor and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)); RMS norm lacks
+// the mean(g) term.
 template <class A>
 struct GradientSums {
   A g = 0;
@@ -70,8 +87,8 @@ struct GradientSums {
 
 /// Adds to dw and db, and gives the sums over the row.
 template <class T, class A = Accumulator<T>>
-GradientSums<A> sum_gradients(A* dw, A* db, const T* dy, const T* x, const A* stats, const T* w,
-                              std::int64_t n) {
+GradientSums<A> sum_gradients(A* dw, A* db, const T* dy, const T* x, const A* stats,
+                              NormWeights<T> weights, std::int64_t n) {
   const A mean = stats[0];
   const A rstd = stats[1];
   A sum_g = 0;
@@ -79,7 +96,7 @@ GradientSums<A> sum_gradients(A* dw, A* db, const T* dy, const T* x, const A* st
 #pragma omp simd reduction(+ : sum_g, sum_gh)
   for (std::int64_t j = 0; j < n; ++j) {
     const A h = (load(x[j]) - mean) * rstd;
-    const A g = load(dy[j]) * load(w[j]);
+    const A g = load(dy[j]) * weights.factor(j);
     sum_g += g;
     sum_gh += g * h;
     dw[j] += load(dy[j]) * h;
@@ -90,9 +107,9 @@ GradientSums<A> sum_gradients(A* dw, A* db, const T* dy, const T* x, const A* st
 
 /// `sums` are of the whole row, which has `channels` channels; n of them are here.
 template <class T, class A = Accumulator<T>>
-void input_gradient(T* dx, const T* dy, const T* x, const A* stats, const T* w, std::int64_t n,
-                    const GradientSums<A>& sums, std::int64_t channels, NormKind kind,
-                    bool accumulate) {
+void input_gradient(T* dx, const T* dy, const T* x, const A* stats, NormWeights<T> weights,
+                    std::int64_t n, const GradientSums<A>& sums, std::int64_t channels,
+                    NormKind kind, bool accumulate) {
   const A mean = stats[0];
   const A rstd = stats[1];
   const A mean_g = kind == NormKind::layer ? sums.g / static_cast<A>(channels) : A(0);
@@ -100,7 +117,7 @@ void input_gradient(T* dx, const T* dy, const T* x, const A* stats, const T* w, 
 #pragma omp simd
   for (std::int64_t j = 0; j < n; ++j) {
     const A h = (load(x[j]) - mean) * rstd;
-    const A g = load(dy[j]) * load(w[j]);
+    const A g = load(dy[j]) * weights.factor(j);
     const A value = rstd * (g - mean_g - h * mean_gh);
     store<T>(dx[j], accumulate ? load(dx[j]) + value : value);
   }

@@ -11,16 +11,19 @@ using std::int64_t;
 
 constexpr int64_t kTurn = 16384;  // elements a thread takes at a time
 
-// x1, x2: the halves of the rotated part of one head.
-template <class T, class A = Accumulator<T>>
-void rotate(T* x1, T* x2, const A* cos, const A* sin, int64_t half, A direction) {
+// Turns `count` pairs of one head: (x[j * step], x[apart + j * step]). kStep and the distance are
+// 1 and R for halves, 2 and 1 for interleaved pairs.
+template <int kStep, class T, class A = Accumulator<T>>
+void rotate(T* x, int64_t apart, const A* cos, const A* sin, int64_t count, A direction) {
 #pragma omp simd
-  for (int64_t j = 0; j < half; ++j) {
-    const A a = load(x1[j]);
-    const A b = load(x2[j]);
+  for (int64_t j = 0; j < count; ++j) {
+    T& x1 = x[j * kStep];
+    T& x2 = x[apart + j * kStep];
+    const A a = load(x1);
+    const A b = load(x2);
     const A s = direction * sin[j];
-    store<T>(x1[j], a * cos[j] - b * s);
-    store<T>(x2[j], b * cos[j] + a * s);
+    store<T>(x1, a * cos[j] - b * s);
+    store<T>(x2, b * cos[j] + a * s);
   }
 }
 
@@ -39,10 +42,11 @@ void CpuKernels::do_add_dropout(Stream&, View y, ConstView x, ConstView branch,
 }
 
 void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstView positions,
-                         bool inverse) {
+                         bool inverse, RopePairs pairs) {
   dispatch_float(x.dtype(), "rope", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    const int64_t half = cos.dim(1);
+    const A direction = inverse ? A(-1) : A(1);
+    const int64_t half = cos.dim(1);  // R
     const int64_t batch = x.dim(1);
     const std::int32_t* position = positions.data<std::int32_t>();
     const int64_t rows = x.dim(0) * batch;
@@ -54,7 +58,10 @@ void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstVie
             for (int64_t h = 0; h < x.dim(2); ++h) {
               T* head =
                   x.data<T>() + i / batch * x.stride(0) + i % batch * x.stride(1) + h * x.stride(2);
-              rotate<T>(head, head + half, c, s, half, inverse ? A(-1) : A(1));
+              if (pairs == RopePairs::halves)
+                rotate<1, T>(head, half, c, s, half, direction);
+              else
+                rotate<2, T>(head, 1, c, s, half, direction);
             }
           }
         });

@@ -6,6 +6,7 @@
 #include "tessera/kernels/cpu/cpu_kernels.h"
 #include "tessera/kernels/cpu/math.h"
 #include "tessera/kernels/cpu/parallel.h"
+#include "tessera/kernels/logit_cap.h"
 
 namespace tessera::cpu {
 namespace {
@@ -107,6 +108,19 @@ void CpuKernels::do_embedding_backward(Stream& stream, View dtable, ConstView dy
   });
 }
 
+void CpuKernels::do_scale_logits(Stream&, View logits, const LogitSpec& spec) {
+  dispatch_float(logits.dtype(), "scale_logits", [&]<class T>(TypeTag<T>) {
+    const int64_t n = logits.dim(1);
+    const LogitCap<Accumulator<T>> cap(spec);
+    parallel_for(threads_, logits.dim(0), [&](int64_t i) {
+      T* row = logits.data<T>() + i * logits.stride(0);
+      const LogitCap<Accumulator<T>> of_row = cap;
+#pragma omp simd
+      for (int64_t j = 0; j < n; ++j) store<T>(row[j], of_row.template value<Math>(load(row[j])));
+    });
+  });
+}
+
 void CpuKernels::do_softmax_stats(Stream&, View stats, ConstView logits, ConstView labels,
                                   const TargetSpec& target) {
   dispatch_float(logits.dtype(), "softmax_stats", [&]<class T>(TypeTag<T>) {
@@ -143,10 +157,13 @@ void CpuKernels::do_softmax_rescale(Stream&, View stats, ConstView maximum) {
 
 void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView logits,
                                   ConstView stats, ConstView labels, ConstView mask,
-                                  ConstView scale, const TargetSpec& target) {
+                                  ConstView scale, const TargetSpec& target,
+                                  const LogitSpec& logit_spec) {
   dispatch_float(logits.dtype(), "cross_entropy", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const int64_t n = logits.dim(1);
+    const LogitCap<A> cap(logit_spec);
+    const bool plain = logit_spec.is_identity();
     parallel_for(threads_, logits.dim(0), [&](int64_t i) {
       const A* in = stats.data<A>() + i;
       const A maximum = in[0];
@@ -163,11 +180,21 @@ void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView lo
       const A each = weight * static_cast<A>(target.each);
       const A more = weight * static_cast<A>(target.label);
       // The label's own gradient is formed before the row is overwritten (dlogits may be logits).
-      const A at_label = here ? factor * exp_of(load(row[label]) - maximum) - each - more : A(0);
+      const A logit_there = here ? load(row[label]) : A(0);
+      const A at_label = factor * exp_of(logit_there - maximum) - each - more;
+      if (plain) {
 #pragma omp simd
-      for (int64_t j = 0; j < n; ++j)
-        store<T>(out[j], factor * exp_of(load(row[j]) - maximum) - each);
-      if (here) store<T>(out[label], at_label);
+        for (int64_t j = 0; j < n; ++j)
+          store<T>(out[j], factor * exp_of(load(row[j]) - maximum) - each);
+      } else {
+        const LogitCap<A> of_row = cap;
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) {
+          const A y = load(row[j]);
+          store<T>(out[j], (factor * exp_of(y - maximum) - each) * of_row.slope(y));
+        }
+      }
+      if (here) store<T>(out[label], plain ? at_label : at_label * cap.slope(logit_there));
     });
   });
 }

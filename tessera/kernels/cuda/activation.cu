@@ -1,10 +1,7 @@
-// Activations, plain and gated: bandwidth-bound, a pass over the elements (map.cuh) with the
-// formulas of kernels/activation.h in it. 16-bit results are computed with the hardware's quick
-// functions (math.cuh), whose error their rounding hides.
-#include "tessera/kernels/activation.h"
-
+// Activations: bandwidth-bound, one pass over the elements with the formulas of
+// kernels/activation.h in it.
+#include "tessera/kernels/cuda/activation_dispatch.cuh"
 #include "tessera/kernels/cuda/cuda_kernels.h"
-#include "tessera/kernels/cuda/map.cuh"
 
 namespace tessera::cuda {
 namespace {
@@ -23,40 +20,12 @@ struct Backward {
   __device__ void operator()(A (&dx)[1], const A (&x)[2]) const { dx[0] = F::gradient(x[0], x[1]); }
 };
 
-// y from [gate, up].
-template <class A, class F>
-struct GatedForward {
-  __device__ void operator()(A (&y)[1], const A (&x)[2]) const { y[0] = F::value(x[0]) * x[1]; }
-};
-
-// [d gate, d up], or [d gate, d up, y], from [gate, up, dy].
-template <class A, class F>
-struct GatedBackward {
-  template <int kOut>
-  __device__ void operator()(A (&out)[kOut], const A (&x)[3]) const {
-    const A g = x[0], u = x[1], d = x[2];
-    out[0] = F::gradient(d * u, g);
-    out[1] = F::times(d, g);
-    if constexpr (kOut == 3) out[2] = F::value(g) * u;
-  }
-};
-
-// Calls f(TypeTag, function) with the element type and the activation as types.
-template <class F>
-void dispatch(DType dtype, Activation activation, const char* op, F&& f) {
-  dispatch_float(dtype, op, [&]<class T>(TypeTag<T> type) {
-    dispatch_activation(activation, [&]<Activation kActivation>(ActivationTag<kActivation>) {
-      f(type, ActivationFunction<kActivation, MathFor<T>>{});
-    });
-  });
-}
-
 }  // namespace
 
 void CudaKernels::do_activation_forward(Stream& stream, View y, ConstView x,
                                         Activation activation) {
   constexpr const char* op = "activation_forward";
-  dispatch(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
+  dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
     const Map<T, 1, 1, Forward<Accumulator<T>, F>> map{{{x.data<T>(), 0}}, {{y.data<T>(), 0}}};
     map.run(stream, op, 1, x.numel());
   });
@@ -65,40 +34,10 @@ void CudaKernels::do_activation_forward(Stream& stream, View y, ConstView x,
 void CudaKernels::do_activation_backward(Stream& stream, View dx, ConstView dy, ConstView x,
                                          Activation activation) {
   constexpr const char* op = "activation_backward";
-  dispatch(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
+  dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
     const Map<T, 2, 1, Backward<Accumulator<T>, F>> map{{{dy.data<T>(), 0}, {x.data<T>(), 0}},
                                                         {{dx.data<T>(), 0}}};
     map.run(stream, op, 1, x.numel());
-  });
-}
-
-void CudaKernels::do_gated_activation_forward(Stream& stream, View y, ConstView x,
-                                              Activation activation) {
-  constexpr const char* op = "gated_activation_forward";
-  dispatch(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
-    const int64_t f = y.dim(1);
-    const T* in = x.data<T>();
-    const Map<T, 2, 1, GatedForward<Accumulator<T>, F>> map{{{in, 2 * f}, {in + f, 2 * f}},
-                                                            {{y.data<T>(), f}}};
-    map.run(stream, op, y.dim(0), f);
-  });
-}
-
-void CudaKernels::do_gated_activation_backward(Stream& stream, View dx, View y, ConstView dy,
-                                               ConstView x, Activation activation) {
-  constexpr const char* op = "gated_activation_backward";
-  dispatch(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
-    using Gradient = GatedBackward<Accumulator<T>, F>;
-    const int64_t f = dy.dim(1);
-    const T* in = x.data<T>();
-    T* out = dx.data<T>();
-    const auto run = [&](const auto& map) { map.run(stream, op, dy.dim(0), f); };
-    if (y)
-      run(Map<T, 3, 3, Gradient>{{{in, 2 * f}, {in + f, 2 * f}, {dy.data<T>(), f}},
-                                 {{out, 2 * f}, {out + f, 2 * f}, {y.data<T>(), f}}});
-    else
-      run(Map<T, 3, 2, Gradient>{{{in, 2 * f}, {in + f, 2 * f}, {dy.data<T>(), f}},
-                                 {{out, 2 * f}, {out + f, 2 * f}}});
   });
 }
 

@@ -5,9 +5,8 @@
 #include <limits>
 
 #include "tessera/kernels/cuda/cuda_kernels.h"
-#include "tessera/kernels/cuda/launch.cuh"
-#include "tessera/kernels/cuda/math.cuh"
-#include "tessera/kernels/cuda/vector.cuh"
+#include "tessera/kernels/cuda/map.cuh"
+#include "tessera/kernels/logit_cap.h"
 
 namespace tessera::cuda {
 namespace {
@@ -153,15 +152,26 @@ struct LossOfRow {
   __device__ void operator()(int64_t i) const { loss[i] = stats.loss(i); }
 };
 
+// The logit that the softmax sees, from the product's.
+template <class A>
+struct ScaleLogit {
+  LogitCap<A> cap;
+  __device__ void operator()(A (&y)[1], const A (&x)[1]) const {
+    y[0] = cap.template value<PreciseMath>(x[0]);
+  }
+};
+
 template <class T>
 struct Gradient {
   T* data;  ///< may be the logits
   int64_t stride;
   const float* mask;
   const double* scale;
+  LogitCap<Accumulator<T>> cap;  ///< only where logits are scaled or capped
 };
 
-template <class T>
+// kScaled: the gradient goes on through scale and soft cap, whose slope follows from the logit.
+template <class T, bool kScaled>
 __global__ void __launch_bounds__(kRowThreads, 2)
     cross_entropy_kernel(Accumulator<T>* loss, Gradient<T> gradient, Logits<T> logits,
                          Stats<const Accumulator<T>> stats) {
@@ -178,12 +188,17 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   if (threadIdx.x == 0) loss[i] = stats.loss(i);
   packing_of<kPackWidth<T>>(logits.columns, x, static_cast<const T*>(dx))
       .read(x, threadIdx.x, blockDim.x, [&]<int kCount>(int64_t at, const Pack<T, kCount>& pack) {
-        Pack<A, kCount> y = widened(pack);
+        const Pack<A, kCount> logit = widened(pack);
+        Pack<A, kCount> y = logit;
 #pragma unroll
         for (int k = 0; k < kCount; ++k) y.at[k] = factor * exp_of<T>(y.at[k] - maximum) - each;
         if (label >= at && label < at + kCount) {
 #pragma unroll
           for (int k = 0; k < kCount; ++k) y.at[k] -= at + k == label ? more : A(0);
+        }
+        if constexpr (kScaled) {
+#pragma unroll
+          for (int k = 0; k < kCount; ++k) y.at[k] *= gradient.cap.slope(logit.at[k]);
         }
         store_pack(dx + at, rounded<T>(y));
       });
@@ -213,6 +228,16 @@ void dispatch_accumulator(DType dtype, F&& f) {
 
 }  // namespace
 
+void CudaKernels::do_scale_logits(Stream& stream, View logits, const LogitSpec& spec) {
+  dispatch_float(logits.dtype(), "scale_logits", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    T* data = logits.data<T>();
+    const Map<T, 1, 1, ScaleLogit<A>> map{
+        {{data, logits.stride(0)}}, {{data, logits.stride(0)}}, {LogitCap<A>(spec)}};
+    map.run(stream, "scale_logits", logits.dim(0), logits.dim(1));
+  });
+}
+
 void CudaKernels::do_softmax_stats(Stream& stream, View stats, ConstView logits, ConstView labels,
                                    const TargetSpec& target) {
   dispatch_float(logits.dtype(), "softmax_stats", [&]<class T>(TypeTag<T>) {
@@ -231,7 +256,8 @@ void CudaKernels::do_softmax_rescale(Stream& stream, View stats, ConstView maxim
 
 void CudaKernels::do_cross_entropy(Stream& stream, View loss, View dlogits, ConstView logits,
                                    ConstView stats, ConstView labels, ConstView mask,
-                                   ConstView scale, const TargetSpec& target) {
+                                   ConstView scale, const TargetSpec& target,
+                                   const LogitSpec& logit_spec) {
   constexpr const char* op = "cross_entropy";
   dispatch_float(logits.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
@@ -240,11 +266,12 @@ void CudaKernels::do_cross_entropy(Stream& stream, View loss, View dlogits, Cons
       for_each(stream, op, logits.dim(0), LossOfRow<A>{out, stats_of<const A>(stats)});
       return;
     }
+    const Gradient<T> gradient{dlogits.data<T>(), dlogits.stride(0), mask.data<float>(),
+                               scale.data<double>(), LogitCap<A>(logit_spec)};
     launch(
-        stream, op, one_block_per_row<T>(logits.dim(0), logits.dim(1)), cross_entropy_kernel<T>,
-        out,
-        Gradient<T>{dlogits.data<T>(), dlogits.stride(0), mask.data<float>(), scale.data<double>()},
-        logits_of<T>(logits, labels, target), stats_of<const A>(stats));
+        stream, op, one_block_per_row<T>(logits.dim(0), logits.dim(1)),
+        logit_spec.is_identity() ? cross_entropy_kernel<T, false> : cross_entropy_kernel<T, true>,
+        out, gradient, logits_of<T>(logits, labels, target), stats_of<const A>(stats));
   });
 }
 

@@ -32,6 +32,7 @@ class CudaKernels final : public Kernels {
 
  protected:
   void do_gemm(Stream&, View, const Operand&, const Operand&, const GemmSpec&, Workspace) override;
+  void do_amax(Stream&, View, ConstView, bool) override;
   void do_column_sum(Stream&, View, ConstView, bool) override;
   void do_attention_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                             const AttentionSpec&, Workspace) override;
@@ -39,7 +40,7 @@ class CudaKernels final : public Kernels {
                              ConstView, ConstView, const AttentionSpec&, Workspace,
                              const AttentionAccumulate&) override;
   void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
-  void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool) override;
+  void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) override;
   void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                        const NormSpec&) override;
   void do_add_norm_forward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
@@ -50,7 +51,7 @@ class CudaKernels final : public Kernels {
   void do_norm_part_forward(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
                             const NormSpec&) override;
   void do_norm_part_sums(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
-                         bool, Workspace) override;
+                         const NormSpec&, bool, Workspace) override;
   void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView, ConstView,
                              std::int64_t, const NormSpec&, bool) override;
   void do_activation_forward(Stream&, View, ConstView, Activation) override;
@@ -64,10 +65,11 @@ class CudaKernels final : public Kernels {
   void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
   void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
                              Workspace) override;
+  void do_scale_logits(Stream&, View, const LogitSpec&) override;
   void do_softmax_stats(Stream&, View, ConstView, ConstView, const TargetSpec&) override;
   void do_softmax_rescale(Stream&, View, ConstView) override;
   void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView, ConstView,
-                        const TargetSpec&) override;
+                        const TargetSpec&, const LogitSpec&) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
   void do_divide_by_sum(Stream&, View, ConstView) override;

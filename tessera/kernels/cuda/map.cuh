@@ -50,12 +50,11 @@ struct Map {
     }
   };
   __device__ Row row(std::int64_t number) const {
-    Row at;
+    Row at{{}, {}, op};
 #pragma unroll
     for (int i = 0; i < kIns; ++i) at.in[i] = in[i][number];
 #pragma unroll
     for (int i = 0; i < kOuts; ++i) at.out[i] = out[i][number];
-    at.op = op;
     return at;
   }
 

@@ -26,8 +26,12 @@ __device__ void contribute(T& x, Accumulator<T> value, bool accumulate) {
   store<T>(x, accumulate ? load(x) + value : value);
 }
 
-/// What kernels/activation.h builds on, to the last digits of the accumulator.
+/// What kernels/activation.h and logit_cap.h build on, to the last digits of the accumulator.
 struct PreciseMath {
+  template <class A>
+  __device__ static A tanh(A x) {
+    return ::tanh(x);
+  }
   template <class A>
   __device__ static A sigmoid(A x) {
     return A(1) / (A(1) + exp(-x));
@@ -45,7 +49,7 @@ struct PreciseMath {
 
   template <class A>
   __device__ static A gelu_tanh(A x) {
-    return tanh(A(kGeluScale) * (x + A(kGeluCubic) * x * x * x));
+    return ::tanh(A(kGeluScale) * (x + A(kGeluCubic) * x * x * x));
   }
   template <class A>
   __device__ static A gelu(A x) {

@@ -158,7 +158,8 @@ __global__ void __launch_bounds__(kLanes == 0 ? 1024 : 256)
     const auto b = widened(bias);
     Pack<A, kWidth> value;
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) value.at[k] = fma((x.at[k] - mean) * rstd, w.at[k], b.at[k]);
+    for (int k = 0; k < kWidth; ++k)
+      value.at[k] = fma((x.at[k] - mean) * rstd, w.at[k] + weights.offset, b.at[k]);
     store_chunk<kPacked>(out, at, n, rounded<T>(value));
   });
   if (here && OfRow::rank() == 0) {

@@ -26,14 +26,14 @@ __global__ void __launch_bounds__(256) norm_input_gradient_kernel(Gradient<T> in
   const A rstd = in.stats[2 * row + 1];
   RowSums<A> sums;
   for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
-    const A g = load(dy[j]) * load(in.weights.w[j]);
+    const A g = load(dy[j]) * (load(in.weights.w[j]) + in.weights.offset);
     sums.g += g;
     sums.gh += g * ((load(x[j]) - mean) * rstd);
   }
   const A mean_g = in.weights.centred ? block_sum(sums.g) / static_cast<A>(n) : A(0);
   const A mean_gh = block_sum(sums.gh) / static_cast<A>(n);
   for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
-    const A g = load(dy[j]) * load(in.weights.w[j]);
+    const A g = load(dy[j]) * (load(in.weights.w[j]) + in.weights.offset);
     const A h = (load(x[j]) - mean) * rstd;
     contribute<T>(dx[j], rstd * (g - mean_g - h * mean_gh), in.accumulate);
   }

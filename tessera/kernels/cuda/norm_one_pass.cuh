@@ -33,8 +33,8 @@ struct Gradient {
   bool accumulate;  ///< to dx
 };
 
-// With g = dy w and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)); RMS norm lacks the
-// mean(g) term. dx may be dy: a thread reads an element before it writes it.
+// With g = dy (w + offset) and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)); RMS norm
+// lacks the mean(g) term. dx may be dy: a thread reads an element before it writes it.
 template <class A>
 struct RowSums {
   A g = 0;
@@ -135,7 +135,7 @@ class Worker {
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
         const A h = (x.at[i] - row.mean) * row.rstd;
-        const A g = dy.at[i] * w.at[i];
+        const A g = dy.at[i] * (w.at[i] + in_.weights.offset);
         sums.g += g;
         sums.gh += g * h;
         dw_[k].at[i] += dy.at[i] * h;
@@ -168,7 +168,8 @@ class Worker {
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
         const A h = (x.at[i] - row.mean) * row.rstd;
-        value.at[i] += row.rstd * (dy.at[i] * w.at[i] - mean_g - h * mean_gh);
+        const A g = dy.at[i] * (w.at[i] + in_.weights.offset);
+        value.at[i] += row.rstd * (g - mean_g - h * mean_gh);
       }
       store_pack(dx + chunk_at<T>(k), rounded<T>(value));
     }

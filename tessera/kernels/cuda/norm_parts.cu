@@ -78,7 +78,8 @@ __global__ void __launch_bounds__(256)
     const auto b = widened(bias);
     Pack<A, kWidth> value;
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) value.at[k] = fma((v.at[k] - mean) * rstd, w.at[k], b.at[k]);
+    for (int k = 0; k < kWidth; ++k)
+      value.at[k] = fma((v.at[k] - mean) * rstd, w.at[k] + weights.offset, b.at[k]);
     store_chunk<kPacked>(y + row * n, at, n, rounded<T>(value));
   });
   if (threadIdx.x > 0) return;
@@ -93,14 +94,24 @@ struct PartGradient {
   const T* x;
   const Accumulator<T>* stats;
   const T* w;
+  Accumulator<T> offset;  // of the weights
   int64_t n;
+  PartGradient(const ConstView& dy_, const ConstView& x_, const ConstView& stats_,
+               const NormWeights<T>& weights)
+      : dy(dy_.data<T>()),
+        x(x_.data<T>()),
+        stats(stats_.data<Accumulator<T>>()),
+        w(weights.w),
+        offset(weights.offset),
+        n(weights.n) {}
   bool packs() const {
     constexpr int kWidth = kPackWidth<T>;
     return n % kWidth == 0 && can_pack<kWidth>(dy) && can_pack<kWidth>(x) && can_pack<kWidth>(w);
   }
 };
 
-// Calls f(first element, g, h) for this thread's chunks of a row: g = dy w, h = (x - mean) rstd.
+// Calls f(first element, g, h) for this thread's chunks of a row: g = dy (w + offset), h = (x -
+// mean) rstd.
 template <class T, bool kPacked, class F>
 __device__ void each_gradient(const PartGradient<T>& in, int64_t row, F&& f) {
   using A = Accumulator<T>;
@@ -113,7 +124,7 @@ __device__ void each_gradient(const PartGradient<T>& in, int64_t row, F&& f) {
     const auto w = widened(load_chunk<kPacked, kWidth>(in.w, at, in.n));
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
-      g.at[k] *= w.at[k];
+      g.at[k] *= w.at[k] + in.offset;
       h.at[k] = (h.at[k] - mean) * rstd;
     }
     f(at, g, h);
@@ -201,13 +212,13 @@ void CudaKernels::do_norm_part_forward(Stream& stream, View y, View stats, Const
 }
 
 void CudaKernels::do_norm_part_sums(Stream& stream, View sums, View dw, View db, ConstView dy,
-                                    ConstView x, ConstView stats, ConstView w, bool accumulate_dw,
-                                    Workspace workspace) {
+                                    ConstView x, ConstView stats, ConstView w, const NormSpec& spec,
+                                    bool accumulate_dw, Workspace workspace) {
   constexpr const char* op = "norm_part_sums";
   dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const int64_t n = x.dim(1);
-    const PartGradient<T> in{dy.data<T>(), x.data<T>(), stats.data<A>(), w.data<T>(), n};
+    const PartGradient<T> in(dy, x, stats, {w, {}, spec});
     launch(stream, op, blocks_for<T>(x.dim(0), n),
            in.packs() ? part_sums_kernel<T, true> : part_sums_kernel<T, false>, sums.data<A>(), in);
     const RowNumbers rows(x);
@@ -232,7 +243,7 @@ void CudaKernels::do_norm_part_backward(Stream& stream, View dx, ConstView dy, C
   dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const int64_t n = x.dim(1);
-    const PartGradient<T> in{dy.data<T>(), x.data<T>(), stats.data<A>(), w.data<T>(), n};
+    const PartGradient<T> in(dy, x, stats, {w, {}, spec});
     const bool packed = in.packs() && can_pack<kPackWidth<T>>(dx.data<T>());
     launch(stream, op, blocks_for<T>(x.dim(0), n),
            packed ? part_backward_kernel<T, true> : part_backward_kernel<T, false>, dx.data<T>(),

@@ -49,6 +49,7 @@ struct NormWeights {
         b(b_ ? b_.data<T>() : nullptr),
         n(w_.dim(0)),
         centred(spec.kind == NormKind::layer),
+        offset(static_cast<Accumulator<T>>(spec.one_plus_weight ? 1 : 0)),
         epsilon(static_cast<Accumulator<T>>(spec.epsilon)) {}
   /// Whether rows are whole packs, and the weights too.
   bool packs() const {
@@ -58,7 +59,8 @@ struct NormWeights {
   const T* w;
   const T* b;  ///< null without bias
   std::int64_t n;
-  bool centred;  ///< layer norm subtracts the mean, RMS norm does not
+  bool centred;           ///< layer norm subtracts the mean, RMS norm does not
+  Accumulator<T> offset;  ///< a channel is multiplied by w + offset
   Accumulator<T> epsilon;
 };
 

@@ -22,34 +22,45 @@ struct Rotation {
   A direction;
 };
 
-// A chunk of pairs (x1, x2) of one head.
-template <class T, bool kPacked>
+// kWidth pairs of one head, from pair number `at` on, as two packs: their x1 and their x2 where
+// halves are paired, or the pairs side by side where they are interleaved.
+template <class T, bool kPacked, bool kInterleaved>
 struct Pairs {
   static constexpr int kWidth = kPackWidth<T>;
+  static constexpr int kStep = kInterleaved ? 2 : 1;  // elements from one x1 to the next
   using Angles = Pack<Accumulator<T>, kWidth>;
-  Pack<T, kWidth> x1, x2;
+  Pack<T, kWidth> first, second;
+
+  // Where the second pack lies from the first, and where elements that turn end, seen from there.
+  __device__ static int64_t distance(int64_t half) { return kInterleaved ? kWidth : half; }
+  __device__ static int64_t second_end(int64_t half) {
+    return kInterleaved ? 2 * half - kWidth : half;
+  }
 
   __device__ void read(const T* head, int64_t at, int64_t half) {
-    x1 = load_chunk<kPacked, kWidth>(head, at, half);
-    x2 = load_chunk<kPacked, kWidth>(head + half, at, half);
+    first = load_chunk<kPacked, kWidth>(head, kStep * at, kStep * half);
+    second = load_chunk<kPacked, kWidth>(head + distance(half), kStep * at, second_end(half));
   }
   __device__ void write(T* head, int64_t at, int64_t half, const Angles& c, const Angles& s) const {
-    const auto a = widened(x1);
-    const auto b = widened(x2);
-    Angles y1, y2;
+    const Angles x[2] = {widened(first), widened(second)};
+    Angles y[2];
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
-      y1.at[k] = a.at[k] * c.at[k] - b.at[k] * s.at[k];
-      y2.at[k] = b.at[k] * c.at[k] + a.at[k] * s.at[k];
+      const int i1 = kStep * k;  // of both packs together
+      const int i2 = i1 + (kInterleaved ? 1 : kWidth);
+      const Accumulator<T> a = x[i1 / kWidth].at[i1 % kWidth];
+      const Accumulator<T> b = x[i2 / kWidth].at[i2 % kWidth];
+      y[i1 / kWidth].at[i1 % kWidth] = a * c.at[k] - b * s.at[k];
+      y[i2 / kWidth].at[i2 % kWidth] = b * c.at[k] + a * s.at[k];
     }
-    store_chunk<kPacked>(head, at, half, rounded<T>(y1));
-    store_chunk<kPacked>(head + half, at, half, rounded<T>(y2));
+    store_chunk<kPacked>(head, kStep * at, kStep * half, rounded<T>(y[0]));
+    store_chunk<kPacked>(head + distance(half), kStep * at, second_end(half), rounded<T>(y[1]));
   }
 };
 
 // Threads count [rows, teams, chunks]. A team takes every teams-th head of a row, so that
 // neighbouring threads have neighbouring heads.
-template <class T, bool kPacked>
+template <class T, bool kPacked, bool kInterleaved>
 __global__ void __launch_bounds__(kChunkThreads) rotate_kernel(Rotation<T> r) {
   constexpr int kWidth = kPackWidth<T>;
   const int64_t chunks = (r.half + kWidth - 1) / kWidth;
@@ -63,7 +74,7 @@ __global__ void __launch_bounds__(kChunkThreads) rotate_kernel(Rotation<T> r) {
   const int64_t first = team - row * teams;
   T* heads = r.x + s * r.s_stride + (row - s * r.batch) * r.b_stride + first * r.head_stride;
   const int64_t distance = teams * r.head_stride;
-  Pairs<T, kPacked> pairs[kHeadsAtOnce];
+  Pairs<T, kPacked, kInterleaved> pairs[kHeadsAtOnce];
 #pragma unroll
   for (int i = 0; i < kHeadsAtOnce; ++i)
     if (first + i * teams < r.heads) pairs[i].read(heads + i * distance, at, r.half);
@@ -77,7 +88,7 @@ __global__ void __launch_bounds__(kChunkThreads) rotate_kernel(Rotation<T> r) {
     if (first + i * teams < r.heads) pairs[i].write(heads + i * distance, at, r.half, cos, sin);
 }
 
-template <class T>
+template <bool kInterleaved, class T>
 void rotate(Stream& stream, const Rotation<T>& r) {
   constexpr int kWidth = kPackWidth<T>;
   const bool packed = r.half % kWidth == 0 && r.s_stride % kWidth == 0 &&
@@ -87,20 +98,32 @@ void rotate(Stream& stream, const Rotation<T>& r) {
   const int64_t teams = (r.heads + kHeadsAtOnce - 1) / kHeadsAtOnce;
   const int64_t threads = r.rows * teams * chunks;
   launch(stream, "rope", {(threads + kChunkThreads - 1) / kChunkThreads, dim3(kChunkThreads)},
-         packed ? rotate_kernel<T, true> : rotate_kernel<T, false>, r);
+         packed ? rotate_kernel<T, true, kInterleaved> : rotate_kernel<T, false, kInterleaved>, r);
 }
 
 }  // namespace
 
 void CudaKernels::do_rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstView positions,
-                          bool inverse) {
+                          bool inverse, RopePairs pairs) {
   dispatch_float(x.dtype(), "rope", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     if (x.numel() == 0 || cos.dim(1) == 0) return;
-    rotate(stream,
-           Rotation<T>{x.data<T>(), x.stride(0), x.stride(1), x.stride(2), x.dim(0) * x.dim(1),
-                       x.dim(1), x.dim(2), cos.dim(1), cos.data<A>(), sin.data<A>(),
-                       positions.data<std::int32_t>(), inverse ? A(-1) : A(1)});
+    const Rotation<T> rotation{x.data<T>(),
+                               x.stride(0),
+                               x.stride(1),
+                               x.stride(2),
+                               x.dim(0) * x.dim(1),
+                               x.dim(1),
+                               x.dim(2),
+                               cos.dim(1),
+                               cos.data<A>(),
+                               sin.data<A>(),
+                               positions.data<std::int32_t>(),
+                               inverse ? A(-1) : A(1)};
+    if (pairs == RopePairs::halves)
+      rotate<false>(stream, rotation);
+    else
+      rotate<true>(stream, rotation);
   });
 }
 

@@ -19,7 +19,7 @@ Parameter vector(const std::string& name, std::int64_t channels, InitKind init,
 
 std::optional<Parameter> bias_of(const std::string& name, std::int64_t channels,
                                  const NormSpec& spec, const LayerContext& layer) {
-  if (spec.kind == NormKind::rms) return std::nullopt;
+  if (!has_bias(spec)) return std::nullopt;
   return vector(name, channels, InitKind::zeros, layer);
 }
 
@@ -33,7 +33,7 @@ Workspace rest_of(const Workspace& workspace, const ArenaLayout& used) {
 
 Norm2d::Norm2d(const std::string& name, std::int64_t channels, const NormSpec& spec,
                const LayerContext& layer)
-    : Norm(spec, vector(name + ".weight", channels, InitKind::ones, layer),
+    : Norm(spec, vector(name + ".weight", channels, norm_weight_init(spec), layer),
            bias_of(name + ".bias", channels, spec, layer)),
       channels_(channels),
       side_(layer.tensor_2d) {}
@@ -70,7 +70,7 @@ void Norm2d::backward(Context& context, View dx, ConstView dy, ConstView x, Cons
   const Gradient weight = weight_.grad();
   const View bias = bias_ ? bias_->grad().view : View();
   context.kernels.norm_part_sums(context.stream, sums, weight.view, bias, dy, x, stats,
-                                 weight_.value(), weight.accumulate,
+                                 weight_.value(), spec_, weight.accumulate,
                                  rest_of(context.workspace, memory));
   context.mesh.tensor_row().all_reduce(sums, ReduceOp::sum, context.stream)->wait(context.stream);
   context.kernels.norm_part_backward(context.stream, dx, dy, x, stats, sums, weight_.value(),

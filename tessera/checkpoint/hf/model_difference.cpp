@@ -1,0 +1,157 @@
+#include "tessera/checkpoint/hf/model_difference.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <string_view>
+
+#include "tessera/options/model_names.h"
+
+namespace tessera {
+namespace {
+
+// RoPE's options, without the values that its kind of scaling does not use.
+RopeOptions effective_rope(const RopeOptions& rope) {
+  RopeOptions used;
+  used.base = rope.base;
+  used.percent = rope.percent;
+  used.scaling = rope.scaling;
+  if (rope.scaling == RopeScaling::none) return used;
+  used.factor = rope.factor;
+  if (rope.scaling == RopeScaling::linear) return used;
+  used.original_max_position = rope.original_max_position;
+  if (rope.scaling == RopeScaling::llama3) {
+    used.low_freq_factor = rope.low_freq_factor;
+    used.high_freq_factor = rope.high_freq_factor;
+    return used;
+  }
+  used.beta_fast = rope.beta_fast;
+  used.beta_slow = rope.beta_slow;
+  used.attention_factor = rope.attention_factor;
+  return used;
+}
+
+// The same model, with options that have no effect at their defaults.
+ModelOptions effective(ModelOptions model) {
+  const ModelOptions standard;
+  const bool rope = model.position_embedding == PositionEmbedding::rope;
+  model.rope = rope ? effective_rope(model.rope) : standard.rope;
+  model.rotary_interleaved &= rope;
+  if (model.attention_window == 0) model.window_first_layer = model.window_skip_freq = 0;
+  if (model.window_skip_freq > model.num_layers) model.window_skip_freq = 0;
+  if (!rope || model.no_rope_freq > model.num_layers) model.no_rope_freq = 0;
+  const bool same_base =
+      model.rope.scaling == RopeScaling::none && model.rope_local_base == model.rope.base;
+  if (!rope || model.attention_window == 0 || same_base) model.rope_local_base = 0.0;
+  if (model.normalization == Normalization::rms_norm) model.norm_bias = true;
+  if (model.softmax_scale == 1.0 / std::sqrt(static_cast<double>(model.kv_channels)))
+    model.softmax_scale = 0.0;
+  return model;
+}
+
+template <class T>
+std::string shown(const T& value) {
+  if constexpr (std::is_enum_v<T>)
+    return std::string(to_string(value));
+  else
+    return fmt::format("{}", value);
+}
+
+// Lists the options that differ between two models.
+class Differences {
+ public:
+  Differences(const ModelOptions& wanted, const ModelOptions& got) : wanted_(wanted), got_(got) {}
+
+  template <class T>
+  void compare(std::string_view what, T ModelOptions::*option) {
+    add(what, wanted_.*option, got_.*option);
+  }
+  template <class T>
+  void compare(std::string_view what, T RopeOptions::*option) {
+    add(what, wanted_.rope.*option, got_.rope.*option);
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  template <class T>
+  void add(std::string_view what, const T& wanted, const T& got) {
+    if (wanted == got) return;
+    text_ += fmt::format("{}{} would become {} instead of {}", text_.empty() ? "" : "; ", what,
+                         shown(got), shown(wanted));
+  }
+
+  const ModelOptions& wanted_;
+  const ModelOptions& got_;
+  std::string text_;
+};
+
+void compare_sizes(Differences& list) {
+  list.compare("the number of layers", &ModelOptions::num_layers);
+  list.compare("the hidden size", &ModelOptions::hidden_size);
+  list.compare("the MLP's size", &ModelOptions::ffn_hidden_size);
+  list.compare("the number of heads", &ModelOptions::num_attention_heads);
+  list.compare("the number of key heads", &ModelOptions::num_query_groups);
+  list.compare("the size of a head", &ModelOptions::kv_channels);
+  list.compare("the vocabulary", &ModelOptions::vocab_size);
+  list.compare("the number of positions", &ModelOptions::max_position_embeddings);
+}
+
+void compare_positions(Differences& list) {
+  list.compare("the position embedding", &ModelOptions::position_embedding);
+  list.compare("the part of a head that RoPE turns", &RopeOptions::percent);
+  list.compare("RoPE's scaling", &RopeOptions::scaling);
+  list.compare("RoPE's base", &RopeOptions::base);
+  list.compare("RoPE's interleaving of channels", &ModelOptions::rotary_interleaved);
+  list.compare("RoPE's base in layers with a window", &ModelOptions::rope_local_base);
+  list.compare("the frequency of layers without RoPE", &ModelOptions::no_rope_freq);
+}
+
+void compare_layers(Differences& list) {
+  list.compare("the norm", &ModelOptions::normalization);
+  list.compare("the norm's epsilon", &ModelOptions::norm_epsilon);
+  list.compare("the norm's bias", &ModelOptions::norm_bias);
+  list.compare("the norm's weight minus 1", &ModelOptions::layernorm_1p);
+  list.compare("the placement of norms", &ModelOptions::norm_placement);
+  list.compare("the parallel block", &ModelOptions::parallel_block);
+  list.compare("the activation", &ModelOptions::activation);
+  list.compare("the MLP's gate", &ModelOptions::gated_mlp);
+  list.compare("the bias of queries, keys and values", &ModelOptions::qkv_bias);
+  list.compare("the bias of attention's output", &ModelOptions::attention_output_bias);
+  list.compare("the biases of the MLP", &ModelOptions::mlp_bias);
+  list.compare("the norm of queries and keys", &ModelOptions::qk_norm);
+}
+
+void compare_attention_and_scales(Differences& list) {
+  list.compare("the attention window", &ModelOptions::attention_window);
+  list.compare("the first layer with an attention window", &ModelOptions::window_first_layer);
+  list.compare("the frequency of layers without a window", &ModelOptions::window_skip_freq);
+  list.compare("the scale of attention scores", &ModelOptions::softmax_scale);
+  list.compare("the soft cap of attention scores", &ModelOptions::attention_softcap);
+  list.compare("the soft cap of logits", &ModelOptions::logit_softcap);
+  list.compare("the scale of embeddings", &ModelOptions::embedding_scale);
+  list.compare("the scale of residual branches", &ModelOptions::residual_scale);
+  list.compare("the scale of logits", &ModelOptions::logit_scale);
+  list.compare("the tying of embeddings", &ModelOptions::tie_embeddings);
+}
+
+}  // namespace
+
+std::string model_difference(const ModelOptions& wanted, const ModelOptions& got) {
+  const ModelOptions a = effective(wanted);
+  ModelOptions b = effective(got);
+  Differences list(a, b);
+  compare_sizes(list);
+  compare_positions(list);
+  compare_layers(list);
+  compare_attention_and_scales(list);
+  std::string text = list.take();
+  if (!text.empty()) return text;
+  b.attention_dropout = a.attention_dropout;
+  b.hidden_dropout = a.hidden_dropout;
+  b.label_smoothing = a.label_smoothing;
+  b.init_std = a.init_std;
+  b.dtype = a.dtype;
+  return a == b ? "" : "some options would change";
+}
+
+}  // namespace tessera

@@ -1,0 +1,60 @@
+#include "tessera/checkpoint/hf/tensor_list.h"
+
+#include <utility>
+
+namespace tessera {
+
+void HfTensorList::add(const std::string& hf_name, const Shape& shape, const std::string& name) {
+  HfTensor tensor;
+  tensor.name = hf_name;
+  tensor.shape = shape;
+  tensor.parts = {{name, shape}};
+  tensors_.push_back(std::move(tensor));
+}
+
+void HfTensorList::add_norm(const std::string& hf_name, const std::string& name) {
+  add(hf_name + ".weight", {options_.hidden_size}, name + ".weight");
+  if (options_.normalization == Normalization::layer_norm && options_.norm_bias)
+    add(hf_name + ".bias", {options_.hidden_size}, name + ".bias");
+}
+
+void HfTensorList::add_qk_norms(const std::string& hf_prefix, const std::string& prefix) {
+  if (options_.qk_norm == QkNorm::none) return;
+  const bool whole = options_.qk_norm == QkNorm::whole_width;
+  const std::int64_t d = options_.kv_channels;
+  add(hf_prefix + "q_norm.weight", {whole ? options_.num_attention_heads * d : d},
+      prefix + "q_norm.weight");
+  add(hf_prefix + "k_norm.weight", {whole ? options_.num_query_groups * d : d},
+      prefix + "k_norm.weight");
+}
+
+void HfTensorList::add_linear(const std::string& hf_name, const std::vector<HfLinear>& linears,
+                              std::int64_t in, bool has_bias, Layout layout) {
+  HfTensor weight{hf_name + ".weight", {}, layout.transposed, layout.blocks, {}};
+  HfTensor bias{hf_name + ".bias", {}, false, layout.blocks, {}};
+  std::int64_t out = 0;
+  for (const HfLinear& linear : linears) {
+    weight.parts.push_back({linear.name + ".weight", {linear.out, in}});
+    bias.parts.push_back({linear.name + ".bias", {linear.out}});
+    out += linear.out;
+  }
+  weight.shape = layout.transposed ? Shape{in, out} : Shape{out, in};
+  bias.shape = {out};
+  tensors_.push_back(std::move(weight));
+  if (has_bias) tensors_.push_back(std::move(bias));
+}
+
+void HfTensorList::add_embedding(const std::string& hf_tokens, const std::string& hf_positions) {
+  const std::int64_t h = options_.hidden_size;
+  add(hf_tokens + ".weight", {options_.vocab_size, h}, "embedding.word.weight");
+  if (options_.position_embedding == PositionEmbedding::learned_absolute)
+    add(hf_positions + ".weight", {options_.max_position_embeddings, h},
+        "embedding.position.weight");
+}
+
+void HfTensorList::add_output(const std::string& hf_name) {
+  if (!options_.tie_embeddings)
+    add(hf_name, {options_.vocab_size, options_.hidden_size}, "output.weight");
+}
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// Builds the list of a family's tensors: names, shapes, and the parameters of ours that each is
+// made of. Used by the families.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/checkpoint/hf/hf_names.h"
+#include "tessera/options/model_options.h"
+
+namespace tessera {
+
+/// A linear layer of ours: its name, and its rows.
+struct HfLinear {
+  std::string name;
+  std::int64_t out;
+};
+
+class HfTensorList {
+ public:
+  /// How the weight of a linear layer is stored.
+  struct Layout {
+    bool transposed = false;  ///< [in, out] (Conv1D)
+    std::int64_t blocks = 1;  ///< see HfTensor
+  };
+
+  explicit HfTensorList(const ModelOptions& options) : options_(options) {}
+
+  std::vector<HfTensor> take() { return std::move(tensors_); }
+
+  void add(const std::string& hf_name, const Shape& shape, const std::string& name);
+  /// Weight, and bias where the options say that norms have one, of the hidden size.
+  void add_norm(const std::string& hf_name, const std::string& name);
+  /// q_norm and k_norm, if the options ask for them, behind these prefixes.
+  void add_qk_norms(const std::string& hf_prefix, const std::string& prefix);
+  /// Weight and bias of one linear layer, or of several fused into one along `out`.
+  void add_linear(const std::string& hf_name, const std::vector<HfLinear>& linears, std::int64_t in,
+                  bool bias, Layout layout);
+  void add_linear(const std::string& hf_name, const std::vector<HfLinear>& linears, std::int64_t in,
+                  bool bias) {
+    add_linear(hf_name, linears, in, bias, {});
+  }
+  /// Tokens, and positions where they are learned.
+  void add_embedding(const std::string& hf_tokens, const std::string& hf_positions);
+  /// The output layer, unless it is tied.
+  void add_output(const std::string& hf_name);
+
+ private:
+  const ModelOptions& options_;
+  std::vector<HfTensor> tensors_;
+};
+
+}  // namespace tessera

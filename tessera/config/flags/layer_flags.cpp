@@ -1,0 +1,199 @@
+// What the layers of a model are: flags of ModelOptions for norms, MLP, biases, attention and
+// scales.
+#include <algorithm>
+
+#include "tessera/config/flags/flag_builders.h"
+#include "tessera/config/flags/flag_groups.h"
+
+namespace tessera::config {
+namespace {
+
+constexpr std::string_view kGated = "gated_";
+constexpr RealRange kModelScale = {0, 1e6, true};
+
+bool is_windowed(const Settings& s) { return s.options.model.attention_window != 0; }
+
+std::string activation_words() {
+  std::string words;
+  for (const std::string_view prefix : {std::string_view(), kGated})
+    for (const Activation activation : kActivations)
+      words += fmt::format("{}{}{}", words.empty() ? "" : ", ", prefix, to_string(activation));
+  return words;
+}
+
+void set_activation(ModelOptions& model, std::string_view word) {
+  const bool gated = word.starts_with(kGated);
+  const std::string_view name = word.substr(gated ? kGated.size() : 0);
+  const auto known = std::ranges::find_if(
+      kActivations, [&](Activation activation) { return to_string(activation) == name; });
+  check_input(known != kActivations.end(), "expected one of {}", activation_words());
+  model.activation = *known;
+  model.gated_mlp = gated;
+}
+
+Flag activation_flag() {
+  Flag flag = make_flag("activation-function", Arity::one, "NAME",
+                        "activation of the MLP: gelu (tanh form), gelu_exact (erf), quick_gelu, "
+                        "silu, relu or squared_relu; with gated_ in front, activation(gate) x up");
+  flag.set = [](Settings& s, const Values& values) {
+    set_activation(s.options.model, values.at(0));
+  };
+  flag.get = [](const Settings& s) -> std::optional<Values> {
+    const ModelOptions& model = s.options.model;
+    return Values{fmt::format("{}{}", model.gated_mlp ? kGated : "", to_string(model.activation))};
+  };
+  return std::move(flag).one_of("activation");
+}
+
+// Another name for one value of --activation-function.
+Flag activation_shorthand(std::string_view name, std::string_view word, std::string_view help) {
+  return action(
+             name,
+             [word](Settings& s, bool on) {
+               if (on) set_activation(s.options.model, word);
+             },
+             [](const Settings&) { return false; }, help)
+      .one_of("activation")
+      .never_shown();
+}
+
+bool has_all_biases(const Settings& s) {
+  const ModelOptions& model = s.options.model;
+  return model.qkv_bias && model.attention_output_bias && model.mlp_bias;
+}
+
+void set_biases(Settings& s, bool disabled) {
+  ModelOptions& model = s.options.model;
+  model.qkv_bias = model.attention_output_bias = model.mlp_bias = !disabled;
+}
+
+// A bias that stays although the others go.
+Flag kept_bias(std::string_view name, bool ModelOptions::*bias, std::string_view help) {
+  return action(
+      name, [bias](Settings& s, bool on) { s.options.model.*bias |= on; },
+      [bias](const Settings& s) { return s.options.model.*bias && !has_all_biases(s); }, help);
+}
+
+Flag window_flag() {
+  Flag flag = make_flag("window-size", Arity::one, "L,R",
+                        "attention window: L keys to the left of each query; R must be 0 "
+                        "[default: all keys]");
+  flag.quoted = true;
+  flag.set = [](Settings& s, const Values& values) {
+    s.options.model.attention_window = parse_window(values.at(0));
+  };
+  flag.get = [](const Settings& s) -> std::optional<Values> {
+    if (s.options.model.attention_window == 0) return std::nullopt;
+    return Values{fmt::format("{},0", s.options.model.attention_window - 1)};
+  };
+  flag.fault = [](const Settings& s) -> std::string {
+    const IntegerRange range{0, kMaxPositions};
+    if (range.has(s.options.model.attention_window)) return {};
+    return fmt::format("of {} keys: {}", s.options.model.attention_window, range.expected());
+  };
+  return flag;
+}
+
+std::vector<Flag> norm_flags() {
+  return {
+      word("normalization", at(&ModelOptions::normalization), "kind of norm"),
+      real("norm-epsilon", at(&ModelOptions::norm_epsilon), {0, 1, true}, "added to the variance"),
+      action(
+          "no-norm-bias", [](Settings& s, bool on) { s.options.model.norm_bias = !on; },
+          [](const Settings& s) { return !s.options.model.norm_bias; }, "LayerNorm without a bias")
+          .only_if(
+              [](const Settings& s) {
+                return s.options.model.normalization == Normalization::layer_norm;
+              },
+              "--normalization LayerNorm"),
+      toggle("apply-layernorm-1p", at(&ModelOptions::layernorm_1p),
+             "norms multiply by 1 + weight, with weights around 0"),
+      word("norm-placement", at(&ModelOptions::norm_placement),
+           "norms of the inputs of attention and MLP, of their outputs, or of both"),
+      word("parallel-block", at(&ModelOptions::parallel_block),
+           "attention and MLP side by side, both of the layer's input, behind one norm or one "
+           "each; none: one after the other"),
+      word("qk-norm-type", at(&ModelOptions::qk_norm),
+           "RMSNorm of queries and keys before RoPE: of each head, or of all heads together")
+          .one_of("qk norm"),
+      action(
+          "qk-layernorm",
+          [](Settings& s, bool on) {
+            if (on) s.options.model.qk_norm = QkNorm::per_head;
+          },
+          [](const Settings&) { return false; }, "the same as --qk-norm-type per_head")
+          .one_of("qk norm")
+          .never_shown(),
+  };
+}
+
+std::vector<Flag> mlp_flags() {
+  return {
+      activation_flag(),
+      activation_shorthand("swiglu", "gated_silu", "the same as --activation-function gated_silu"),
+      activation_shorthand("geglu", "gated_gelu", "the same as --activation-function gated_gelu"),
+      activation_shorthand("quick-geglu", "gated_quick_gelu",
+                           "the same as --activation-function gated_quick_gelu"),
+      activation_shorthand("squared-relu", "squared_relu",
+                           "the same as --activation-function squared_relu"),
+  };
+}
+
+std::vector<Flag> bias_flags() {
+  return {
+      action(
+          "disable-bias-linear", set_biases, [](const Settings& s) { return !has_all_biases(s); },
+          "no biases in linear layers"),
+      kept_bias("add-qkv-bias", &ModelOptions::qkv_bias,
+                "biases of queries, keys and values although --disable-bias-linear"),
+      kept_bias("add-attention-output-bias", &ModelOptions::attention_output_bias,
+                "bias of the attention's output although --disable-bias-linear"),
+      kept_bias("add-mlp-bias", &ModelOptions::mlp_bias,
+                "biases of the MLP although --disable-bias-linear"),
+      action(
+          "untie-embeddings-and-output-weights",
+          [](Settings& s, bool on) { s.options.model.tie_embeddings = !on; },
+          [](const Settings& s) { return !s.options.model.tie_embeddings; },
+          "an output layer of its own instead of the embedding's weights"),
+  };
+}
+
+std::vector<Flag> attention_flags() {
+  return {
+      window_flag(),
+      integer("window-first-layer", at(&ModelOptions::window_first_layer), {0, kMaxLayers},
+              "layers before this one (from 0) see all keys")
+          .only_if(is_windowed, "--window-size"),
+      integer("window-attn-skip-freq", at(&ModelOptions::window_skip_freq), {2, kMaxLayers},
+              "every N-th layer sees all keys [default: none]")
+          .only_if(is_windowed, "--window-size"),
+      real("softmax-scale", at(&ModelOptions::softmax_scale), kModelScale,
+           "factor on attention scores [default: 1 / sqrt(size of a head)]"),
+      real("attention-logit-softcap", at(&ModelOptions::attention_softcap), kModelScale,
+           "attention scores s become X tanh(s / X) [default: they stay]"),
+  };
+}
+
+std::vector<Flag> scale_flags() {
+  return {
+      real("output-logit-softcap", at(&ModelOptions::logit_softcap), kModelScale,
+           "logits z become X tanh(z / X) [default: they stay]"),
+      real("embedding-scale", at(&ModelOptions::embedding_scale), kModelScale,
+           "factor on embeddings"),
+      real("residual-scale", at(&ModelOptions::residual_scale), kModelScale,
+           "factor on the output of attention and MLP before it joins the residual"),
+      real("logit-scale", at(&ModelOptions::logit_scale), kModelScale, "factor on logits"),
+  };
+}
+
+}  // namespace
+
+void append_layer_flags(std::vector<Flag>& table) {
+  append(table, Group::model, kModelCommands, norm_flags());
+  append(table, Group::model, kModelCommands, mlp_flags());
+  append(table, Group::model, kModelCommands, bias_flags());
+  append(table, Group::model, kModelCommands, attention_flags());
+  append(table, Group::model, kModelCommands, scale_flags());
+}
+
+}  // namespace tessera::config

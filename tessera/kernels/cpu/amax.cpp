@@ -1,0 +1,52 @@
+// The largest magnitude of a tensor. As bits, floats without a sign are ordered as whole numbers
+// are, with infinity above all finite ones and NaN above infinity: a maximum of bits loses no NaN.
+// It does not depend on the order either, so threads may bring in their pieces as they finish.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "tessera/kernels/cpu/cpu_kernels.h"
+#include "tessera/kernels/cpu/math.h"
+#include "tessera/kernels/cpu/parallel.h"
+
+namespace tessera::cpu {
+namespace {
+
+using std::int64_t;
+
+template <class T>
+std::uint32_t largest_magnitude(const T* x, int64_t n) {
+  std::uint32_t most = 0;
+#pragma omp simd reduction(max : most)
+  for (int64_t j = 0; j < n; ++j)
+    most = std::max(most, detail::float_bits(static_cast<float>(load(x[j]))) & 0x7fffffffu);
+  return most;
+}
+
+// out = max(out, the magnitude with these bits), against other threads that do the same.
+void raise(float& out, std::uint32_t bits) {
+  const std::atomic_ref<float> shared(out);
+  float seen = shared.load(std::memory_order_relaxed);
+  while (detail::float_bits(seen) < bits &&
+         !shared.compare_exchange_weak(seen, detail::float_from_bits(bits),
+                                       std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+void CpuKernels::do_amax(Stream&, View out, ConstView x, bool accumulate) {
+  float& most = out.data<float>()[0];
+  if (!accumulate) most = 0;
+  dispatch_float(x.dtype(), "amax", [&]<class T>(TypeTag<T>) {
+    const int64_t n = x.dim(1);
+    parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
+      std::uint32_t of_piece = 0;
+      for (int64_t i = begin; i < end; ++i)
+        of_piece = std::max(of_piece, largest_magnitude(x.data<T>() + i * x.stride(0), n));
+      raise(most, of_piece);
+    });
+  });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,54 @@
+// The largest magnitude of a tensor: a maximum of bits, which are ordered as floats without a sign
+// are, and which keep a NaN, the largest of all (cpu/amax.cpp). A maximum has no order, so blocks
+// may bring in theirs as they finish.
+#include <algorithm>
+
+#include "tessera/kernels/cuda/chunks.cuh"
+#include "tessera/kernels/cuda/cuda_kernels.h"
+
+namespace tessera::cuda {
+namespace {
+
+using std::int64_t;
+
+// As many blocks as an H200 runs at once; each thread then takes every so-many-th chunk.
+constexpr int64_t kAmaxBlocks = 1056;
+
+// x[rows, n] in chunks of 16 bytes, numbered row by row.
+template <class T, bool kPacked>
+__global__ void __launch_bounds__(kChunkThreads)
+    amax_kernel(unsigned* out, StridedRows<const T> x, int64_t rows, int64_t n) {
+  constexpr int kWidth = kPackWidth<T>;
+  const int64_t chunks = (n + kWidth - 1) / kWidth;
+  unsigned most = 0;
+  for (int64_t i = int64_t{blockIdx.x} * kChunkThreads + threadIdx.x; i < rows * chunks;
+       i += int64_t{gridDim.x} * kChunkThreads) {
+    const int64_t row = i / chunks;
+    const auto value = widened(load_chunk<kPacked, kWidth>(x[row], (i - row * chunks) * kWidth, n));
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k)
+      most = max(most, __float_as_uint(static_cast<float>(value.at[k])) & 0x7fffffffu);
+  }
+  most = fold_warps(__reduce_max_sync(kAllLanes, most), 0u,
+                    [](unsigned highest, unsigned each) { return max(highest, each); });
+  if (threadIdx.x == 0) atomicMax(out, most);
+}
+
+}  // namespace
+
+void CudaKernels::do_amax(Stream& stream, View out, ConstView x, bool accumulate) {
+  constexpr const char* op = "amax";
+  if (!accumulate) check_op(cudaMemsetAsync(out.raw(), 0, sizeof(float), native(stream, op)), op);
+  dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
+    constexpr int kWidth = kPackWidth<T>;
+    const StridedRows<const T> rows{x.data<T>(), x.stride(0)};
+    const int64_t chunks = x.dim(0) * ((x.dim(1) + kWidth - 1) / kWidth);
+    const int64_t blocks = std::min((chunks + kChunkThreads - 1) / kChunkThreads, kAmaxBlocks);
+    const bool packed = x.dim(1) % kWidth == 0 && rows.template packs<kWidth>(x.dim(0));
+    launch(stream, op, {blocks, dim3(kChunkThreads)},
+           packed ? amax_kernel<T, true> : amax_kernel<T, false>, static_cast<unsigned*>(out.raw()),
+           rows, x.dim(0), x.dim(1));
+  });
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,61 @@
+// Gated activations, y = act(gate) up: bandwidth-bound, one pass. Gate and up are the halves of a
+// row of x, so both are rows of f elements, 2 f apart.
+#include "tessera/kernels/cuda/activation_dispatch.cuh"
+#include "tessera/kernels/cuda/cuda_kernels.h"
+
+namespace tessera::cuda {
+namespace {
+
+using std::int64_t;
+
+// y from [gate, up].
+template <class A, class F>
+struct GatedForward {
+  __device__ void operator()(A (&y)[1], const A (&x)[2]) const { y[0] = F::value(x[0]) * x[1]; }
+};
+
+// [d gate, d up], or [d gate, d up, y], from [gate, up, dy].
+template <class A, class F>
+struct GatedBackward {
+  template <int kOut>
+  __device__ void operator()(A (&out)[kOut], const A (&x)[3]) const {
+    const A g = x[0], u = x[1], d = x[2];
+    out[0] = F::gradient(d * u, g);
+    out[1] = F::times(d, g);
+    if constexpr (kOut == 3) out[2] = F::value(g) * u;
+  }
+};
+
+}  // namespace
+
+void CudaKernels::do_gated_activation_forward(Stream& stream, View y, ConstView x,
+                                              Activation activation) {
+  constexpr const char* op = "gated_activation_forward";
+  dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
+    const int64_t f = y.dim(1);
+    const T* in = x.data<T>();
+    const Map<T, 2, 1, GatedForward<Accumulator<T>, F>> map{{{in, 2 * f}, {in + f, 2 * f}},
+                                                            {{y.data<T>(), f}}};
+    map.run(stream, op, y.dim(0), f);
+  });
+}
+
+void CudaKernels::do_gated_activation_backward(Stream& stream, View dx, View y, ConstView dy,
+                                               ConstView x, Activation activation) {
+  constexpr const char* op = "gated_activation_backward";
+  dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
+    using Gradient = GatedBackward<Accumulator<T>, F>;
+    const int64_t f = dy.dim(1);
+    const T* in = x.data<T>();
+    T* out = dx.data<T>();
+    const auto run = [&](const auto& map) { map.run(stream, op, dy.dim(0), f); };
+    if (y)
+      run(Map<T, 3, 3, Gradient>{{{in, 2 * f}, {in + f, 2 * f}, {dy.data<T>(), f}},
+                                 {{out, 2 * f}, {out + f, 2 * f}, {y.data<T>(), f}}});
+    else
+      run(Map<T, 3, 2, Gradient>{{{in, 2 * f}, {in + f, 2 * f}, {dy.data<T>(), f}},
+                                 {{out, 2 * f}, {out + f, 2 * f}}});
+  });
+}
+
+}  // namespace tessera::cuda
