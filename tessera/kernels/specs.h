@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tessera/base/norm_spec.h"
 #include "tessera/base/rng.h"
 #include "tessera/kernels/sequence_ranges.h"
 #include "tessera/tensor/view.h"
@@ -47,13 +48,6 @@ struct DropoutSpec {
   ConstView samples{};             ///< i64 [B]: global sample numbers
   SequenceRanges ranges{};         ///< global positions of the rows (not for attention)
   std::int64_t channel_start = 0;  ///< global number of the first channel (not for attention)
-};
-
-enum class NormKind { layer, rms };
-
-struct NormSpec {
-  NormKind kind = NormKind::layer;
-  double epsilon = 1e-5;
 };
 
 /// Query i (global position q_start + i) sees the keys j (global position kv_start + j) that are
