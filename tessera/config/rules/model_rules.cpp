@@ -56,14 +56,16 @@ void rope_rules(const ModelOptions& m, Problems& problems) {
 
 // Sizes out of range are refused by their flags.
 bool sizes_in_range(const ModelOptions& m) {
-  const auto within = [](std::int64_t size, std::int64_t most) { return size >= 0 && size <= most; };
+  const auto within = [](std::int64_t size, std::int64_t most) {
+    return size >= 0 && size <= most;
+  };
   return within(m.num_layers, kMaxLayers) && within(m.hidden_size, kMaxHidden) &&
          within(m.ffn_hidden_size, kMaxFfn) && within(m.num_attention_heads, kMaxHeads) &&
          within(m.num_query_groups, kMaxHeads) && within(m.kv_channels, kMaxHeadSize) &&
          within(m.vocab_size, kMaxVocabulary) && within(m.max_position_embeddings, kMaxPositions);
 }
 
-void size_rules(const ModelOptions& m, Problems& problems) {
+void parameter_count_rules(const ModelOptions& m, Problems& problems) {
   if (!sizes_in_range(m)) return;
   const double parameters = parameter_count(model_spec(m));
   problems.require(
@@ -111,7 +113,7 @@ void model_rules(const ModelOptions& model, Problems& problems) {
   attention_rules(model, problems);
   block_rules(model, problems);
   rope_rules(model, problems);
-  size_rules(model, problems);
+  parameter_count_rules(model, problems);
 }
 
 void fit_rules(const Options& options, Problems& problems) {
