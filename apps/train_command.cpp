@@ -8,6 +8,7 @@
 #include "tessera/base/log.h"
 #include "tessera/config/print.h"
 #include "tessera/parallel/mesh_picture.h"
+#include "tessera/spec/parameter_table.h"
 #include "tessera/train/trainer.h"
 
 namespace tessera {
@@ -32,8 +33,8 @@ void announce(const Options& options, const Rank& rank, const Environment& envir
   if (rank.rank > 0) return;
   const bool gpu = rank.device.kind == DeviceKind::cuda;
   log_info("tessera {}: {} parameters in {}{}, {}{} thread(s){}, global batch {} x {} tokens",
-           TESSERA_VERSION, parameter_count(options.model), to_string(options.model.dtype),
-           gpu ? " on " + cuda_device_name(rank.device.index) : "",
+           TESSERA_VERSION, static_cast<std::int64_t>(parameter_count(model_spec(options.model))),
+           to_string(options.model.dtype), gpu ? " on " + cuda_device_name(rank.device.index) : "",
            described(options, rank, environment), rank.threads, rank.size > 1 ? " per rank" : "",
            options.train.global_batch_size, options.data.seq_length);
   if (rank.size > 1)

@@ -6,7 +6,7 @@
 #include "tessera/base/json.h"
 #include "tessera/base/rng.h"
 #include "tessera/launch/compare.h"
-#include "tessera/model/flops.h"
+#include "tessera/spec/flops.h"
 
 namespace tessera::bench {
 namespace {
@@ -70,7 +70,7 @@ TrainBench::TrainBench(const Workload& workload, const TrainBenchOptions& option
 }
 
 double TrainBench::flops_per_step() const {
-  return tokens_per_step() * flops_per_token(workload_.model, workload_.seq);
+  return tokens_per_step() * flops_per_token(model_spec(workload_.model), workload_.seq);
 }
 
 // On the CPU a step is over when it was submitted.

@@ -15,8 +15,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 LOW = ["base/*", "tensor/*"]
-LAYERS = LOW + ["options/*", "kernels/*", "comm/*", "parallel/*"]
-STORED = LOW + ["options/*", "comm/*", "parallel/sharding.h"]
+LAYERS = LOW + ["options/*", "spec/*", "kernels/*", "comm/*", "parallel/*"]
+STORED = LOW + ["options/*", "spec/*", "comm/*", "parallel/sharding.h"]
 # All that a session is made of.
 SESSION = LAYERS + ["launch/*", "data/*", "nn/*", "pipeline/*", "model/*", "optim/*"]
 WITH_SESSION = SESSION + ["engine/*", "tokenizer/*"]
@@ -25,6 +25,7 @@ WITH_SESSION = SESSION + ["engine/*", "tokenizer/*"]
 MAY_INCLUDE = {
     "base": [],
     "options": ["base/*"],
+    "spec": ["base/*", "options/*", "parallel/placement.h"],
     "tensor": ["base/*"],
     "kernels": LOW,
     "comm": LOW,
@@ -32,9 +33,9 @@ MAY_INCLUDE = {
     "parallel": LOW + ["options/*", "comm/*", "kernels/*"],
     "tokenizer": ["base/*", "options/*"],
     "data": LOW + ["options/*", "tokenizer/*"],
-    "nn": LOW + ["parallel/*", "kernels/*", "comm/*"],
+    "nn": LOW + ["spec/*", "parallel/*", "kernels/*", "comm/*"],
     "pipeline": STORED,
-    "model": LOW + ["options/*", "nn/*", "pipeline/stage.h", "pipeline/stage_split.h"],
+    "model": LOW + ["options/*", "spec/*", "nn/*", "pipeline/stage.h", "pipeline/stage_split.h"],
     "optim": LAYERS + ["nn/initialize.h", "nn/module_hooks.h", "nn/parameter.h"],
     "engine": SESSION,
     "checkpoint": STORED,
@@ -42,8 +43,8 @@ MAY_INCLUDE = {
     "observe": WITH_SESSION,
     "infer": WITH_SESSION,
     "verify": WITH_SESSION + ["checkpoint/saving/*"],
-    "plan": LOW + ["options/*", "parallel/*", "pipeline/*", "model/*"],
-    "config": LOW + ["options/*", "pipeline/schedules.h", "pipeline/stage_split.h"],
+    "plan": LOW + ["options/*", "spec/*", "parallel/*", "pipeline/*"],
+    "config": LOW + ["options/*", "spec/*", "pipeline/schedules.h", "pipeline/stage_split.h"],
     "train": WITH_SESSION + ["checkpoint/*", "observe/*", "config/*"],
 }
 

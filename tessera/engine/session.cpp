@@ -30,7 +30,8 @@ LayerContext layer_context(const SessionOptions& options, int tensor_rank) {
 }
 
 std::vector<std::string> trained_extra_losses(const SessionOptions& options) {
-  return options.training ? extra_loss_names(options.model) : std::vector<std::string>();
+  return options.training ? extra_loss_names(model_spec(options.model))
+                          : std::vector<std::string>();
 }
 
 std::int64_t positions_of(const SessionOptions& options) {
@@ -98,8 +99,8 @@ DescribedModel::DescribedModel(const SessionOptions& options, int pipeline_rank)
 }
 
 void DescribedModel::add(const SessionOptions& options, const StagePart& part) {
-  GptModel& chunk =
-      chunks_.emplace_back(options.model, part, layer_context(options, 0), memory_, stream_, 1);
+  GptModel& chunk = chunks_.emplace_back(model_spec(options.model), part, layer_context(options, 0),
+                                         memory_, stream_, 1);
   if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
 }
 
@@ -225,9 +226,9 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   const int stage = mesh_.pipeline().rank();
   channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
   for (const StagePart& part : rank_parts(options, stage)) {
-    GptModel& chunk =
-        chunks_.emplace_back(options.model, part, layer_context(options, mesh_.tensor().rank()),
-                             memory_, stream_, positions_of(options));
+    GptModel& chunk = chunks_.emplace_back(model_spec(options.model), part,
+                                           layer_context(options, mesh_.tensor().rank()), memory_,
+                                           stream_, positions_of(options));
     if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
   }
   Plan sizes = plan(options, chunks_, stage, *kernels_);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tessera/base/norm_spec.h"
 #include "tessera/base/rng.h"
 #include "tessera/kernels/sequence_ranges.h"
 #include "tessera/tensor/view.h"
@@ -62,18 +63,6 @@ struct DropoutSpec {
   ConstView samples{};             ///< i64 [B]: global sample numbers
   SequenceRanges ranges{};         ///< global positions of the rows (not for attention)
   std::int64_t channel_start = 0;  ///< global number of the first channel (not for attention)
-};
-
-enum class NormKind { layer, rms };
-
-struct NormSpec {
-  NormKind kind = NormKind::layer;
-  double epsilon = 1e-5;
-  /// Weights are stored minus 1, so that weight decay pulls them to 1: y = normed (1 + w), with
-  /// 1 + w in the accumulator (Gemma, Megatron's --apply-layernorm-1p).
-  bool one_plus_weight = false;
-  /// Whether a layer with LayerNorm has a bias (nn/norm.h); ops take the one they are given.
-  bool bias = true;
 };
 
 /// Which two channels of a head are turned together, of the 2R that are turned at all.

@@ -9,8 +9,8 @@
 #include "tessera/nn/block.h"
 #include "tessera/nn/embedding.h"
 #include "tessera/nn/lm_head.h"
-#include "tessera/options/model_options.h"
 #include "tessera/pipeline/stage_split.h"
+#include "tessera/spec/model_spec.h"
 
 namespace tessera {
 
@@ -32,10 +32,12 @@ inline ModelOutline model_outline(const ModelOptions& options) {
 class GptModel {
  public:
   /// `positions` is the longest sequence that will be run (the size of rotary tables).
-  GptModel(const ModelOptions& options, const StagePart& part, const LayerContext& layer_context,
+  GptModel(const ModelSpec& spec, const StagePart& part, const LayerContext& layer_context,
            Memory& memory, Stream& stream, std::int64_t positions);
 
-  const ModelOptions& options() const { return options_; }
+  DType dtype() const { return dtype_; }
+  /// Channels of the residual stream.
+  std::int64_t hidden() const { return hidden_; }
   const StagePart& part() const { return part_; }
   /// How the rows of the residual stream lie on the tensor-parallel group.
   const RowLayout& rows() const { return rows_; }
@@ -48,7 +50,7 @@ class GptModel {
   std::vector<ParameterList> fsdp_units();
   FsdpUnitNumbers fsdp_unit_numbers() const;
   /// Of the rotary tables for that many positions.
-  std::int64_t rope_bytes(std::int64_t positions) const;
+  std::int64_t rope_bytes(std::int64_t positions) const { return rope_.bytes(positions); }
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
 
@@ -58,16 +60,12 @@ class GptModel {
   std::optional<LmHead> head;
 
  private:
-  ModelOptions options_;
+  DType dtype_;
+  std::int64_t hidden_;
+  bool tied_;  ///< embedding and output layer share a table
   StagePart part_;
   RowLayout rows_;
-  std::optional<RopeTable> rope_;
+  RopeTables rope_;
 };
-
-/// Of the losses of the whole model besides the cross entropy, each name once.
-std::vector<std::string> extra_loss_names(const ModelOptions& options);
-
-/// Parameters of the whole model, by options alone.
-std::int64_t parameter_count(const ModelOptions& options);
 
 }  // namespace tessera

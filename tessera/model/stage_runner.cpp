@@ -61,9 +61,7 @@ void StageRunner::plan_segments() {
   }
 }
 
-Shape StageRunner::kept_rows() const {
-  return model_.rows().kept(options_.shape, model_.options().hidden_size);
-}
+Shape StageRunner::kept_rows() const { return model_.rows().kept(options_.shape, model_.hidden()); }
 
 // Everything is laid out twice by the same code: once to measure, once in memory.
 void StageRunner::use(const RunnerMemory& memory) {
@@ -81,7 +79,7 @@ void StageRunner::use(const RunnerMemory& memory) {
 // Parts of the scratch memory that are never in use at the same time lie at the same place.
 void StageRunner::plan_scratch(Arenas& arenas) {
   const BatchShape& shape = options_.shape;
-  const DType dtype = model_.options().dtype;
+  const DType dtype = model_.dtype();
   ArenaLayout& scratch = arenas.scratch;
   if (options_.training) scratch_.d_residual = scratch.take(dtype, kept_rows());
   ArenaLayout head = scratch;
@@ -114,7 +112,7 @@ void StageRunner::plan_recomputed(Arenas& arenas, const Segment& segment, Activa
   for (std::size_t i = segment.begin; i < segment.end; ++i)
     saved.layers[i] = plan_block(arenas, i, {memory, memory});
   arenas.recomputed.include(memory);
-  const DType dtype = model_.options().dtype;
+  const DType dtype = model_.dtype();
   const Shape rows = kept_rows();
   if (options_.recompute.distribute_saved_activations)
     saved.shares[segment.begin] =
@@ -136,7 +134,7 @@ void StageRunner::plan_forward_only(Arenas& arenas, ActivationBuffer& saved) {
 }
 
 StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas) {
-  const DType dtype = model_.options().dtype;
+  const DType dtype = model_.dtype();
   const Shape rows = kept_rows();
   ActivationBuffer saved;
   saved.layers.resize(model_.blocks.size());

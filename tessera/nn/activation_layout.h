@@ -2,6 +2,9 @@
 // parts in it, once.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "tessera/tensor/arena_layout.h"
 
 namespace tessera {
@@ -43,6 +46,10 @@ struct LayerContext {
   /// shares this rank has.
   int shares() const { return tensor_2d > 0 ? tensor_2d : tensor_size; }
   int share() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : tensor_rank; }
+  /// How many of these shares there are of something that has at most `most`; 0: any number.
+  int shares_of(std::int64_t most) const {
+    return most == 0 ? shares() : static_cast<int>(std::min<std::int64_t>(most, shares()));
+  }
   /// The same for the channels of the residual stream.
   int channel_shares() const { return tensor_2d > 0 ? tensor_2d : 1; }
   int channel_share() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : 0; }

@@ -6,32 +6,6 @@
 #include "tessera/base/check.h"
 
 namespace tessera {
-namespace {
-
-// Over how many ranks the key/value heads are spread.
-int group_shares(const AttentionLayerSpec& spec, const LayerContext& layer) {
-  return static_cast<int>(std::min<std::int64_t>(spec.groups, layer.shares()));
-}
-
-LinearSpec qkv_spec(const AttentionLayerSpec& spec, const LayerContext& layer) {
-  const int shares = group_shares(spec, layer);
-  return {{{spec.name + ".q", spec.heads * spec.head_size},
-           {spec.name + ".k", spec.groups * spec.head_size, shares},
-           {spec.name + ".v", spec.groups * spec.head_size, shares}},
-          spec.hidden,
-          spec.qkv_bias,
-          spec.init_std};
-}
-
-LinearSpec out_spec(const AttentionLayerSpec& spec) {
-  return {{{spec.name + ".out", spec.hidden}},
-          spec.heads * spec.head_size,
-          spec.output_bias,
-          spec.output_init_std};
-}
-
-}  // namespace
-
 Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
                      const RopeTable* rope)
     : spec_(spec),
@@ -39,16 +13,16 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
       dtype_(layer.dtype),
       rows_(layer),
       heads_(spec.heads / layer.shares()),
-      groups_(spec.groups / group_shares(spec, layer)),
+      groups_(spec.groups / layer.shares_of(spec.groups)),
       first_head_(heads_ * layer.share()),
       dropout_key_(rng_key(layer.seed, RngPurpose::attention_dropout, spec.name)),
       rope_(rope),
       kv_(layer, groups_, spec.head_size, spec.head_size),
-      qkv_(make_first_linear(qkv_spec(spec, layer), layer)),
-      out_(make_last_linear(out_spec(spec), layer)) {
+      qkv_(make_first_linear(qkv_linear(spec), layer)),
+      out_(make_last_linear(output_linear(spec), layer)) {
   check(spec.heads % spec.groups == 0, "{} query heads cannot share {} key/value heads", spec.heads,
         spec.groups);
-  check(spec.heads % layer.shares() == 0 && spec.groups % group_shares(spec, layer) == 0,
+  check(spec.heads % layer.shares() == 0 && spec.groups % layer.shares_of(spec.groups) == 0,
         "{} query heads and {} key/value heads cannot be shared evenly by {} ranks", spec.heads,
         spec.groups, layer.shares());
   if (!spec.qk_norm) return;

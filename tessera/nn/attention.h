@@ -10,11 +10,11 @@
 #include <optional>
 
 #include "tessera/nn/kv_gather.h"
-#include "tessera/nn/layer_spec.h"
 #include "tessera/nn/norm.h"
 #include "tessera/nn/rope_table.h"
 #include "tessera/nn/sublayer.h"
 #include "tessera/nn/sublayer_rows.h"
+#include "tessera/spec/layer_spec.h"
 
 namespace tessera {
 

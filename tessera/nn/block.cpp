@@ -11,10 +11,10 @@ namespace {
 
 struct MakeMixer {
   const LayerContext& layer;
-  const RopeTable* rope;
+  RopeTables& rope;
 
   std::unique_ptr<Sublayer> operator()(const AttentionLayerSpec& spec) const {
-    return std::make_unique<Attention>(spec, layer, rope);
+    return std::make_unique<Attention>(spec, layer, rope.get(spec.rope));
   }
 };
 
@@ -34,7 +34,7 @@ RngKey dropout_key(std::uint64_t seed, const auto& sublayer) {
 
 }  // namespace
 
-Block::Block(const LayerSpec& spec, const LayerContext& layer, const RopeTable* rope)
+Block::Block(const LayerSpec& spec, const LayerContext& layer, RopeTables& rope)
     : Block(spec, layer, std::visit(MakeMixer{layer, rope}, spec.mixer),
             std::visit(MakeFeedForward{layer}, spec.feed_forward)) {}
 

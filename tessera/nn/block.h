@@ -5,10 +5,10 @@
 //   (the caller: x1 + dropout(branch))
 #pragma once
 
-#include "tessera/nn/layer_spec.h"
 #include "tessera/nn/norm.h"
 #include "tessera/nn/rope_table.h"
 #include "tessera/nn/sublayer.h"
+#include "tessera/spec/layer_spec.h"
 
 namespace tessera {
 
@@ -28,8 +28,7 @@ class Block {
     LinearScratch linear;
   };
 
-  /// `rope` is null for models without rotary positions.
-  Block(const LayerSpec& spec, const LayerContext& layer, const RopeTable* rope);
+  Block(const LayerSpec& spec, const LayerContext& layer, RopeTables& rope);
   /// With sublayers of any kind.
   Block(const LayerSpec& spec, const LayerContext& layer, std::unique_ptr<Sublayer> mixer,
         std::unique_ptr<Sublayer> feed_forward);

@@ -5,16 +5,9 @@
 #include <optional>
 
 #include "tessera/nn/token_table.h"
+#include "tessera/spec/model_spec.h"
 
 namespace tessera {
-
-struct EmbeddingSpec {
-  std::int64_t vocab = 0;
-  std::int64_t hidden = 0;
-  std::int64_t positions = 0;  ///< learned positions; 0 means none
-  double dropout = 0.0;
-  double init_std = 0.02;
-};
 
 class Embedding {
  public:

@@ -6,29 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "tessera/nn/parallel_2d/summa_panels.h"
 #include "tessera/nn/parameter.h"
 #include "tessera/nn/row_layout.h"
+#include "tessera/spec/linear_spec.h"
 
 namespace tessera {
-
-/// One of the global tensors that a layer fuses along its outputs (q, k and v; gate and up).
-struct LinearPart {
-  std::string name;      ///< its tensors are name.weight and name.bias
-  std::int64_t out = 0;  ///< global number of outputs
-  /// Over how many ranks they are spread; 0: over all. Consecutive ranks hold the same share when
-  /// that is less than all of them, and the gradients of its copies must be summed.
-  int shares = 0;
-};
-
-struct LinearSpec {
-  std::vector<LinearPart> parts;
-  std::int64_t in = 0;
-  bool bias = false;
-  double init_std = 0.02;
-};
 
 /// Memory for what linear layers get from other ranks.
 struct LinearScratch {

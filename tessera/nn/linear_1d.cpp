@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 int shares_of(const LinearPart& part, const LayerContext& layer) {
-  return part.shares == 0 ? layer.tensor_size : part.shares;
+  return layer.shares_of(part.max_shares);
 }
 
 // Of the ranks that hold the same share, the first one saves and counts it.

@@ -28,9 +28,9 @@ LmHead::LmHead(const LmHeadSpec& spec, const LayerContext& layer, Parameter* sha
       vocab_(balanced_range(spec.vocab, layer.shares(), layer.share())),
       shared_(shared) {
   if (shared) return;
-  own_ = vocab_parallel_table(spec.copies_embedding ? kTokenTableName : "output.weight", spec.vocab,
+  own_ = vocab_parallel_table(spec.tied ? kTokenTableName : "output.weight", spec.vocab,
                               spec.hidden, spec.init_std, layer);
-  if (spec.copies_embedding) own_->tie(true);
+  if (spec.tied) own_->tie(true);
 }
 
 void LmHead::collect(ParameterList& parameters) {

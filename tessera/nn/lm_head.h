@@ -7,17 +7,9 @@
 #include <optional>
 
 #include "tessera/nn/head_layout.h"
+#include "tessera/spec/model_spec.h"
 
 namespace tessera {
-
-struct LmHeadSpec {
-  std::int64_t vocab = 0;
-  std::int64_t hidden = 0;
-  double init_std = 0.0;
-  double label_smoothing = 0.0;  ///< in training only: an evaluation's loss is the plain one
-  /// Its weight is a copy of the embedding's table, which is on another stage.
-  bool copies_embedding = false;
-};
 
 class LmHead {
  public:
@@ -33,7 +25,7 @@ class LmHead {
   };
 
   /// With `shared`, the weight is that table (tied embeddings) and the head has no parameter of its
-  /// own.
+  /// own. If they are tied, but the table is on another stage, it has a copy of it.
   LmHead(const LmHeadSpec& spec, const LayerContext& layer, Parameter* shared);
 
   void collect(ParameterList& parameters);

@@ -5,17 +5,10 @@
 #include <vector>
 
 #include "tessera/kernels/sequence_ranges.h"
+#include "tessera/spec/batch_shape.h"
 #include "tessera/tensor/view.h"
 
 namespace tessera {
-
-/// S positions of B samples: N = S B rows.
-struct BatchShape {
-  std::int64_t seq = 0;
-  std::int64_t batch = 0;
-  std::int64_t rows() const { return seq * batch; }
-  bool operator==(const BatchShape&) const = default;
-};
 
 /// Keys and values of the positions already seen, for generation: [capacity, B, K, D] per layer.
 struct KvCache {

@@ -1,27 +1,13 @@
 #include "tessera/nn/mlp.h"
 
 namespace tessera {
-namespace {
-
-LinearSpec up_spec(const MlpSpec& spec) {
-  std::vector<LinearPart> parts{{spec.name + ".up", spec.ffn}};
-  if (spec.gated) parts.insert(parts.begin(), {spec.name + ".gate", spec.ffn});
-  return {parts, spec.hidden, spec.bias, spec.init_std};
-}
-
-LinearSpec down_spec(const MlpSpec& spec) {
-  return {{{spec.name + ".down", spec.hidden}}, spec.ffn, spec.bias, spec.output_init_std};
-}
-
-}  // namespace
-
 Mlp::Mlp(const MlpSpec& spec, const LayerContext& layer)
     : spec_(spec),
       dtype_(layer.dtype),
       rows_(layer),
       ffn_(spec.ffn / layer.shares()),
-      up_(make_first_linear(up_spec(spec), layer)),
-      down_(make_last_linear(down_spec(spec), layer)) {}
+      up_(make_first_linear(up_linear(spec), layer)),
+      down_(make_last_linear(down_linear(spec), layer)) {}
 
 void Mlp::collect(ParameterList& parameters) {
   up_->collect(parameters);

@@ -2,9 +2,9 @@
 // its two linear layers.
 #pragma once
 
-#include "tessera/nn/layer_spec.h"
 #include "tessera/nn/sublayer.h"
 #include "tessera/nn/sublayer_rows.h"
+#include "tessera/spec/layer_spec.h"
 
 namespace tessera {
 

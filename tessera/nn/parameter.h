@@ -7,16 +7,10 @@
 #include <vector>
 
 #include "tessera/parallel/sharding.h"
+#include "tessera/spec/linear_spec.h"
 #include "tessera/tensor/view.h"
 
 namespace tessera {
-
-enum class InitKind { zeros, ones, normal };
-
-struct InitSpec {
-  InitKind kind = InitKind::zeros;
-  double std = 0.0;
-};
 
 /// A gradient to contribute to: the first contribution of a step overwrites, later ones add.
 struct Gradient {

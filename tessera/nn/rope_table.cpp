@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "tessera/spec/rope_frequencies.h"
+
 namespace tessera {
 namespace {
 
@@ -35,6 +37,24 @@ RopeTable::RopeTable(Memory& memory, Stream& stream, DType model_dtype,
   };
   cos_ = make(cosine);
   sin_ = make(sine);
+}
+
+const RopeTable* RopeTables::get(const std::optional<RopeSpec>& spec) {
+  if (!spec) return nullptr;
+  for (const auto& [known, table] : tables_)
+    if (known == *spec) return &table;
+  const RopeFrequencies rope = rope_frequencies(*spec);
+  return &tables_
+              .emplace_back(*spec, RopeTable(memory_, stream_, dtype_, rope.frequencies, rope.scale,
+                                             positions_))
+              .second;
+}
+
+std::int64_t RopeTables::bytes(std::int64_t positions) const {
+  const auto element = static_cast<std::int64_t>(element_size(accumulator_type(dtype_)));
+  std::int64_t pairs = 0;
+  for (const auto& [spec, table] : tables_) pairs += table.cos().dim(1);
+  return 2 * positions * pairs * element;
 }
 
 }  // namespace tessera

@@ -1,9 +1,13 @@
 // Cosines and sines of every position's rotation angles, made once.
 #pragma once
 
+#include <deque>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "tessera/parallel/context.h"
+#include "tessera/spec/layer_spec.h"
 #include "tessera/tensor/memory.h"
 
 namespace tessera {
@@ -22,6 +26,25 @@ class RopeTable {
  private:
   Tensor cos_;
   Tensor sin_;
+};
+
+/// The tables of a model's layers: those that rotate alike share one.
+class RopeTables {
+ public:
+  RopeTables(Memory& memory, Stream& stream, DType model_dtype, std::int64_t positions)
+      : memory_(memory), stream_(stream), dtype_(model_dtype), positions_(positions) {}
+
+  /// Made when it is asked for first; null for layers without rotary positions.
+  const RopeTable* get(const std::optional<RopeSpec>& spec);
+  /// Of all that were asked for, with that many positions.
+  std::int64_t bytes(std::int64_t positions) const;
+
+ private:
+  Memory& memory_;
+  Stream& stream_;
+  DType dtype_;
+  std::int64_t positions_;
+  std::deque<std::pair<RopeSpec, RopeTable>> tables_;
 };
 
 }  // namespace tessera

@@ -1,12 +1,13 @@
 #include "tessera/observe/inspect.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "tessera/model/flops.h"
-#include "tessera/model/layer_activations.h"
 #include "tessera/pipeline/schedules.h"
+#include "tessera/spec/flops.h"
+#include "tessera/spec/layer_activations.h"
 
 namespace tessera {
 namespace {
@@ -39,15 +40,30 @@ std::string who_keeps(const RecomputeOptions& recompute) {
 
 // Of the activations, what each layer keeps per microbatch in flight.
 std::string layer_text(const SessionOptions& options) {
-  const std::vector<ActivationTerm> terms =
-      layer_activations(options.model, options.recompute, options.parallel, options.shape);
-  std::string text =
-      fmt::format("\nkept by {} for one microbatch, on one rank\n", who_keeps(options.recompute));
-  for (const ActivationTerm& term : terms)
+  // Layers that keep the same are told of together.
+  std::vector<std::pair<std::vector<ActivationTerm>, std::vector<std::size_t>>> kinds;
+  const ModelSpec spec = model_spec(options.model);
+  for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
+    auto terms = layer_activations(spec.layers[layer], spec.dtype, options.recompute,
+                                   options.parallel, options.shape);
+    const auto same = std::ranges::find(kinds, terms, [](const auto& kind) { return kind.first; });
+    if (same == kinds.end())
+      kinds.push_back({std::move(terms), {layer}});
+    else
+      same->second.push_back(layer);
+  }
+  std::string text;
+  for (const auto& [terms, layers] : kinds) {
+    text += fmt::format("\nkept by {}{} for one microbatch, on one rank\n",
+                        who_keeps(options.recompute),
+                        kinds.size() > 1 ? fmt::format(" (of {})", fmt::join(layers, ", ")) : "");
+    for (const ActivationTerm& term : terms)
+      text +=
+          fmt::format("  {:<32} {:<16} {:>16}\n", term.name, term.formula, with_commas(term.bytes));
     text +=
-        fmt::format("  {:<32} {:<16} {:>16}\n", term.name, term.formula, with_commas(term.bytes));
-  return text +
-         fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(total_bytes(terms)));
+        fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(total_bytes(terms)));
+  }
+  return text;
 }
 
 std::int64_t state_elements(const std::vector<ParameterPlan>& parameters) {
@@ -202,8 +218,9 @@ std::string inspect_text(const SessionOptions& options, int threads) {
   text += fmt::format("{:<44} {:>18} {:>16}\n", "total", "", with_commas(total));
   if (options.shape.rows() == 0) return text;
 
-  text += fmt::format("\nFLOPs per token (forward and backward, {} tokens a sequence): {:.4g}\n",
-                      options.shape.seq, flops_per_token(options.model, options.shape.seq));
+  text +=
+      fmt::format("\nFLOPs per token (forward and backward, {} tokens a sequence): {:.4g}\n",
+                  options.shape.seq, flops_per_token(model_spec(options.model), options.shape.seq));
   text += memory_text(options, threads);
   return options.training ? text + layer_text(options) : text;
 }

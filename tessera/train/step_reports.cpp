@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tessera/model/flops.h"
+#include "tessera/spec/flops.h"
 
 namespace tessera {
 
@@ -13,7 +13,7 @@ StepReports::StepReports(Session& session, const Options& options, Reporter& rep
       data_waits_(session, iteration),
       extra_losses_(session.extra_losses().names()),
       tokens_(static_cast<double>(options.train.global_batch_size * options.data.seq_length)),
-      flops_per_token_(flops_per_token(options.model, options.data.seq_length) /
+      flops_per_token_(flops_per_token(model_spec(options.model), options.data.seq_length) /
                        session.context().mesh.world().size()) {}
 
 bool StepReports::live_line_due() const {

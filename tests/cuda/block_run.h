@@ -15,7 +15,6 @@ namespace tessera::test {
 struct BlockCase {
   std::string name;
   LayerSpec spec;
-  bool rope = false;
 };
 
 /// LayerNorm, biases, gelu, dropout everywhere.
@@ -28,6 +27,7 @@ inline BlockCase gpt_like() {
                                   .heads = 6,
                                   .groups = 6,
                                   .head_size = 16,
+                                  .rope = {},
                                   .qkv_bias = true,
                                   .output_bias = true,
                                   .qk_norm = {},
@@ -43,7 +43,7 @@ inline BlockCase gpt_like() {
                               .output_init_std = 0.1};
   spec.norm = {NormKind::layer, 1e-5};
   spec.hidden_dropout = 0.1;
-  return {"gpt_like", spec, false};
+  return {"gpt_like", spec};
 }
 
 /// RMSNorm, rotary positions, SwiGLU, query heads that share key heads, no bias.
@@ -56,6 +56,7 @@ inline BlockCase llama_like() {
                                   .heads = 8,
                                   .groups = 2,
                                   .head_size = 20,
+                                  .rope = RopeSpec{{}, 20},
                                   .qk_norm = {},
                                   .init_std = 0.1,
                                   .output_init_std = 0.1};
@@ -67,7 +68,7 @@ inline BlockCase llama_like() {
                               .init_std = 0.1,
                               .output_init_std = 0.1};
   spec.norm = {NormKind::rms, 1e-6};
-  return {"llama_like", spec, true};
+  return {"llama_like", spec};
 }
 
 /// Llama's, with a norm on queries and keys and a sliding window.
@@ -87,10 +88,8 @@ class BlockRun {
   BlockRun(Device device, const BlockCase& what, DType dtype)
       : lab(device),
         mesh_({}, make_self_communicator()),
-        rope_(lab.memory, lab.stream, dtype,
-              frequencies(std::get<AttentionLayerSpec>(what.spec.mixer).head_size), 1.0,
-              shape_.seq),
-        block_(what.spec, {dtype, kSeed}, what.rope ? &rope_ : nullptr),
+        rope_(lab.memory, lab.stream, dtype, shape_.seq),
+        block_(what.spec, {dtype, kSeed}, rope_),
         context_{*lab.operator->(), lab.stream, mesh_, {}} {
     bind_parameters();
     lay_out(dtype, what.spec.hidden);
@@ -124,14 +123,6 @@ class BlockRun {
   Lab lab;
 
  private:
-  static std::vector<double> frequencies(std::int64_t head_size) {
-    std::vector<double> result;
-    for (std::int64_t i = 0; i < head_size / 2; ++i)
-      result.push_back(
-          std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_size)));
-    return result;
-  }
-
   void bind_parameters() {
     block_.collect(parameters_);
     for (Parameter* parameter : parameters_) {
@@ -183,7 +174,7 @@ class BlockRun {
 
   const BatchShape shape_{37, 3};
   Mesh mesh_;
-  RopeTable rope_;
+  RopeTables rope_;
   Block block_;
   Context context_;
   ParameterList parameters_;

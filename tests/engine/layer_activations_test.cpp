@@ -1,5 +1,5 @@
 // The bytes that layers keep are those of the formula, in every layout.
-#include "tessera/model/layer_activations.h"
+#include "tessera/spec/layer_activations.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -83,7 +83,8 @@ TEST(LayerActivations, AreWhatLayersTake) {
                              c.recompute.distribute_saved_activations));
     const SessionOptions options = session_of(c, 2);
     const auto terms =
-        layer_activations(options.model, options.recompute, options.parallel, options.shape);
+        layer_activations(model_spec(options.model).layers.front(), options.model.dtype,
+                          options.recompute, options.parallel, options.shape);
     EXPECT_EQ(measured(session_of(c, 4)) - measured(options), 2 * total_bytes(terms));
     if (HasFailure()) return;
   }
@@ -117,7 +118,8 @@ TEST(LayerActivations, ShrinkWithTheContextRanks) {
   const auto bytes = [&](int context) {
     ParallelOptions parallel;
     parallel.context = context;
-    return total_bytes(layer_activations(model, {}, parallel, {2048, 2}));
+    return total_bytes(
+        layer_activations(model_spec(model).layers.front(), model.dtype, {}, parallel, {2048, 2}));
   };
   for (const int context : {2, 4, 8}) EXPECT_EQ(bytes(context) * context, bytes(1)) << context;
 }
@@ -136,7 +138,8 @@ TEST(LayerActivations, ShrinkWithTheRanks) {
     ParallelOptions parallel;
     parallel.tensor = tensor;
     parallel.sequence_parallel = tensor > 1;
-    return total_bytes(layer_activations(model, {}, parallel, shape));
+    return total_bytes(
+        layer_activations(model_spec(model).layers.front(), model.dtype, {}, parallel, shape));
   };
   for (const int tensor : {1, 2, 4, 8}) {
     EXPECT_EQ(bytes(tensor) * tensor, bytes(1)) << tensor;

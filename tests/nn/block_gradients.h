@@ -105,7 +105,7 @@ class BlockGradients : public GradientTest {
   Mesh mesh{{}, make_self_communicator()};
   Context context{*lab.operator->(), lab.stream, mesh, {}};
   const LayerContext layer{.dtype = DType::f64, .seed = 5};
-  RopeTable rope{lab.memory, lab.stream, DType::f64, {1.0, 0.3}, 1.0, 8};
+  RopeTables rope{lab.memory, lab.stream, DType::f64, 8};
   Microbatch batch;
 
  private:

@@ -8,10 +8,11 @@ namespace {
 
 class BlockForms : public BlockGradients {
  protected:
-  void check_spec(const LayerSpec& spec, bool rotary = false) {
-    Block block(spec, layer, rotary ? &rope : nullptr);
+  void check_spec(const LayerSpec& spec) {
+    Block block(spec, layer, rope);
     check(block);
   }
+  static RopeSpec rotary() { return {{.base = 10.0}, 4}; }
 };
 
 TEST_P(BlockForms, GptLike) {
@@ -29,7 +30,8 @@ TEST_P(BlockForms, LlamaLike) {
   spec.norm = {NormKind::rms, 1e-5};
   std::get<MlpSpec>(spec.feed_forward).activation = Activation::silu;
   std::get<MlpSpec>(spec.feed_forward).gated = true;
-  check_spec(spec, true);
+  std::get<AttentionLayerSpec>(spec.mixer).rope = rotary();
+  check_spec(spec);
 }
 
 TEST_P(BlockForms, QwenLike) {
@@ -40,7 +42,8 @@ TEST_P(BlockForms, QwenLike) {
   auto& attention = std::get<AttentionLayerSpec>(spec.mixer);
   attention.qk_norm = NormSpec{NormKind::rms, 1e-5};
   attention.window = 2;
-  check_spec(spec, true);
+  attention.rope = rotary();
+  check_spec(spec);
 }
 
 TESSERA_GRADIENT_SUITE(BlockForms);

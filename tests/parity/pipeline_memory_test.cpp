@@ -4,9 +4,9 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include "tessera/model/layer_activations.h"
 #include "tessera/observe/inspect.h"
 #include "tessera/pipeline/check.h"
+#include "tessera/spec/layer_activations.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/tiny_models.h"
 
@@ -104,8 +104,9 @@ TEST(PipelineMemory, IsWhatTheCheckerCounts) {
 TEST(PipelineMemory, OfAnActivationBufferIsWhatItsLayersKeep) {
   const SessionOptions options = pipeline_session(ScheduleKind::one_f_one_b, 4, 1, 4);
   const std::vector<PipelineMemory> measured = measure_pipeline(options);
-  const std::int64_t layer = total_bytes(
-      layer_activations(options.model, options.recompute, options.parallel, options.shape));
+  const std::int64_t layer =
+      total_bytes(layer_activations(model_spec(options.model).layers.front(), options.model.dtype,
+                                    options.recompute, options.parallel, options.shape));
   EXPECT_EQ(measured[1].buffer_bytes, 4 * layer) << "four layers, no embedding and no head";
 }
 

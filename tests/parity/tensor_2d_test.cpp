@@ -7,7 +7,7 @@
 #include <map>
 
 #include "tessera/checkpoint/saving/whole_tensors.h"
-#include "tessera/model/layer_activations.h"
+#include "tessera/spec/layer_activations.h"
 #include "tests/support/layout_cases.h"
 #include "tests/support/tiny_models.h"
 
@@ -134,8 +134,9 @@ TEST(Tensor2d, KeepsWhatTheFormulaSays) {
       return bytes;
     };
     const SessionOptions options = c.session(DType::f32);
-    const std::int64_t layer = total_bytes(
-        layer_activations(options.model, options.recompute, options.parallel, options.shape));
+    const std::int64_t layer =
+        total_bytes(layer_activations(model_spec(options.model).layers.front(), options.model.dtype,
+                                      options.recompute, options.parallel, options.shape));
     EXPECT_EQ(kept(3) - kept(2), layer);
   }
 }

@@ -4,6 +4,7 @@
 #include "tessera/config/rules/rules.h"
 #include "tessera/options/limits.h"
 #include "tessera/options/model_names.h"
+#include "tessera/spec/parameter_table.h"
 
 namespace tessera::config {
 namespace {
@@ -53,16 +54,25 @@ void rope_rules(const ModelOptions& m, Problems& problems) {
                    rope.beta_slow);
 }
 
-// In double: the values may be out of range themselves.
-double count_parameters(const ModelOptions& m) {
-  const auto h = static_cast<double>(m.hidden_size);
-  const double heads =
-      static_cast<double>(m.num_attention_heads) + static_cast<double>(m.num_query_groups);
-  const double attention = 2 * h * heads * static_cast<double>(m.kv_channels);
-  const double mlp = 3 * h * static_cast<double>(m.ffn_hidden_size);
-  const double embeddings =
-      h * (2 * static_cast<double>(m.vocab_size) + static_cast<double>(m.max_position_embeddings));
-  return static_cast<double>(m.num_layers) * (attention + mlp) + embeddings;
+// Sizes out of range are refused by their flags.
+bool sizes_in_range(const ModelOptions& m) {
+  const auto within = [](std::int64_t size, std::int64_t most) {
+    return size >= 0 && size <= most;
+  };
+  return within(m.num_layers, kMaxLayers) && within(m.hidden_size, kMaxHidden) &&
+         within(m.ffn_hidden_size, kMaxFfn) && within(m.num_attention_heads, kMaxHeads) &&
+         within(m.num_query_groups, kMaxHeads) && within(m.kv_channels, kMaxHeadSize) &&
+         within(m.vocab_size, kMaxVocabulary) && within(m.max_position_embeddings, kMaxPositions);
+}
+
+void parameter_count_rules(const ModelOptions& m, Problems& problems) {
+  if (!sizes_in_range(m)) return;
+  const double parameters = parameter_count(model_spec(m));
+  problems.require(
+      parameters <= kMaxParameters,
+      "a model of about {:.2g} parameters is more than the {:.0g} that can be counted: "
+      "reduce --num-layers ({}), --hidden-size ({}) or --ffn-hidden-size ({})",
+      parameters, kMaxParameters, m.num_layers, m.hidden_size, m.ffn_hidden_size);
 }
 
 void block_rules(const ModelOptions& m, Problems& problems) {
@@ -103,12 +113,7 @@ void model_rules(const ModelOptions& model, Problems& problems) {
   attention_rules(model, problems);
   block_rules(model, problems);
   rope_rules(model, problems);
-  const double parameters = count_parameters(model);
-  problems.require(
-      parameters <= kMaxParameters,
-      "a model of about {:.2g} parameters is more than the {:.0g} that can be counted: "
-      "reduce --num-layers ({}), --hidden-size ({}) or --ffn-hidden-size ({})",
-      parameters, kMaxParameters, model.num_layers, model.hidden_size, model.ffn_hidden_size);
+  parameter_count_rules(model, problems);
 }
 
 void fit_rules(const Options& options, Problems& problems) {

@@ -15,8 +15,8 @@ Range input_share(const LinearSpec& spec, const LayerContext& layer) {
 }
 
 Range output_share(const LinearPart& part, const LayerContext& layer) {
-  check(part.shares == 0 || part.shares == layer.tensor_2d,
-        "{} has {} shares, but a grid of {} columns holds no copies", part.name, part.shares,
+  check(layer.shares_of(part.max_shares) == layer.tensor_2d,
+        "{} has {} shares, but a grid of {} columns holds no copies", part.name, part.max_shares,
         layer.tensor_2d);
   return even_share(part.name, part.out, layer.tensor_2d, layer);
 }

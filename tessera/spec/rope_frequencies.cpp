@@ -1,4 +1,4 @@
-#include "tessera/model/rope_frequencies.h"
+#include "tessera/spec/rope_frequencies.h"
 
 #include <algorithm>
 #include <cmath>
@@ -42,16 +42,18 @@ void apply_yarn(RopeFrequencies& rope, std::int64_t rotated, const RopeOptions& 
 
 }  // namespace
 
-RopeFrequencies rope_frequencies(const RopeOptions& options, std::int64_t head_size) {
+RopeFrequencies rope_frequencies(const RopeSpec& spec) {
+  const RopeOptions& options = spec.options;
   const auto rotated =
-      static_cast<std::int64_t>(static_cast<double>(head_size) * options.percent) / 2 * 2;
+      static_cast<std::int64_t>(static_cast<double>(spec.head_size) * options.percent) / 2 * 2;
   RopeFrequencies rope;
   for (std::int64_t i = 0; i < rotated; i += 2) {
     const double f = std::pow(options.base, -static_cast<double>(i) / static_cast<double>(rotated));
     switch (options.scaling) {
       case RopeScaling::linear: rope.frequencies.push_back(f / options.factor); break;
       case RopeScaling::llama3: rope.frequencies.push_back(llama3_frequency(f, options)); break;
-      default: rope.frequencies.push_back(f);
+      case RopeScaling::none:
+      case RopeScaling::yarn: rope.frequencies.push_back(f); break;
     }
   }
   if (options.scaling == RopeScaling::yarn) apply_yarn(rope, rotated, options);

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "tessera/options/model_options.h"
+#include "tessera/spec/model_spec.h"
 
 namespace tessera {
 
 /// Per token of a sequence of `seq` tokens: 3 x the forward matrix products (backward costs twice
 /// the forward); attention over the full sequence; the embedding lookup is not counted.
-double flops_per_token(const ModelOptions& options, std::int64_t seq);
+double flops_per_token(const ModelSpec& spec, std::int64_t seq);
 
 }  // namespace tessera

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tessera/nn/microbatch.h"
-#include "tessera/options/model_options.h"
 #include "tessera/options/parallel_options.h"
+#include "tessera/spec/batch_shape.h"
+#include "tessera/spec/model_spec.h"
 
 namespace tessera {
 
@@ -16,11 +16,13 @@ struct ActivationTerm {
   std::string name;     ///< what it is
   std::string formula;  ///< of elements: S positions, B samples, h hidden, ... (quickstart.md)
   std::int64_t bytes;   ///< on one rank; a multiple of 64, since every piece starts at one
+
+  bool operator==(const ActivationTerm&) const = default;
 };
 
-/// Of a layer that is kept; of one that is computed again as a whole, only its input is. `shape` is
-/// a microbatch's.
-std::vector<ActivationTerm> layer_activations(const ModelOptions& model,
+/// Of a layer that is kept, with activations of that type; of one that is computed again as a
+/// whole, only its input is. `shape` is a microbatch's.
+std::vector<ActivationTerm> layer_activations(const LayerSpec& layer, DType dtype,
                                               const RecomputeOptions& recompute,
                                               const ParallelOptions& parallel,
                                               const BatchShape& shape);

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "tessera/options/model_options.h"
+#include "tessera/spec/layer_spec.h"
 
 namespace tessera {
 
@@ -13,6 +13,6 @@ struct RopeFrequencies {
   double scale = 1.0;               ///< multiplies cosines and sines (yarn)
 };
 
-RopeFrequencies rope_frequencies(const RopeOptions& options, std::int64_t head_size);
+RopeFrequencies rope_frequencies(const RopeSpec& spec);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // What a layer of a model is, resolved: sizes, kinds and options of its sublayers, all global.
-// Plain data; how it is split over ranks is LayerContext (activation_layout.h).
+// Plain data; how it is split over ranks is LayerContext (nn/activation_layout.h).
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,29 @@
 #include <vector>
 
 #include "tessera/base/activation.h"
-#include "tessera/kernels/specs.h"
+#include "tessera/base/norm_spec.h"
+#include "tessera/options/model_options.h"
+#include "tessera/spec/linear_spec.h"
 
 namespace tessera {
 
+/// Rotary positions of a layer's heads.
+struct RopeSpec {
+  RopeOptions options;
+  std::int64_t head_size = 0;
+
+  bool operator==(const RopeSpec&) const = default;
+};
+
 struct AttentionLayerSpec {
   std::string name;        ///< layers.3.attention
-  std::int64_t layer = 0;  ///< global number, for the cache
+  std::int64_t layer = 0;  ///< the layer's number, for the cache
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
   std::int64_t groups = 0;  ///< key/value heads
   std::int64_t head_size = 0;
-  std::int64_t window = 0;
+  std::int64_t window = 0;       ///< keys that a query sees, itself included; 0: all before it
+  std::optional<RopeSpec> rope;  ///< none: heads are not rotated
   bool qkv_bias = false;
   bool output_bias = false;
   std::optional<NormSpec> qk_norm;
@@ -28,6 +39,9 @@ struct AttentionLayerSpec {
   double init_std = 0.02;
   double output_init_std = 0.02;
 };
+/// Its linear layers.
+LinearSpec qkv_linear(const AttentionLayerSpec& spec);
+LinearSpec output_linear(const AttentionLayerSpec& spec);
 
 struct MlpSpec {
   std::string name;  ///< layers.3.mlp
@@ -39,6 +53,8 @@ struct MlpSpec {
   double init_std = 0.02;
   double output_init_std = 0.02;
 };
+LinearSpec up_linear(const MlpSpec& spec);
+LinearSpec down_linear(const MlpSpec& spec);
 
 /// The kinds of sublayers that mix positions, and of those that work on each position alone. A new
 /// kind is a new alternative: whatever visits these does not compile before it handles it.
@@ -54,7 +70,7 @@ struct LayerSpec {
   double hidden_dropout = 0.0;
 };
 
-/// Of the losses that the layer's sublayers add to the model's (extra_loss.h).
+/// Of the losses that the layer's sublayers add to the model's (nn/extra_loss.h).
 std::vector<std::string> extra_loss_names(const LayerSpec& spec);
 
 }  // namespace tessera

@@ -1,0 +1,33 @@
+#include "tessera/spec/flops.h"
+
+namespace tessera {
+namespace {
+
+// Two for each weight of a matrix.
+double matrix_flops(const LinearSpec& spec) {
+  double out = 0;
+  for (const LinearPart& part : spec.parts) out += static_cast<double>(part.out);
+  return 2 * out * static_cast<double>(spec.in);
+}
+
+double forward_flops(const AttentionLayerSpec& spec, std::int64_t seq) {
+  const double core =
+      4 * static_cast<double>(seq) * static_cast<double>(spec.heads * spec.head_size);
+  return matrix_flops(qkv_linear(spec)) + matrix_flops(output_linear(spec)) + core;
+}
+
+double forward_flops(const MlpSpec& spec, std::int64_t) {
+  return matrix_flops(up_linear(spec)) + matrix_flops(down_linear(spec));
+}
+
+}  // namespace
+
+double flops_per_token(const ModelSpec& spec, std::int64_t seq) {
+  const auto count = [&](const auto& sublayer) { return forward_flops(sublayer, seq); };
+  double forward = 2 * static_cast<double>(spec.hidden) * static_cast<double>(spec.head.vocab);
+  for (const LayerSpec& layer : spec.layers)
+    forward += std::visit(count, layer.mixer) + std::visit(count, layer.feed_forward);
+  return 3 * forward;
+}
+
+}  // namespace tessera

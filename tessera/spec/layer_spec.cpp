@@ -1,0 +1,44 @@
+#include "tessera/spec/layer_spec.h"
+
+namespace tessera {
+namespace {
+
+std::vector<std::string> loss_names(const AttentionLayerSpec&) { return {}; }
+std::vector<std::string> loss_names(const MlpSpec&) { return {}; }
+
+}  // namespace
+
+LinearSpec qkv_linear(const AttentionLayerSpec& spec) {
+  return {{{spec.name + ".q", spec.heads * spec.head_size},
+           {spec.name + ".k", spec.groups * spec.head_size, spec.groups},
+           {spec.name + ".v", spec.groups * spec.head_size, spec.groups}},
+          spec.hidden,
+          spec.qkv_bias,
+          spec.init_std};
+}
+
+LinearSpec output_linear(const AttentionLayerSpec& spec) {
+  return {{{spec.name + ".out", spec.hidden}},
+          spec.heads * spec.head_size,
+          spec.output_bias,
+          spec.output_init_std};
+}
+
+LinearSpec up_linear(const MlpSpec& spec) {
+  std::vector<LinearPart> parts{{spec.name + ".up", spec.ffn}};
+  if (spec.gated) parts.insert(parts.begin(), {spec.name + ".gate", spec.ffn});
+  return {parts, spec.hidden, spec.bias, spec.init_std};
+}
+
+LinearSpec down_linear(const MlpSpec& spec) {
+  return {{{spec.name + ".down", spec.hidden}}, spec.ffn, spec.bias, spec.output_init_std};
+}
+
+std::vector<std::string> extra_loss_names(const LayerSpec& spec) {
+  const auto visitor = [](const auto& sublayer) { return loss_names(sublayer); };
+  std::vector<std::string> all = std::visit(visitor, spec.mixer);
+  for (std::string& name : std::visit(visitor, spec.feed_forward)) all.push_back(std::move(name));
+  return all;
+}
+
+}  // namespace tessera

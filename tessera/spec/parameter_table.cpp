@@ -1,0 +1,94 @@
+#include "tessera/spec/parameter_table.h"
+
+#include <functional>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+// Calls a function with each parameter in turn.
+class Walk {
+ public:
+  explicit Walk(std::function<void(ParameterInfo)> add) : add_(std::move(add)) {}
+
+  void model(const ModelSpec& spec) {
+    const EmbeddingSpec& embedding = spec.embedding;
+    const InitSpec init{InitKind::normal, embedding.init_std};
+    tensor("embedding.word.weight", {embedding.vocab, embedding.hidden}, init);
+    if (embedding.positions > 0)
+      tensor("embedding.position.weight", {embedding.positions, embedding.hidden}, init);
+    for (const LayerSpec& each : spec.layers) layer(each);
+    norm("final_norm", spec.hidden, spec.final_norm);
+    if (!spec.head.tied)
+      tensor("output.weight", {spec.head.vocab, spec.head.hidden},
+             {InitKind::normal, spec.head.init_std});
+  }
+
+ private:
+  void tensor(const std::string& name, const Shape& shape, const InitSpec& init) {
+    add_({name, shape, init, PlacementClass::dense});
+  }
+  void linear(const LinearSpec& spec) {
+    for (const LinearPart& part : spec.parts)
+      tensor(part.name + ".weight", {part.out, spec.in}, {InitKind::normal, spec.init_std});
+    if (!spec.bias) return;
+    for (const LinearPart& part : spec.parts) tensor(part.name + ".bias", {part.out}, {});
+  }
+  void norm(const std::string& name, std::int64_t channels, const NormSpec& spec) {
+    tensor(name + ".weight", {channels}, {InitKind::ones});
+    if (spec.kind == NormKind::layer) tensor(name + ".bias", {channels}, {});
+  }
+  void sublayer(const AttentionLayerSpec& spec) {
+    linear(qkv_linear(spec));
+    linear(output_linear(spec));
+    if (!spec.qk_norm) return;
+    norm(spec.name + ".q_norm", spec.head_size, *spec.qk_norm);
+    norm(spec.name + ".k_norm", spec.head_size, *spec.qk_norm);
+  }
+  void sublayer(const MlpSpec& spec) {
+    linear(up_linear(spec));
+    linear(down_linear(spec));
+  }
+  void layer(const LayerSpec& spec) {
+    const auto visit = [this](const auto& each) { sublayer(each); };
+    norm(spec.name + ".attention_norm", spec.hidden, spec.norm);
+    std::visit(visit, spec.mixer);
+    norm(spec.name + ".mlp_norm", spec.hidden, spec.norm);
+    std::visit(visit, spec.feed_forward);
+  }
+
+  std::function<void(ParameterInfo)> add_;
+};
+
+}  // namespace
+
+ParameterTable::ParameterTable(const ModelSpec& spec) {
+  Walk([this](ParameterInfo info) {
+    numbers_[info.name] = all_.size();
+    all_.push_back(std::move(info));
+  }).model(spec);
+}
+
+const ParameterInfo* ParameterTable::find(const std::string& name) const {
+  const auto at = numbers_.find(name);
+  return at == numbers_.end() ? nullptr : &all_[at->second];
+}
+
+const Shape& ParameterTable::shape(const std::string& name) const {
+  const ParameterInfo* info = find(name);
+  check(info != nullptr, "the model has no parameter '{}'", name);
+  return info->shape;
+}
+
+double parameter_count(const ModelSpec& spec) {
+  double count = 0;
+  Walk([&](const ParameterInfo& info) {
+    double elements = 1;
+    for (int i = 0; i < info.shape.rank(); ++i) elements *= static_cast<double>(info.shape[i]);
+    count += elements;
+  }).model(spec);
+  return count;
+}
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// The parameters of a model by its spec alone: names, global shapes, initial values, placement
+// classes, in the order of the forward pass. Layers make the same ones, split over ranks; a test
+// compares them.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/base/shape.h"
+#include "tessera/parallel/placement.h"
+#include "tessera/spec/model_spec.h"
+
+namespace tessera {
+
+struct ParameterInfo {
+  std::string name;  ///< layers.3.attention.q.weight
+  Shape shape;
+  InitSpec init;
+  PlacementClass placement_class = PlacementClass::dense;
+
+  /// Weight decay applies to matrices, not to biases and norms.
+  bool decays() const { return shape.rank() >= 2; }
+};
+
+class ParameterTable {
+ public:
+  explicit ParameterTable(const ModelSpec& spec);
+
+  const std::vector<ParameterInfo>& all() const { return all_; }
+  /// Null if the model has no parameter of that name.
+  const ParameterInfo* find(const std::string& name) const;
+  /// Of one that it has.
+  const Shape& shape(const std::string& name) const;
+
+ private:
+  std::vector<ParameterInfo> all_;
+  std::unordered_map<std::string, std::size_t> numbers_;
+};
+
+/// Elements of all parameters. In double, which counts exactly up to 2^53: sizes that are too large
+/// for a model do not overflow.
+double parameter_count(const ModelSpec& spec);
+
+}  // namespace tessera
