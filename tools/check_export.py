@@ -111,13 +111,13 @@ def check_both_ways(program, folder):
     with tempfile.TemporaryDirectory() as temporary:
         checkpoints, exported = Path(temporary, "checkpoints"), Path(temporary, Path(folder).name)
         imported = subprocess.run([program, "convert", "--from-hf", folder, "--save", checkpoints],
-                                  stderr=subprocess.PIPE, text=True)
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if imported.returncode == REFUSED:
             print(f"{folder}: refused: {imported.stderr.strip()}")
             return True
         imported.check_returncode()
         subprocess.run([program, "convert", "--load", checkpoints, "--to-hf", exported,
-                        "--params-dtype", "f32"], check=True)
+                        "--params-dtype", "f32"], check=True, stdout=subprocess.DEVNULL)
         return check(program, checkpoints, exported)
 
 
