@@ -12,10 +12,10 @@
 
 namespace tessera::cpu {
 
-// Size of a block of scores. 128 x 128 f32 scores are 64 KiB, and the blocks of Q, K and V with a
-// head size of 128 are as large: together they fit in the L2 cache, while the products are large
-// enough for the BLAS. The sizes are constants, so sums are cut in the same way on any number of
-// threads.
+/// Size of a block of scores. 128 x 128 f32 scores are 64 KiB, and the blocks of Q, K and V with a
+/// head size of 128 are as large: together they fit in the L2 cache, while the products are large
+/// enough for the BLAS. The sizes are constants, so sums are cut in the same way on any number of
+/// threads.
 constexpr std::int64_t kQueryBlock = 128;
 constexpr std::int64_t kKeyBlock = 128;
 
@@ -70,8 +70,8 @@ HeadRows<T> head_rows(const View& x, std::int64_t b, std::int64_t h) {
   return {x.data<T>() + b * x.stride(1) + h * x.stride(2), x.stride(0)};
 }
 
-// Widens `rows` rows of d channels from `row` on into the contiguous block to[rows, d], times
-// scale.
+/// Widens `rows` rows of d channels from `row` on into the contiguous block to[rows, d], times
+/// scale.
 template <class T, class A = Accumulator<T>>
 void load_block(A* to, HeadRows<const T> from, std::int64_t row, std::int64_t rows, std::int64_t d,
                 A scale = A(1)) {
@@ -98,8 +98,8 @@ void load_transposed(A* to, std::int64_t stride, HeadRows<const T> from, std::in
   }
 }
 
-// The reverse of load_block: rounds from[rows, d] times scale into the head, or adds it to what is
-// there with `add`; the addition is done in A, before the rounding.
+/// The reverse of load_block: rounds from[rows, d] times scale into the head, or adds it to what is
+/// there with `add`; the addition is done in A, before the rounding.
 template <class T, class A = Accumulator<T>>
 void store_block(HeadRows<T> to, const A* from, std::int64_t row, std::int64_t rows, std::int64_t d,
                  A scale = A(1), bool add = false) {

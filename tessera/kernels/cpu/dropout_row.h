@@ -1,9 +1,10 @@
 // y = x + dropout(branch) for one row of n channels; x may be null, which gives y =
 // dropout(branch).
 //
-// An element is kept if its random word is at least p 2^32, and is then multiplied by 1 / (1 - p). The word
-// is a function of the key and the element's global coordinates (sample, position, channel), so the
-// mask is the same on every rank layout, and the backward regenerates it instead of storing it.
+// An element is kept if its random word is at least p 2^32, and then scaled by 1 / (1 - p). The
+// word is a function of the key and the element's global coordinates (sample, position, channel),
+// so the mask is the same on every rank layout, and the backward regenerates it instead of storing
+// it.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +16,8 @@
 
 namespace tessera::cpu {
 
-// `row` is the index in [N, C] of this rank: row = s B + b. y may be x or branch: each element is
-// read before it is written. The sum is formed in A and rounded once.
+/// `row` is the index in [N, C] of this rank: row = s B + b. y may be x or branch: each element is
+/// read before it is written. The sum is formed in A and rounded once.
 template <class T>
 void add_dropout_row(T* y, const T* x, const T* branch, std::int64_t row, std::int64_t n,
                      const DropoutSpec& spec) {

@@ -11,20 +11,20 @@
 
 namespace tessera::cpu {
 
-// Widens exactly: bf16 and f16 to f32, f32 and f64 unchanged.
+/// Widens exactly: bf16 and f16 to f32, f32 and f64 unchanged.
 template <class T>
 inline Accumulator<T> load(const T& x) {
   return static_cast<Accumulator<T>>(x);
 }
 
-// Rounds to nearest, ties to even.
+/// Rounds to nearest, ties to even.
 template <class T>
 inline void store(T& to, Accumulator<T> x) {
   to = static_cast<T>(x);
 }
 
-// f64 calls the C library: it is for tests and reference runs, where accuracy matters more than
-// speed.
+/// f64 calls the C library: it is for tests and reference runs, where accuracy matters more than
+/// speed.
 inline double exp_of(double x) { return std::exp(x); }
 
 /// e^x in f32 with an error of about one unit in the last place; branch-free. Below -87.3 the
@@ -35,7 +35,7 @@ inline double exp_of(double x) { return std::exp(x); }
 inline float exp_of(float x) {
   constexpr float kLargest = 88.72283f;
   const float clamped = x > kLargest ? kLargest : x;
-  // Adding 1.5 x 2^23 rounds to an integer that then sits in the low mantissa bits.
+  /// Adding 1.5 x 2^23 rounds to an integer that then sits in the low mantissa bits.
   constexpr float kMagic = 12582912.0f;
   const float shifted = clamped * 1.44269504088896341f + kMagic;
   const float n = shifted - kMagic;
@@ -86,7 +86,7 @@ struct Math {
   static A tanh(A x) {
     return tanh_of(x);
   }
-  // 1 / (1 + e^-x); for x << 0 e^-x is infinity and the result 0.
+  /// 1 / (1 + e^-x); for x << 0 e^-x is infinity and the result 0.
   template <class A>
   static A sigmoid(A x) {
     return A(1) / (A(1) + exp_of(-x));
@@ -98,15 +98,15 @@ struct Math {
   static A normal_cdf(A x) {
     return A(0.5) * std::erfc(A(-M_SQRT1_2) * x);
   }
-  // Phi'(x) = e^(-x^2 / 2) / sqrt(2 pi).
+  /// Phi'(x) = e^(-x^2 / 2) / sqrt(2 pi).
   template <class A>
   static A normal_density(A x) {
     return A(0.5 * M_2_SQRTPI * M_SQRT1_2) * exp_of(A(-0.5) * x * x);
   }
 
-  // gelu(x) = x (1 + tanh(u)) / 2 with u = kGeluScale (x + kGeluCubic x^3). Computed as x
-  // sigmoid(z) with z = 2u: equal in exact arithmetic, and without the cancellation of 1 + tanh(u)
-  // in the left tail.
+  /// gelu(x) = x (1 + tanh(u)) / 2 with u = kGeluScale (x + kGeluCubic x^3). Computed as x
+  /// sigmoid(z) with z = 2u: equal in exact arithmetic, and without the cancellation of 1 + tanh(u)
+  /// in the left tail.
   template <class A>
   static A gelu_exponent(A x) {
     return A(2 * kGeluScale) * (x + A(kGeluCubic) * x * x * x);
@@ -115,7 +115,7 @@ struct Math {
   static A gelu(A x) {
     return x * sigmoid(gelu_exponent(x));
   }
-  // gelu'(x) = sigmoid(z) + x sigmoid'(z) dz/dx.
+  /// gelu'(x) = sigmoid(z) + x sigmoid'(z) dz/dx.
   template <class A>
   static A gelu_slope(A x) {
     const A z = gelu_exponent(x);

@@ -1,4 +1,11 @@
-// Updates of flat parameter ranges, and the global gradient norm.
+// AdamW and SGD updates of flat parameter ranges, the global gradient norm, and the step state.
+//
+// A range is 1-D and contiguous. Exact weights are, by type of the model's values:
+//   f32, f64         the values themselves (no master), or a master copy in A
+//   bf16, f16        a master copy in f32, which is rounded into the values after the update
+//   bf16, i16 master the value and the low 16 bits of the f32 weight (base/master_weight.h)
+// Updates are computed in A (f32, or f64 for f64). Elements are independent, so the division over
+// threads has no effect; sums are cut into pieces of fixed size.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,21 +22,23 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kPiece = 32768;  // elements of one partial sum, and of one thread's turn
+constexpr int64_t kPiece = 32768;  // elements per piece, and per partial sum
 
+// The state is a StepState in a u8 tensor; on the CPU it can be read directly.
 const StepState& state_of(const ConstView& state) {
   return *static_cast<const StepState*>(state.raw());
 }
 
-constexpr int64_t kAtOnce = 1024;  // elements that are widened together
+constexpr int64_t kAtOnce = 1024;  // elements widened together: 4 KiB of f32, for L1
 
-// A moment as the type that it is computed in: the elements themselves, or a copy of some.
+// View of an optimizer moment as A: the memory itself if it is stored in A, or a widened copy of up
+// to kAtOnce elements if it is stored in bf16. Each piece has its own object, and so its own copy.
 template <class A>
 class Moment {
  public:
   explicit Moment(const View& memory) : memory_(memory), narrow_(memory.dtype() == DType::bf16) {}
 
-  /// Elements begin and on; at most kAtOnce may be asked for in a row.
+  /// Returns elements [begin, begin + count) as A, count <= kAtOnce; valid until the next open().
   A* open(int64_t begin, int64_t count) {
     if (!narrow_) return memory_.data<A>() + begin;
     const auto* from = memory_.data<BFloat16>() + begin;
@@ -37,7 +46,7 @@ class Moment {
       copy_[static_cast<std::size_t>(i)] = static_cast<A>(load(from[i]));
     return copy_.data();
   }
-  /// What was opened goes back.
+  /// Writes the elements of the last open() back: rounds to nearest if stored in bf16.
   void close(int64_t begin, int64_t count) {
     if (!narrow_) return;
     auto* to = memory_.data<BFloat16>() + begin;
@@ -51,8 +60,10 @@ class Moment {
   std::array<A, kAtOnce> copy_;
 };
 
-// Runs update(exact weights of begin.., begin, end) over pieces of a range whose exact weights are
-// the master copy, or the values themselves.
+// Calls update(weights, begin, end) over pieces of a range, where weights[0] is the exact weight of
+// element `begin`: in the master copy, or in the values themselves if there is none (T is then A,
+// which the checks guarantee). A master copy is rounded into the values after each piece, while it
+// is in the cache.
 template <class T, class F>
 void update_whole(int threads, const View& value, const View& master, F&& update) {
   using A = Accumulator<T>;
@@ -65,7 +76,9 @@ void update_whole(int threads, const View& value, const View& master, F&& update
   });
 }
 
-// The same where the values and what rounding took from them are the exact weights.
+// The same for a bf16 range with the low 16 bits of its f32 weights in `master`: blocks of kAtOnce
+// weights are joined to f32 on the stack, updated, and split again. Joining and splitting are
+// exact.
 template <class F>
 void update_split(int threads, const View& value, const View& master, F&& update) {
   auto* values = value.data<BFloat16>();
@@ -87,6 +100,7 @@ void update_split(int threads, const View& value, const View& master, F&& update
   });
 }
 
+// Chooses between the two forms by the type of the master.
 template <class T, class F>
 void update_range(int threads, const View& value, const View& master, F&& update) {
   if constexpr (std::is_same_v<T, BFloat16>)
@@ -96,10 +110,15 @@ void update_range(int threads, const View& value, const View& master, F&& update
 
 }  // namespace
 
+// Partials f64 [ceil(elements / kPiece)].
 std::size_t CpuKernels::sum_squares_workspace_bytes(int64_t elements) const {
   return static_cast<std::size_t>((elements + kPiece - 1) / kPiece) * sizeof(double);
 }
 
+// out (+)= sum_i x_i^2 in f64, so neither overflow nor loss of small terms is a concern for
+// gradients up to f32. One partial sum per piece over vector lanes, then the partials in order: the
+// result does not depend on the number of threads. Overflowed gradients (inf, NaN) reach the sum,
+// which is how finish_step detects them.
 void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
                                 Workspace workspace) {
   dispatch_float(x.dtype(), "sum_squares", [&]<class T>(TypeTag<T>) {
@@ -120,6 +139,7 @@ void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
   });
 }
 
+// At least 1: a batch without any unmasked token divides by 1 instead of 0.
 void CpuKernels::do_divide_by_sum(Stream&, View weights, ConstView totals) {
   double sum = 0;
   for (int64_t i = 0; i < totals.dim(0); ++i) sum += totals.data<double>()[i];
@@ -131,6 +151,8 @@ void CpuKernels::do_start_step(Stream&, View grad_scales, ConstView weights, Con
     grad_scales.data<double>()[i] = weights.data<double>()[i] * state_of(state).loss_scale;
 }
 
+// The loss of the step is sum_i losses_i weights_i. The record goes to slot iteration mod capacity
+// of the ring, where the host reads it later.
 void CpuKernels::do_finish_step(Stream&, View state, View records, ConstView squares,
                                 ConstView losses, ConstView weights, ConstView rates,
                                 const StepRules& rules, ConstView extra_losses) {
@@ -145,7 +167,13 @@ void CpuKernels::do_finish_step(Stream&, View state, View records, ConstView squ
   static_cast<StepRecord*>(records.raw())[record.iteration % room] = record;
 }
 
-// theta -= lr (m' / (sqrt(v') + eps) + decay theta), with m', v' the bias-corrected moments.
+// AdamW with decoupled weight decay and t = step >= 1:
+//   g = clip_factor grad,  m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+//   theta = (1 - lr decay) theta - lr m' / (sqrt(v') + epsilon)
+// with m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t). The bias corrections are computed once in
+// f64 and folded into step_size and root_scale. 1 - beta is formed in f64 as well: in f32, 1 -
+// 0.999 would lose digits. clip_factor also removes the loss scale. All tensors are updated in
+// place.
 void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v, ConstView grad,
                                ConstView state, const AdamSpec& spec) {
   const StepState& step = state_of(state);
@@ -190,7 +218,8 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
   });
 }
 
-// b = momentum b + g + decay theta; theta -= lr b: SGD as PyTorch and Megatron define it.
+// SGD with momentum and L2 weight decay as in PyTorch and Megatron: b = momentum b + g + decay
+// theta, theta -= lr b, with g = clip_factor grad. The first step starts from b = 0.
 void CpuKernels::do_sgd_step(Stream&, View value, View master, View momentum, ConstView grad,
                              ConstView state, const SgdSpec& spec) {
   const StepState& step = state_of(state);

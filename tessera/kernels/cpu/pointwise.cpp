@@ -1,4 +1,5 @@
-// Ops on single elements: dropout, rotation by position, fill.
+// Dropout with residual addition, rotary position embedding, and fill. Elements (or pairs of them)
+// are independent, so the division over threads has no effect on the result.
 #include "tessera/kernels/cpu/cpu_kernels.h"
 #include "tessera/kernels/cpu/dropout_row.h"
 #include "tessera/kernels/cpu/math.h"
@@ -9,10 +10,13 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kTurn = 16384;  // elements a thread takes at a time
+constexpr int64_t kTurn = 16384;  // elements per piece of fill
 
-// Turns `count` pairs of one head: (x[j * step], x[apart + j * step]). kStep and the distance are
-// 1 and R for halves, 2 and 1 for interleaved pairs.
+// Rotates `count` pairs of one head in place, by the angles of one position:
+//   x1' = x1 cos - x2 sin,  x2' = x2 cos + x1 sin
+// Pair j is (x[j * kStep], x[apart + j * kStep]): kStep = 1 and apart = R for halves, kStep = 2 and
+// apart = 1 for interleaved pairs. kStep is a template argument so that the loop has a constant
+// stride and vectorises. direction = -1 negates the sines: the inverse rotation.
 template <int kStep, class T, class A = Accumulator<T>>
 void rotate(T* x, int64_t apart, const A* cos, const A* sin, int64_t count, A direction) {
 #pragma omp simd
@@ -29,6 +33,7 @@ void rotate(T* x, int64_t apart, const A* cos, const A* sin, int64_t count, A di
 
 }  // namespace
 
+// Rows [N, C], contiguous; x may be empty.
 void CpuKernels::do_add_dropout(Stream&, View y, ConstView x, ConstView branch,
                                 const DropoutSpec& spec) {
   dispatch_float(branch.dtype(), "add_dropout", [&]<class T>(TypeTag<T>) {
@@ -41,6 +46,8 @@ void CpuKernels::do_add_dropout(Stream&, View y, ConstView x, ConstView branch,
   });
 }
 
+// x[S,B,heads,D] with any strides but the last; cos, sin [positions, R]; positions [S,B]. The
+// channels from 2R on are not touched. Threads share the S B rows; a row's heads share its angles.
 void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstView positions,
                          bool inverse, RopePairs pairs) {
   dispatch_float(x.dtype(), "rope", [&]<class T>(TypeTag<T>) {
@@ -68,6 +75,7 @@ void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstVie
   });
 }
 
+// x contiguous. The value is converted once, before the loop: f64 to the accumulator, then to T.
 void CpuKernels::do_fill(Stream&, View x, double value) {
   const auto fill_with = [&]<class T>(TypeTag<T>, T element) {
     T* out = x.data<T>();

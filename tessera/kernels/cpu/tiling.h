@@ -43,7 +43,7 @@ class Tiling {
 
   std::int64_t count() const { return down_ * across_; }
 
-  // Tile i in row-major order of the grid. A tile may be empty only if d is.
+  /// Tile i in row-major order of the grid. A tile may be empty only if d is.
   Tile operator[](std::int64_t i) const {
     const std::int64_t row = cut(m_, i / across_, down_);
     const std::int64_t column = cut(n_, i % across_, across_);
@@ -55,8 +55,8 @@ class Tiling {
   std::int64_t units_of(std::int64_t size) const {
     return std::max<std::int64_t>(1, (size + unit_ - 1) / unit_);
   }
-  // Where piece i of `pieces` begins: at a multiple of the unit, or at `size` for the end of the
-  // last piece. Pieces differ by at most one unit.
+  /// Where piece i of `pieces` begins: at a multiple of the unit, or at `size` for the end of the
+  /// last piece. Pieces differ by at most one unit.
   std::int64_t cut(std::int64_t size, std::int64_t i, std::int64_t pieces) const {
     return std::min(size, units_of(size) * i / pieces * unit_);
   }

@@ -1,4 +1,13 @@
-// Embedding lookup, and softmax cross-entropy over this rank's part of the vocabulary.
+// Embedding lookup and its gradient, and softmax cross-entropy over this rank's columns of the
+// vocabulary.
+//
+// With vocabulary parallelism a rank has the rows (embedding) or columns (logits) [first, first +
+// V) of the vocabulary. The cross-entropy of a row with target probabilities t is
+//   loss = log(sum_j e^(l_j - max)) + max - sum_j t_j l_j,  dl_j = weight (softmax_j - t_j)
+// where max and the two sums are over all ranks: softmax_stats computes the local ones, the maxima
+// are all-reduced, softmax_rescale moves the sums to the common maximum, and they are all-reduced.
+//
+// A row of logits is summed by one thread, over vector lanes and in the accumulator.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,6 +22,7 @@ namespace {
 
 using std::int64_t;
 
+// max_j x_j; -inf for an empty row.
 template <class T, class A = Accumulator<T>>
 A row_maximum(const T* x, int64_t n) {
   A maximum = -std::numeric_limits<A>::infinity();
@@ -24,6 +34,7 @@ A row_maximum(const T* x, int64_t n) {
   return maximum;
 }
 
+// sum_j e^(x_j - maximum). Every term is at most 1, so the sum cannot overflow.
 template <class T, class A = Accumulator<T>>
 A row_exp_sum(const T* x, int64_t n, A maximum) {
   A sum = 0;
@@ -32,6 +43,7 @@ A row_exp_sum(const T* x, int64_t n, A maximum) {
   return sum;
 }
 
+// sum_j x_j, for label smoothing.
 template <class T, class A = Accumulator<T>>
 A row_sum(const T* x, int64_t n) {
   A sum = 0;
@@ -40,7 +52,8 @@ A row_sum(const T* x, int64_t n) {
   return sum;
 }
 
-// (row of the table, row of dy) for the ids that lie in the table, in order.
+// Fills `sorted` with (row of the table, row of dy) for all ids in [first_row, first_row + rows),
+// sorted by both. No two pairs are equal, so the order is unique. Ids of other ranks are left out.
 void sort_rows(std::vector<std::pair<int64_t, int64_t>>& sorted, const ConstView& ids,
                int64_t first_row, int64_t rows) {
   sorted.clear();
@@ -51,10 +64,12 @@ void sort_rows(std::vector<std::pair<int64_t, int64_t>>& sorted, const ConstView
   std::sort(sorted.begin(), sorted.end());
 }
 
-constexpr int64_t kColumns = 64;  // that one thread takes: no races, one order of sums
+constexpr int64_t kColumns = 64;  // of one piece
 
-// Adds the columns [begin, end) of the rows of dy to the table: the sum of a table row is carried
-// in the accumulator and rounded once.
+// dtable[id, begin:end] += sum of dy[i, begin:end] over the rows i with that id. Pairs with the
+// same table row are adjacent; their sum is carried in the accumulator in the order of i, and the
+// table row is read, added to and rounded once. Threads divide the columns, so no two threads write
+// to the same element, even if all rows have the same id.
 template <class D, class T>
 void add_rows(const View& dtable, const ConstView& dy,
               const std::vector<std::pair<int64_t, int64_t>>& sorted, int64_t begin, int64_t end) {
@@ -73,6 +88,8 @@ void add_rows(const View& dtable, const ConstView& dy,
 
 }  // namespace
 
+// y[i] (+)= table[ids[i] - first_row]. Rows of other ranks give 0 and read row 0 of the table
+// instead of out of bounds; an all-reduce over the ranks then gives the full embedding.
 void CpuKernels::do_embedding_forward(Stream&, View y, ConstView ids, ConstView table,
                                       int64_t first_row, bool accumulate) {
   dispatch_float(table.dtype(), "embedding_forward", [&]<class T>(TypeTag<T>) {
@@ -92,9 +109,10 @@ void CpuKernels::do_embedding_forward(Stream&, View y, ConstView ids, ConstView 
   });
 }
 
-// It sorts in memory that the object keeps.
+// None: sorted_rows_ is kept by the object.
 std::size_t CpuKernels::embedding_workspace_bytes(int64_t) const { return 0; }
 
+// dy [N, C] and dtable [V, C] may differ in type (f32 gradients of 16-bit activations).
 void CpuKernels::do_embedding_backward(Stream& stream, View dtable, ConstView dy, ConstView ids,
                                        int64_t first_row, bool accumulate, Workspace) {
   if (!accumulate) do_fill(stream, dtable, 0.0);
@@ -108,6 +126,8 @@ void CpuKernels::do_embedding_backward(Stream& stream, View dtable, ConstView dy
   });
 }
 
+// In place over logits [N, V], a row per piece: V is large. `of_row` is a local copy so that the
+// compiler need not reload it after each store to the row.
 void CpuKernels::do_scale_logits(Stream&, View logits, const LogitSpec& spec) {
   dispatch_float(logits.dtype(), "scale_logits", [&]<class T>(TypeTag<T>) {
     const int64_t n = logits.dim(1);
@@ -121,6 +141,9 @@ void CpuKernels::do_scale_logits(Stream&, View logits, const LogitSpec& spec) {
   });
 }
 
+// stats [3, N], rows of it stats.stride(0) apart: max, sum e^(l - max), sum_j t_j l_j over the
+// local columns, with t_j = each + label [j is the label]. If another rank has the label, its term
+// is 0 here.
 void CpuKernels::do_softmax_stats(Stream&, View stats, ConstView logits, ConstView labels,
                                   const TargetSpec& target) {
   dispatch_float(logits.dtype(), "softmax_stats", [&]<class T>(TypeTag<T>) {
@@ -141,6 +164,8 @@ void CpuKernels::do_softmax_stats(Stream&, View stats, ConstView logits, ConstVi
   });
 }
 
+// sum *= e^(own maximum - global maximum), a factor of at most 1. stats are f32 or f64 only; the
+// other types of the dispatch are not instantiated. Serial: there are 2 N elements.
 void CpuKernels::do_softmax_rescale(Stream&, View stats, ConstView maximum) {
   dispatch_float(stats.dtype(), "softmax_rescale", [&]<class A>(TypeTag<A>) {
     if constexpr (std::is_same_v<A, Accumulator<A>>) {
@@ -155,6 +180,10 @@ void CpuKernels::do_softmax_rescale(Stream&, View stats, ConstView maximum) {
   });
 }
 
+// One row per piece; stats are those of all ranks. The loss is not masked (masked_sum does that).
+// weight = scale mask; a masked row has weight 0, so its gradient is exactly 0. With a scale or
+// soft cap, the gradient is also multiplied by d(capped) / d(raw), a function of the capped logit
+// alone (logit_cap.h). dlogits may be the logits.
 void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView logits,
                                   ConstView stats, ConstView labels, ConstView mask,
                                   ConstView scale, const TargetSpec& target,
@@ -179,7 +208,8 @@ void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView lo
       const bool here = label >= 0 && label < n;
       const A each = weight * static_cast<A>(target.each);
       const A more = weight * static_cast<A>(target.label);
-      // The label's own gradient is formed before the row is overwritten (dlogits may be logits).
+      // The gradient at the label is formed before the loop, because dlogits may overwrite the row.
+      // The loop treats all columns alike, without a branch, and the label is stored after it.
       const A logit_there = here ? load(row[label]) : A(0);
       const A at_label = factor * exp_of(logit_there - maximum) - each - more;
       if (plain) {
@@ -199,6 +229,7 @@ void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView lo
   });
 }
 
+// sum_i x_i mask_i in f64, serially in the order of i: N elements only, and one fixed order.
 void CpuKernels::do_masked_sum(Stream&, View out, ConstView x, ConstView mask, bool accumulate) {
   dispatch_float(x.dtype(), "masked_sum", [&]<class T>(TypeTag<T>) {
     double sum = 0;
