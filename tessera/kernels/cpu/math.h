@@ -35,7 +35,7 @@ inline double exp_of(double x) { return std::exp(x); }
 inline float exp_of(float x) {
   constexpr float kLargest = 88.72283f;
   const float clamped = x > kLargest ? kLargest : x;
-  /// Adding 1.5 x 2^23 rounds to an integer that then sits in the low mantissa bits.
+  // Adding 1.5 x 2^23 rounds to an integer that then sits in the low mantissa bits.
   constexpr float kMagic = 12582912.0f;
   const float shifted = clamped * 1.44269504088896341f + kMagic;
   const float n = shifted - kMagic;
