@@ -26,7 +26,7 @@ struct StepRules {
   std::int64_t hysteresis = 2;
 };
 
-/// The state itself. It is saved in checkpoints; a u8 tensor of sizeof(StepState) bytes holds it.
+/// The state itself, held on the device in a u8 tensor of sizeof(StepState) bytes.
 struct StepState {
   std::int64_t iteration = 0;         ///< steps attempted, skipped ones included
   std::int64_t step = 0;              ///< steps that updated the weights: t of Adam

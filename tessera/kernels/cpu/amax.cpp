@@ -40,11 +40,14 @@ void raise(float& out, std::uint32_t bits) {
 }  // namespace
 
 void CpuKernels::do_amax(Stream&, View out, ConstView x, bool accumulate) {
+  // Pieces of about 16k elements, whole rows each. Without `accumulate` the start is 0, which is
+  // also the result if x has no elements.
   float& most = out.data<float>()[0];
   if (!accumulate) most = 0;
   dispatch_float(x.dtype(), "amax", [&]<class T>(TypeTag<T>) {
     const int64_t n = x.dim(1);
     parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
+      // One atomic operation per piece, not per row.
       std::uint32_t of_piece = 0;
       for (int64_t i = begin; i < end; ++i)
         of_piece = std::max(of_piece, largest_magnitude(x.data<T>() + i * x.stride(0), n));

@@ -109,6 +109,7 @@ struct Forward {
     const int64_t d = q.dim(3);
     const int64_t e = v.dim(3);
     const int64_t rows = std::min(kQueryBlock, q.dim(0) - first);
+    // Grouped-query attention: consecutive query heads share a key/value head.
     const int64_t kv = h / (q.dim(2) / k.dim(2));
     load_block<T>(s.q, head_rows<T>(q, b, h), first, rows, d, static_cast<A>(spec.scale));
     std::fill_n(s.out, rows * e, A(0));
@@ -138,6 +139,7 @@ struct Forward {
   void finish(const AttentionScratch<A>& s, int64_t b, int64_t h, int64_t first,
               int64_t rows) const {
     const int64_t e = v.dim(3);
+    // lse is [B,H,S], contiguous.
     A* log_sums = lse.data<A>() + (b * q.dim(2) + h) * q.dim(0) + first;
     for (int64_t i = 0; i < rows; ++i) {
       const A scale = s.sum[i] > 0 ? A(1) / s.sum[i] : A(0);
@@ -256,6 +258,7 @@ struct Backward {
       A* dp = s.d_scores + i * kKeyBlock;
       if (spec.softcap > 0) {
         for (int64_t j = seen.begin; j < seen.end; ++j) {
+          // tanh(raw / cap), read before p[j] is overwritten.
           const A bent = p[j] / static_cast<A>(spec.softcap);
           p[j] = exp_of(p[j] - log_sums[i]);
           dp[j] = p[j] * (dp[j] - delta[i]) * (A(1) - bent * bent);
@@ -286,6 +289,7 @@ template <class A>
 AttentionScratch<A> scratch_of_thread(const Workspace& workspace, int64_t batch,
                                       const AttentionSizes& sizes) {
   const std::size_t ranges = ranges_bytes(batch, sizes.queries);
+  // Elements per thread.
   const std::size_t each = AttentionScratch<A>{}.lay_out(nullptr, sizes);
   A* memory = reinterpret_cast<A*>(workspace.data<std::uint8_t>() + ranges);
   AttentionScratch<A> scratch{};

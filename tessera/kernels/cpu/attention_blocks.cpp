@@ -53,6 +53,7 @@ KeyRanges::KeyRanges(void* memory, int64_t batch, int64_t queries, int64_t keys,
 template <class A>
 void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, int64_t b,
                 int64_t head) {
+  // Rows are queries and columns are keys, both by global position.
   const int64_t sample = spec.dropout.samples.data<int64_t>()[b];
   const std::uint32_t bound = dropout_bound(spec.dropout.p);
   const A scale = static_cast<A>(1.0 / (1.0 - spec.dropout.p));
@@ -97,6 +98,7 @@ std::size_t AttentionScratch<A>::lay_out(A* memory, const AttentionSizes& sizes)
   int64_t used = 0;
   const auto take = [&](int64_t elements) {
     A* part = memory ? memory + used : nullptr;
+    // With a null `memory` only the sizes are added up.
     used += (elements + 15) / 16 * 16 + kBehind;
     return part;
   };
@@ -113,6 +115,7 @@ std::size_t AttentionScratch<A>::lay_out(A* memory, const AttentionSizes& sizes)
   d_scores = take(kQueryBlock * kKeyBlock);
   maximum = take(kQueryBlock);
   sum = take(kQueryBlock);
+  // The only buffers whose size grows with the sequence length; the others have block size.
   delta = take(group * queries);
   dq = take(group * queries * d);
   return static_cast<std::size_t>(used);

@@ -58,6 +58,7 @@ void CpuKernels::do_attention_merge(Stream&, View o, View lse, ConstView o_a, Co
       const HeadRows<const T> rows_a = head_rows<T>(o_a, b, h);
       const HeadRows<const B> rows_b = head_rows<B>(o_b, b, h);
       for (int64_t i = 0; i < queries; ++i) {
+        // Read before lse is written, which may be lse_a.
         const A log_a = lse_a.data<A>()[at * queries + i];
         const A log_b = lse_b.data<A>()[at * queries + i];
         const A all = log_add(log_a, log_b);

@@ -15,6 +15,7 @@ using std::int64_t;
 // order.
 int64_t row_offset(const ConstView& x, int64_t i) {
   int64_t offset = 0;
+  // Splits i into indices, the second last dimension fastest.
   for (int d = x.rank() - 2; d >= 0; --d) {
     offset += i % x.dim(d) * x.stride(d);
     i /= x.dim(d);
@@ -54,6 +55,8 @@ void CpuKernels::do_copy(Stream&, View to, ConstView from) {
   const int64_t numel = from.numel();
   const int64_t last = flat ? kRow : from.rank() == 0 ? 1 : from.dim(-1);
   if (numel == 0) return;
+  // `last` elements per row; steps are the strides of the last dimension (1 for rank 0, a scalar).
+  // A broadcast view with stride 0 is a valid source.
   const int64_t rows = flat ? (numel + kRow - 1) / kRow : numel / last;
   const int64_t to_step = flat || to.rank() == 0 ? 1 : to.stride(-1);
   const int64_t from_step = flat || from.rank() == 0 ? 1 : from.stride(-1);
@@ -63,6 +66,7 @@ void CpuKernels::do_copy(Stream&, View to, ConstView from) {
       const int64_t at_to = flat ? i * kRow : row_offset(to, i);
       const int64_t at_from = flat ? i * kRow : row_offset(from, i);
       const int64_t n = flat ? std::min(kRow, numel - i * kRow) : last;
+      // Equal types are copied as bytes, so this branch also serves integers.
       if (to.dtype() == from.dtype()) {
         copy_row(static_cast<std::byte*>(to.raw()) + at_to * size, to_step,
                  static_cast<const std::byte*>(from.raw()) + at_from * size, from_step, n, size);
@@ -90,6 +94,8 @@ void CpuKernels::do_random_normal(Stream&, View x, RngKey key, const Shape& glob
     parallel_pieces(threads_, rows, rows_per_piece(columns), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         T* row = x.data<T>() + (flat ? 0 : i * x.stride(0));
+        // Global index of the first element of this row. Philox gives four words per counter;
+        // philox_word selects the one of an element, so rows may start at any index.
         const int64_t first = (first_row + i) * global[-1] + offset[-1];
         for (int64_t j = 0; j < columns; ++j) {
           const std::uint32_t word = philox_word(key, static_cast<std::uint64_t>(first + j));

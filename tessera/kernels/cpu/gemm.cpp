@@ -128,6 +128,7 @@ void CpuKernels::do_gemm(Stream&, View d, const Operand& a, const Operand& b, co
   const int64_t n = d.dim(1);
   const int64_t k = a.data.dim(spec.transpose_a ? 0 : 1);
   dispatch_float(a.data.dtype(), "gemm", [&]<class T>(TypeTag<T>) {
+    // f32 and f64 go to the BLAS as they are; the types of a, b and d are equal here.
     if constexpr (std::is_same_v<T, Accumulator<T>>) {
       const Tiling tiling(m, n, k, threads_);
       parallel_for(threads_, tiling.count(),
@@ -135,6 +136,7 @@ void CpuKernels::do_gemm(Stream&, View d, const Operand& a, const Operand& b, co
     } else {
       const Tiling tiling = Tiling::of_size(m, n, kWideTile);
       parallel_for(threads_, tiling.count(), [&](int64_t i) {
+        // Indexed by thread, so no two pieces that run at once share a buffer.
         std::vector<float>& room = widened_[static_cast<std::size_t>(omp_get_thread_num())];
         const Tile tile = tiling[i];
         if (d.dtype() == DType::f32)
@@ -162,6 +164,7 @@ void CpuKernels::do_column_sum(Stream&, View db, ConstView dy, bool accumulate) 
 #pragma omp simd
           for (int64_t j = 0; j < end - begin; ++j) sums[j] += load(row[j]);
         }
+        // Rounded to D once per column, after all rows.
         D* out = db.data<D>() + begin;
         for (int64_t j = 0; j < end - begin; ++j)
           store<D>(out[j], static_cast<Accumulator<D>>(sums[j]) +

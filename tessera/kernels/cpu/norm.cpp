@@ -53,6 +53,7 @@ void norm_row_backward(T* dx, A* dw, A* db, const T* dy, const T* x, const A* st
 void CpuKernels::do_norm_forward(Stream&, View y, View stats, ConstView x, ConstView w, ConstView b,
                                  const NormSpec& spec) {
   dispatch_float(x.dtype(), "norm_forward", [&]<class T>(TypeTag<T>) {
+    // x and y may have different row strides; stats are always contiguous.
     const Rows from(x);
     const Rows to(y);
     const int64_t n = x.dim(-1);
@@ -76,6 +77,7 @@ void CpuKernels::do_add_norm_forward(Stream&, View y, View r, View stats, ConstV
     const NormWeights<T> weights(w, b, spec);
     parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
+        // r of this row first, rounded to T; then the norm of it.
         T* sum = r.data<T>() + i * n;
         add_dropout_row<T>(sum, x.data<T>() + i * n, branch.data<T>() + i * n, i, n, dropout);
         norm_row<T>(y.data<T>() + i * n, stats.data<Accumulator<T>>() + 2 * i, sum, weights, n,
@@ -100,11 +102,13 @@ void CpuKernels::do_norm_backward(Stream&, View dx, View dw, View db, ConstView 
     using A = Accumulator<T>;
     const Rows from(x);
     const Rows to(dx);
+    // dx, dy and x may each have their own row strides.
     const Rows upstream(dy);
     const int64_t n = x.dim(-1);
     const NormWeights<T> weights(w, {}, spec);
     A* partials = static_cast<A*>(workspace.raw());
     parallel_pieces(threads_, from.count, kRowsPerPartial, [&](int64_t begin, int64_t end) {
+      // The partial of this piece: n sums of dw, then n sums of db. Rows are added in order.
       A* sums = partials + begin / kRowsPerPartial * 2 * n;
       std::fill_n(sums, 2 * n, A(0));
       for (int64_t i = begin; i < end; ++i)

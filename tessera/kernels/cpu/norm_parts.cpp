@@ -60,6 +60,7 @@ void CpuKernels::do_norm_part_forward(Stream&, View y, View stats, ConstView x, 
     using A = Accumulator<T>;
     const int64_t rows = x.dim(0);
     const int64_t n = x.dim(1);
+    // Every rank computes the statistics of all N rows, which is cheap: 2 R numbers per row.
     const int64_t count = parts.dim(0);
     const NormWeights<T> weights(w, b, spec);
     parallel_pieces(threads_, rows, rows_per_piece(n), [&](int64_t begin, int64_t end) {
@@ -83,6 +84,7 @@ void CpuKernels::do_norm_part_sums(Stream&, View sums, View dw, View db, ConstVi
     const NormWeights<T> weights(w, {}, spec);
     A* partials = static_cast<A*>(workspace.raw());
     parallel_pieces(threads_, x.dim(0), kRowsPerPartial, [&](int64_t begin, int64_t end) {
+      // The sums of a row are complete within a piece; only dw and db need partials.
       A* of_weights = partials + begin / kRowsPerPartial * 2 * n;
       std::fill_n(of_weights, 2 * n, A(0));
       for (int64_t i = begin; i < end; ++i) {

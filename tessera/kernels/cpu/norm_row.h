@@ -18,6 +18,7 @@ namespace tessera::cpu {
 /// elements, and still give enough pieces for all threads.
 constexpr std::int64_t kRowsPerPartial = 64;
 
+// Number of partial sums; the last one may cover fewer rows.
 inline std::int64_t partials_for(std::int64_t rows) {
   return (rows + kRowsPerPartial - 1) / kRowsPerPartial;
 }
@@ -109,6 +110,7 @@ GradientSums<A> sum_gradients(A* dw, A* db, const T* dy, const T* x, const A* st
   A sum_gh = 0;
 #pragma omp simd reduction(+ : sum_g, sum_gh)
   for (std::int64_t j = 0; j < n; ++j) {
+    // h is recomputed from x and the statistics, so the forward stores no normalised copy of x.
     const A h = (load(x[j]) - mean) * rstd;
     const A g = load(dy[j]) * weights.factor(j);
     sum_g += g;
@@ -128,6 +130,7 @@ void input_gradient(T* dx, const T* dy, const T* x, const A* stats, NormWeights<
                     NormKind kind, bool accumulate) {
   const A mean = stats[0];
   const A rstd = stats[1];
+  // The mean is over the whole row, although only n channels are here.
   const A mean_g = kind == NormKind::layer ? sums.g / static_cast<A>(channels) : A(0);
   const A mean_gh = sums.gh / static_cast<A>(channels);
 #pragma omp simd

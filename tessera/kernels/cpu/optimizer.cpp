@@ -67,6 +67,7 @@ class Moment {
 template <class T, class F>
 void update_whole(int threads, const View& value, const View& master, F&& update) {
   using A = Accumulator<T>;
+  // Without a master T equals A, so the cast does not change the type.
   A* weights = master ? master.data<A>() : reinterpret_cast<A*>(value.data<T>());
   parallel_pieces(threads, value.numel(), kPiece, [&](int64_t begin, int64_t end) {
     update(weights + begin, begin, end);
@@ -84,6 +85,7 @@ void update_split(int threads, const View& value, const View& master, F&& update
   auto* values = value.data<BFloat16>();
   auto* low_bits = master.data<std::int16_t>();
   parallel_pieces(threads, value.numel(), kPiece, [&](int64_t begin, int64_t end) {
+    // On the stack of the thread: the f32 weights of a whole range are never stored.
     std::array<float, kAtOnce> weights;
     for (int64_t first = begin; first < end; first += kAtOnce) {
       const int64_t count = std::min(kAtOnce, end - first);
@@ -133,6 +135,7 @@ void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
       }
       partials[begin / kPiece] = sum;
     });
+    // Serial: one addition per 32k elements.
     double& total = out.data<double>()[0];
     if (!accumulate) total = 0;
     for (int64_t i = 0; i < (x.numel() + kPiece - 1) / kPiece; ++i) total += partials[i];
@@ -147,6 +150,7 @@ void CpuKernels::do_divide_by_sum(Stream&, View weights, ConstView totals) {
 }
 
 void CpuKernels::do_start_step(Stream&, View grad_scales, ConstView weights, ConstView state) {
+  // One scale per microbatch: its share of the tokens times the loss scale.
   for (int64_t i = 0; i < weights.dim(0); ++i)
     grad_scales.data<double>()[i] = weights.data<double>()[i] * state_of(state).loss_scale;
 }
@@ -178,6 +182,7 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
                                ConstView state, const AdamSpec& spec) {
   const StepState& step = state_of(state);
   if (step.skipped != 0) return;
+  // finish_step has already counted this step, so t is at least 1 and 1 - beta^t is not 0.
   const auto t = static_cast<double>(step.step);
   dispatch_float(value.dtype(), "adamw_step", [&]<class T>(TypeTag<T>) {
     dispatch_float(grad.dtype(), "adamw_step", [&]<class G>(TypeTag<G>) {
@@ -191,6 +196,7 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
       const A epsilon = static_cast<A>(spec.epsilon);
       const A keep = static_cast<A>(spec.decay ? 1 - step.learning_rate * step.weight_decay : 1);
       const A clip = static_cast<A>(step.clip_factor);
+      // The innermost loop, over vector lanes: at most kAtOnce elements, all in A.
       const auto update = [&](A* weights, A* mean, A* square, const G* g, int64_t count) {
 #pragma omp simd
         for (int64_t i = 0; i < count; ++i) {
@@ -204,6 +210,7 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
         }
       };
       update_range<T>(threads_, value, master, [&](A* weights, int64_t begin, int64_t end) {
+        // A piece is processed in blocks of kAtOnce elements, so that widened moments stay in L1.
         Moment<A> mean(m);
         Moment<A> square(v);
         for (int64_t at = begin; at < end; at += kAtOnce) {
@@ -228,6 +235,7 @@ void CpuKernels::do_sgd_step(Stream&, View value, View master, View momentum, Co
     dispatch_float(grad.dtype(), "sgd_step", [&]<class G>(TypeTag<G>) {
       using A = Accumulator<T>;
       const A rate = static_cast<A>(step.learning_rate);
+      // Everything that depends on the step is converted to A once, outside of the loop.
       const A decay = static_cast<A>(spec.decay ? step.weight_decay : 0);
       const A clip = static_cast<A>(step.clip_factor);
       const A keep = static_cast<A>(spec.momentum);

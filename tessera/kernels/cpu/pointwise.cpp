@@ -25,6 +25,7 @@ void rotate(T* x, int64_t apart, const A* cos, const A* sin, int64_t count, A di
     T& x2 = x[apart + j * kStep];
     const A a = load(x1);
     const A b = load(x2);
+    // Both elements of the pair are read before either is written.
     const A s = direction * sin[j];
     store<T>(x1, a * cos[j] - b * s);
     store<T>(x2, b * cos[j] + a * s);
@@ -56,6 +57,8 @@ void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstVie
     const int64_t half = cos.dim(1);  // R
     const int64_t batch = x.dim(1);
     const std::int32_t* position = positions.data<std::int32_t>();
+    // Row i = s B + b has position[i]; a position selects a row of the tables, so packed documents
+    // may restart at 0 anywhere in the sequence.
     const int64_t rows = x.dim(0) * batch;
     parallel_pieces(
         threads_, rows, rows_per_piece(x.dim(2) * x.dim(3)), [&](int64_t begin, int64_t end) {
@@ -63,6 +66,7 @@ void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstVie
             const A* c = cos.data<A>() + position[i] * half;
             const A* s = sin.data<A>() + position[i] * half;
             for (int64_t h = 0; h < x.dim(2); ++h) {
+              // x may be a slice of the fused QKV matrix; hence the three strides.
               T* head =
                   x.data<T>() + i / batch * x.stride(0) + i % batch * x.stride(1) + h * x.stride(2);
               if (pairs == RopePairs::halves)
@@ -83,6 +87,7 @@ void CpuKernels::do_fill(Stream&, View x, double value) {
       for (int64_t j = begin; j < end; ++j) out[j] = element;
     });
   };
+  // Integers are filled by a plain conversion of the value; u8 is used for workspaces and masks.
   switch (x.dtype()) {
     case DType::i64: return fill_with(TypeTag<int64_t>{}, static_cast<int64_t>(value));
     case DType::i32: return fill_with(TypeTag<std::int32_t>{}, static_cast<std::int32_t>(value));

@@ -64,6 +64,8 @@ void sort_rows(std::vector<std::pair<int64_t, int64_t>>& sorted, const ConstView
   std::sort(sorted.begin(), sorted.end());
 }
 
+// 64 columns are four cache lines of f32 per row of dy, and few enough that a table of usual width
+// gives work to all threads.
 constexpr int64_t kColumns = 64;  // of one piece
 
 // dtable[id, begin:end] += sum of dy[i, begin:end] over the rows i with that id. Pairs with the
@@ -115,7 +117,9 @@ std::size_t CpuKernels::embedding_workspace_bytes(int64_t) const { return 0; }
 // dy [N, C] and dtable [V, C] may differ in type (f32 gradients of 16-bit activations).
 void CpuKernels::do_embedding_backward(Stream& stream, View dtable, ConstView dy, ConstView ids,
                                        int64_t first_row, bool accumulate, Workspace) {
+  // Rows of the table without an id must become 0, so the whole table is cleared first.
   if (!accumulate) do_fill(stream, dtable, 0.0);
+  // Sorted once on the calling thread; all threads then read the same list.
   sort_rows(sorted_rows_, ids, first_row, dtable.dim(0));
   dispatch_float(dy.dtype(), "embedding_backward", [&]<class T>(TypeTag<T>) {
     dispatch_float(dtable.dtype(), "embedding_backward", [&]<class D>(TypeTag<D>) {
@@ -155,6 +159,7 @@ void CpuKernels::do_softmax_stats(Stream&, View stats, ConstView logits, ConstVi
       A* out = stats.data<A>() + i;
       out[0] = maximum;
       out[stats.stride(0)] = row_exp_sum(row, n, maximum);
+      // Negative, or beyond the last column, if another rank has the label.
       const int64_t label = labels.data<std::int32_t>()[i] - target.first_column;
       A at_target =
           label >= 0 && label < n ? static_cast<A>(target.label) * load(row[label]) : A(0);
@@ -170,6 +175,8 @@ void CpuKernels::do_softmax_rescale(Stream&, View stats, ConstView maximum) {
   dispatch_float(stats.dtype(), "softmax_rescale", [&]<class A>(TypeTag<A>) {
     if constexpr (std::is_same_v<A, Accumulator<A>>) {
       A* own = stats.data<A>();
+      // Rows of stats: 0 the maximum, 1 the sum, 2 the target's logit, which does not depend on the
+      // maximum.
       A* sum = own + stats.stride(0);
       const A* global = maximum.data<A>();
       for (int64_t i = 0; i < stats.dim(1); ++i) {
@@ -197,15 +204,20 @@ void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView lo
       const A* in = stats.data<A>() + i;
       const A maximum = in[0];
       const A sum = in[stats.stride(0)];
+      // max - target first: both are logits of similar size, and the difference is small if the
+      // model is right.
       loss.data<A>()[i] = std::log(sum) + (maximum - in[2 * stats.stride(0)]);
       if (!dlogits) return;
       const T* row = logits.data<T>() + i * logits.stride(0);
       T* out = dlogits.data<T>() + i * dlogits.stride(0);
+      // The product of loss scale and mask is formed in f64 and rounded once.
       const A weight =
           static_cast<A>(scale.data<double>()[0] * static_cast<double>(mask.data<float>()[i]));
       const A factor = weight / sum;
       const int64_t label = labels.data<std::int32_t>()[i] - target.first_column;
       const bool here = label >= 0 && label < n;
+      // The target's share of the gradient: `each` at every column, and `more` at the label in
+      // addition.
       const A each = weight * static_cast<A>(target.each);
       const A more = weight * static_cast<A>(target.label);
       // The gradient at the label is formed before the loop, because dlogits may overwrite the row.
