@@ -3,15 +3,17 @@
 
 namespace tessera {
 
+/// layer: LayerNorm (mean and variance). rms: RMSNorm (root mean square, no mean).
 enum class NormKind { layer, rms };
 
+/// y = (x - mean) / sqrt(var + epsilon) weight + bias, see kernels/cpu/norm.cpp.
 struct NormSpec {
   NormKind kind = NormKind::layer;
   double epsilon = 1e-5;
-  /// Weights are stored minus 1, so that weight decay pulls them to 1: y = normed (1 + w), with
-  /// 1 + w in the accumulator (Gemma, Megatron's --apply-layernorm-1p).
+  /// The stored weight is the factor minus 1, so that weight decay pulls the factor to 1: y =
+  /// normed (1 + w), with 1 + w in the accumulator (Gemma, Megatron's --apply-layernorm-1p).
   bool one_plus_weight = false;
-  /// Whether a layer with LayerNorm has a bias (nn/norm.h); ops take the one they are given.
+  /// Whether a LayerNorm layer has a bias (nn/norm.h). The ops ignore it and use the bias argument.
   bool bias = true;
 
   bool operator==(const NormSpec&) const = default;

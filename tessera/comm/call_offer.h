@@ -1,5 +1,5 @@
-// What a rank brings to a call, as it travels between processes, and what is wrong when ranks bring
-// different calls.
+// Description of a call (name, dtype, shape) that ranks exchange between processes, and the error
+// message if ranks make different calls.
 #pragma once
 
 #include <array>
@@ -14,6 +14,7 @@
 
 namespace tessera {
 
+/// One rank's call. Fixed size, so that it can be sent as bytes.
 struct CallOffer {
   CallOffer() = default;
   /// A call without memory, such as a barrier.
@@ -34,16 +35,17 @@ struct CallOffer {
   int colour = 0, key = 0, next_group = 0;  ///< of a split
 };
 
-/// What must be equal on all ranks besides the call and the type.
+/// Which size must be equal on all ranks, besides the call and the dtype.
 enum class CallConsistency { elements, row_elements };
 
-/// "ranks disagree in a collective: rank 0 calls ..., ranks 1, 2 call ...", or nothing when they do
-/// not. Offers are in the order of the group, whose ranks of the job `job_ranks` are.
+/// "ranks disagree in a collective: rank 0 calls ..., ranks 1, 2 call ...", or nothing if they
+/// agree. Offers are in the order of the group; `job_ranks` holds the ranks of its members in the
+/// whole job.
 std::optional<std::string> find_mismatch(std::span<const CallOffer> offers,
                                          CallConsistency consistency,
                                          std::span<const int> job_ranks);
 
-/// "ranks 0, 2", and who that is in the whole job where the numbers differ.
+/// "ranks 0, 2", followed by their ranks in the whole job if those differ.
 std::string format_ranks(std::vector<int> places, std::span<const int> job_ranks);
 
 }  // namespace tessera

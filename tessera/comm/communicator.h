@@ -1,13 +1,15 @@
-// A group of ranks and what they can do together. Calls take views, so dtype and count travel with
-// the data.
+// A group of ranks and its collective and point-to-point operations. Calls take views, so dtype and
+// element count are part of the argument.
 //
-// Rules. All ranks of a group make the same calls in the same order. A call returns a Work; memory
-// it was given is not touched before the Work was waited on. A Work that is dropped without may
-// wait by itself, so that memory is not freed under it. (Ranks as threads work inside the call: a
-// collective and a recv block until the others have come, a send never blocks.) Sums are carried in
-// f32 (f64 for f64) in rank order, so every transport that promises it gives equal bits. Where
-// sends are not buffered (NCCL), what a rank asks for after a send waits until the send is
-// received: ranks that send to each other do it in `grouped`. A group of one is an ordinary group.
+// Rules. All ranks of a group make the same calls in the same order. A call returns a Work; the
+// caller must not touch the memory of the call before it has waited on the Work. A Work that is
+// destroyed without a wait may wait in its destructor, so that memory is not freed while in use.
+// (Between ranks that are threads, the work is done inside the call: a collective or a recv blocks
+// until the other ranks have made theirs, a send never blocks.) Sums are carried in f32 (f64 for
+// f64) in rank order, so all transports that guarantee this give equal bits. NCCL does not: see
+// nccl.h. If sends are not buffered (NCCL), operations after a send wait until the send is
+// received: ranks that send to each other must use `grouped`. A group of one rank is an ordinary
+// group.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +24,7 @@ namespace tessera {
 
 enum class ReduceOp { sum, max, avg };
 
-/// A communication under way. Waiting orders a stream after it and never blocks the host on a GPU.
+/// A communication in flight. wait() orders a stream after it; on a GPU it never blocks the host.
 class Work {
  public:
   virtual ~Work() = default;
@@ -44,34 +46,38 @@ class Communicator {
   virtual WorkHandle all_reduce(View x, ReduceOp, Stream&) = 0;
   /// out [size, in...] = every rank's in, in rank order. `in` may be this rank's part of `out`.
   virtual WorkHandle all_gather(View out, ConstView in, Stream&) = 0;
-  /// out = this rank's part of the reduction of in [size, out...]. It may be that part of `in`, of
-  /// which the rest stays.
+  /// out = this rank's part of the reduction of in [size, out...]. `out` may be that part of `in`;
+  /// the other parts of `in` are unchanged.
   virtual WorkHandle reduce_scatter(View out, ConstView in, ReduceOp, Stream&) = 0;
+  /// x on all ranks = x on `root`.
   virtual WorkHandle broadcast(View x, int root, Stream&) = 0;
   /// Part r of in [size, ...] goes to rank r; part r of out comes from it.
   virtual WorkHandle all_to_all(View out, ConstView in, Stream&) = 0;
-  /// The same with parts of unequal size: in holds in_rows[r] rows (of its first dimension) for
-  /// rank r, one rank's after the other's; out gets out_rows[r] rows from it.
+  /// The same with parts of different sizes: `in` holds in_rows[r] rows (of its first dimension)
+  /// for rank r, in rank order; `out` receives out_rows[r] rows from rank r.
   virtual WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
                                      Stream&) = 0;
   virtual WorkHandle send(ConstView x, int to, Stream&) = 0;
   virtual WorkHandle recv(View x, int from, Stream&) = 0;
-  /// Whether a recv may be asked for before it is needed: no other group's calls wait for it. (Of
-  /// others the message comes near all the same, but not into its place.)
+  /// Whether a recv may be posted before its data is needed without delaying the calls of other
+  /// groups. Other transports may buffer the message early, but copy it to its place only in the
+  /// recv.
   virtual bool receives_ahead() const { return false; }
-  /// Runs `calls`, sends before recvs, which then go off together: none of them waits for another.
-  /// Their Works are waited on after this has returned.
+  /// Runs `calls` (sends before recvs) as one group: they start together, and none waits for
+  /// another. Their Works may be waited on only after this has returned.
   virtual void grouped(const std::function<void()>& calls) { calls(); }
   virtual void barrier() = 0;
-  /// A barrier without a time limit, where some ranks may have long work to do alone before they
-  /// come: to read or write large files. What ends a rank still ends the wait for it.
+  /// A barrier without a timeout, for phases in which some ranks do long work alone, such as
+  /// reading or writing large files. Only the death of a rank releases it early, with an error.
   virtual void patient_barrier() { barrier(); }
   /// Whether calls on a stream that is being captured become part of the graph.
   virtual bool capturable() const { return false; }
-  /// Runs `launch`, which puts captured calls on the stream, and watches over them as over others.
+  /// Runs `launch`, which launches captured calls on the stream, under the same timeout as other
+  /// calls.
   virtual void watched(Stream&, const std::function<void()>& launch) { launch(); }
 
-  /// New groups of the ranks that give the same colour, ordered by key. All ranks call it.
+  /// Splits the group into new ones: ranks with the same colour form a group, ordered by key. All
+  /// ranks must call it.
   virtual std::shared_ptr<Communicator> split(int colour, int key) = 0;
 };
 

@@ -1,5 +1,5 @@
-// Ranks as threads of one process, over shared CPU memory. They may share a GPU, too: each has a
-// stream of its own, and what they exchange goes through the host (staged.h).
+// Ranks as threads of one process, over shared CPU memory. Ranks may also share a GPU: each has its
+// own stream, and data is exchanged through the host (staged.h).
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@
 
 namespace tessera {
 
-/// What the ranks of one process share. `abort` makes every rank that waits, now or later, throw
-/// `reason`.
+/// The state shared by the ranks of one process. `abort` makes every rank that waits, now or later,
+/// throw `reason`.
 class LocalWorld {
  public:
-  /// A rank that waits longer than `timeout` for another throws, and names it.
+  /// A rank that waits longer than `timeout` for another throws an error that names that rank.
   explicit LocalWorld(int size, std::chrono::seconds timeout = std::chrono::minutes(10));
   ~LocalWorld();
   /// The communicator of one rank; each rank takes its own.

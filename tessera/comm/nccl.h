@@ -1,7 +1,7 @@
-// Ranks as processes with one GPU each, over NCCL. In a build without CUDA every function but
-// nccl_built refuses.
+// Ranks as processes with one GPU each, over NCCL. In a build without CUDA every function except
+// nccl_built throws.
 //
-// What differs from other communicators. Sends are not buffered: ranks that send to each other do
+// Differences from other communicators. Sends are not buffered: ranks that send to each other do
 // it in `grouped`. NCCL sums in an order of its own and in the type of the data (bf16 is rounded
 // after every addition), and has no 16-bit integers, which are moved but not reduced.
 //
@@ -32,9 +32,9 @@ namespace tessera {
 
 bool nccl_built();
 
-/// By what the ranks of one world find each other: made by one of them, handed to all. It says,
-/// too, how many calls of each communicator they compare: as many as the variable
-/// TESSERA_COMPARED_CALLS has there, or 1000.
+/// The id by which the ranks of one world find each other: created by one rank and distributed to
+/// all. It also contains how many calls of each communicator the ranks compare: the value of
+/// TESSERA_COMPARED_CALLS on the creating rank, or 1000.
 std::vector<std::byte> make_nccl_id();
 
 /// All ranks call it together; `id` is the same on all.

@@ -1,4 +1,5 @@
-// Counts what a rank communicates, for tests and reports: a communicator around another.
+// Counts the calls and bytes that a rank communicates, for tests and reports: a communicator that
+// wraps another.
 #pragma once
 
 #include <map>
@@ -9,16 +10,16 @@
 
 namespace tessera {
 
-/// What was asked for under one name ("all_reduce", "send", ...).
+/// Totals of one kind of call ("all_reduce", "send", ...).
 struct CommCount {
   std::int64_t calls = 0;
-  std::int64_t bytes = 0;  ///< of the larger of input and output
+  std::int64_t bytes = 0;  ///< size of the larger of input and output
   bool operator==(const CommCount&) const = default;
 };
 using CommCounts = std::map<std::string, CommCount>;
 
-/// Passes every call on to `inner` and adds it to `counts`, which must outlive it. So do groups
-/// that are split off, but for groups of one, which communicate nothing.
+/// Forwards every call to `inner` and adds it to `counts`, which must outlive the communicator.
+/// Groups that are split off are counted too, except groups of one, which do not communicate.
 std::shared_ptr<Communicator> make_recording_communicator(std::shared_ptr<Communicator> inner,
                                                           CommCounts& counts);
 

@@ -8,11 +8,11 @@
 
 namespace tessera {
 
-/// Elements [begin, end) of every buffer become their reduction.
+/// Replaces elements [begin, end) of every buffer by their reduction.
 void reduce_in_rank_order(const std::vector<View>& buffers, std::int64_t begin, std::int64_t end,
                           ReduceOp op);
 
-/// out = the reduction of the elements from `first` on of every buffer.
+/// out[i] = the reduction of element first + i of all buffers.
 void reduce_into(const View& out, const std::vector<View>& buffers, std::int64_t first,
                  ReduceOp op);
 

@@ -1,4 +1,4 @@
-// Lets a communicator of host memory serve the memory of a GPU.
+// Makes a communicator for host memory usable with GPU memory, by staging through the host.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,10 @@
 
 namespace tessera {
 
-/// Calls with a stream of the CPU go to `inner` as they are. Others are done inside the call: the
-/// stream is waited for, inputs are copied to the host, `inner` works there, and outputs are copied
-/// back. So results are those of the CPU to the bit. The host blocks, which a graph cannot capture.
+/// Calls with a CPU stream are forwarded to `inner`. Others are completed inside the call: the
+/// stream is synchronised, inputs are copied to the host, `inner` runs there, and outputs are
+/// copied back. Results therefore have the same bits as on the CPU. The host blocks, so these calls
+/// cannot be captured in a graph.
 std::shared_ptr<Communicator> make_staged_communicator(std::shared_ptr<Communicator> inner);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Measures how long communication holds a rank up, for reports: a communicator around another.
+// Measures exposed communication time for reports: a communicator that wraps another.
 #pragma once
 
 #include <memory>
@@ -7,16 +7,16 @@
 
 namespace tessera {
 
-/// What communication took of a rank's time: what did not go on beside its own work. A rank that
-/// comes early to a call waits for the others, and that counts, too.
+/// Exposed communication time of a rank: the time that did not overlap with its own work. It
+/// includes waiting for ranks that arrive later at a call.
 struct ExposedTime {
   double seconds = 0;
 };
 
-/// Passes every call on to `inner` and adds to `time`, which must outlive it and its Works, how
-/// long the host was inside calls and waits for Works. So do groups that are split off, but for
-/// groups of one, which communicate nothing. Only communication between CPUs is measured: on the
-/// stream of a GPU the host does not wait, so those calls are passed on and not counted.
+/// Forwards every call to `inner` and adds to `time` how long the host was inside calls and waits
+/// for Works. `time` must outlive the communicator and its Works. Groups that are split off are
+/// measured too, except groups of one, which do not communicate. Only communication between CPUs is
+/// measured: on a GPU stream the host does not wait, so those calls are forwarded and not counted.
 std::shared_ptr<Communicator> make_waiting_communicator(std::shared_ptr<Communicator> inner,
                                                         ExposedTime& time);
 

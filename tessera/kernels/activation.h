@@ -1,13 +1,17 @@
-// Activation functions and their derivatives, once for all backends. A new one is an enumerator of
-// base/activation.h and a formula in each of the two switches below: kernels, layers and tests take
-// it from there, and a switch that lacks it does not compile.
+// Activation functions and their derivatives, written once for all backends. To add one, add an
+// enumerator to base/activation.h and a formula to each of the two switches below; kernels, layers
+// and tests pick it up, and a missing case does not compile.
 //
-// Formulas are written in the elementary functions of a backend, its `Math`: static functions of an
-// accumulator (f32 or f64), which are all that CPU and GPU do not have in common.
+//   gelu          x Phi(x), Phi in its tanh form      quick_gelu    x sigmoid(1.702 x)
+//   gelu_exact    x Phi(x) with erf                   silu          x sigmoid(x)
+//   relu          max(x, 0)                           squared_relu  max(x, 0)^2
+//
+// The formulas use the elementary functions of a backend, its `Math`: static functions of an
+// accumulator (f32 or f64), the only part that CPU and GPU do not share.
 //   sigmoid(x)              1 / (1 + e^-x)
-//   normal_cdf(x)           Phi(x), accurate relative to its size in the left tail too
+//   normal_cdf(x)           Phi(x), with full relative accuracy in the left tail too
 //   normal_density(x)       Phi'(x)
-//   gelu(x), gelu_slope(x)  the tanh form, which the epilogues of matrix products have as well
+//   gelu(x), gelu_slope(x)  the tanh form, which the epilogues of matrix products use as well
 #pragma once
 
 #include <cstddef>
@@ -19,17 +23,19 @@
 
 namespace tessera {
 
-constexpr double kGeluScale = 0.79788456080286535588;  ///< sqrt(2 / pi), of the tanh form
-constexpr double kGeluCubic = 0.044715;                ///< of the tanh form
+constexpr double kGeluScale = 0.79788456080286535588;  ///< sqrt(2 / pi), in the tanh form
+constexpr double kGeluCubic = 0.044715;                ///< coefficient of x^3 in the tanh form
 constexpr double kQuickGeluScale = 1.702;
 
+/// The activation is a template argument, so the switches are resolved at compile time and the
+/// loops that call these functions have no branch on the kind.
 template <Activation kActivation, class Math>
 struct ActivationFunction {
-  /// factor act(x). The factor comes first, so that what a gated unit multiplies is rounded in one
-  /// order: ((factor x) gate).
+  /// factor act(x). The factor is multiplied first, so that the product in a gated unit is always
+  /// rounded in the order ((factor x) gate).
   template <class A>
   TESSERA_HOST_DEVICE static A times(A factor, A x) {
-    const A positive = x < A(0) ? A(0) : x;  // NaN stays
+    const A positive = x < A(0) ? A(0) : x;  // NaN is kept: the comparison is false
     switch (kActivation) {
       case Activation::gelu: return factor * Math::gelu(x);
       case Activation::gelu_exact: return factor * x * Math::normal_cdf(x);
@@ -41,12 +47,14 @@ struct ActivationFunction {
     return x;
   }
 
+  /// act(x); the factor 1 is exact.
   template <class A>
   TESSERA_HOST_DEVICE static A value(A x) {
     return times(A(1), x);
   }
 
-  /// dy act'(x). ReLU has slope 0 at 0, as in PyTorch.
+  /// dy act'(x). ReLU has slope 0 at 0, as in PyTorch. NaN in x gives NaN, except for relu, which
+  /// passes dy on.
   template <class A>
   TESSERA_HOST_DEVICE static A gradient(A dy, A x) {
     switch (kActivation) {
@@ -61,7 +69,8 @@ struct ActivationFunction {
   }
 
  private:
-  // Of x sigmoid(c x), with z = c x: dy s (1 + z (1 - s)).
+  // Gradient of x sigmoid(c x), with z = c x and s = sigmoid(z): dy s (1 + z (1 - s)). c cancels:
+  // d/dx = s + x c s (1 - s) = s + z s (1 - s).
   template <class A>
   TESSERA_HOST_DEVICE static A sigmoid_gradient(A dy, A z) {
     const A s = Math::sigmoid(z);
@@ -69,10 +78,12 @@ struct ActivationFunction {
   }
 };
 
+/// An activation as a type, to be passed to generic lambdas.
 template <Activation kActivation>
 using ActivationTag = std::integral_constant<Activation, kActivation>;
 
-/// Calls f(ActivationTag<...>{}) with the activation that is known at run time.
+/// Calls f(ActivationTag<...>{}) for a run-time activation: compares it with each enumerator, and
+/// calls f for the one that is equal.
 template <class F>
 void dispatch_activation(Activation activation, F&& f) {
   const auto call_if = [&]<Activation kActivation>(ActivationTag<kActivation> tag) {

@@ -1,9 +1,14 @@
+// Argument checks of attention_forward, attention_backward, attention_merge and rope. Shapes as in
+// kernels.h: q[S,B,H,D], k[T,B,K,D], v[T,B,K,E], o[S,B,H,E], lse[B,H,S]. q, k and v may be slices
+// of one fused QKV matrix: only the last stride must be 1.
 #include "tessera/kernels/kernels.h"
 #include "tessera/kernels/require.h"
 
 namespace tessera {
 namespace {
 
+// The arguments that forward and backward share. H must be a multiple of K (grouped-query
+// attention); E may differ from D. S and T may differ.
 void require_attention(const char* op, const ConstView& q, const ConstView& k, const ConstView& v,
                        const ConstView& lse, const AttentionSpec& spec) {
   require_rows(op, "q", q, 4);
@@ -18,6 +23,7 @@ void require_attention(const char* op, const ConstView& q, const ConstView& k, c
   require(op, "lse", lse, accumulator_type(q.dtype()), {q.dim(1), q.dim(2), q.dim(0)});
   check(spec.window >= 0, "{}: window must not be negative, got {}", op, spec.window);
   check(spec.softcap >= 0, "{}: softcap must not be negative, got {}", op, spec.softcap);
+  // One row of document starts per sample. Their contents are not read here.
   if (spec.documents) {
     require_rows(op, "documents", spec.documents, 2);
     require(op, "documents", spec.documents, DType::i32, {q.dim(1), spec.documents.dim(1)});
@@ -27,12 +33,13 @@ void require_attention(const char* op, const ConstView& q, const ConstView& k, c
     require(op, "dropout samples", spec.dropout.samples, DType::i64, {q.dim(1)});
 }
 
-// Of o and its gradient: a head of values for each query.
+// [S,B,H,E], the shape of o and d_o: one row of values per query and head.
 Shape output_shape(const ConstView& q, const ConstView& v) {
   return {q.dim(0), q.dim(1), q.dim(2), v.dim(3)};
 }
 
-// A gradient of attention: in the dtype of what it belongs to, or in its accumulator's.
+// Gradient d of tensor `of`: in its dtype, or in its accumulator type so that several calls can add
+// to it without intermediate rounding.
 void require_gradient(const char* op, const char* name, const ConstView& d, const ConstView& of) {
   check(d.dtype() == of.dtype() || d.dtype() == accumulator_type(of.dtype()),
         "{}: {} must be {} or {}, got {}", op, name, to_string(of.dtype()),
@@ -47,6 +54,7 @@ void Kernels::attention_forward(Stream& stream, View o, View lse, ConstView q, C
   constexpr const char* op = "attention_forward";
   require_attention(op, q, k, v, lse, spec);
   require_rows_of(op, "o", o, q.dtype(), output_shape(q, v));
+  // The backend defines the size: the CPU has scratch memory per thread, for example.
   require_workspace(op, workspace,
                     attention_workspace_bytes(q.shape(), k.shape(), v.shape(), q.dtype()));
   do_attention_forward(stream, o, lse, q, k, v, spec, workspace);
@@ -63,6 +71,7 @@ void Kernels::attention_backward(Stream& stream, View dq, View dk, View dv, Cons
   require_gradient(op, "dq", dq, q);
   require_gradient(op, "dk", dk, k);
   require_gradient(op, "dv", dv, v);
+  // dk and dv are accumulated together (AttentionAccumulate::dk_dv), so they share a dtype.
   require_dtype(op, "dv", dv, dk.dtype());
   require_workspace(op, workspace,
                     attention_workspace_bytes(q.shape(), k.shape(), v.shape(), q.dtype()));
@@ -78,6 +87,7 @@ void Kernels::attention_merge(Stream& stream, View o, View lse, ConstView o_a, C
   const Shape sums{o.dim(1), o.dim(2), o.dim(0)};
   require_rows_of(op, "o_a", o_a, o.dtype(), o.shape());
   require_float(op, "o_b", o_b);
+  // o_b may be in the accumulator type while o and o_a are 16-bit.
   check(accumulator_type(o_b.dtype()) == acc, "{}: o_b must have the accumulator {} of o, got {}",
         op, to_string(acc), o_b);
   require_rows_of(op, "o_b", o_b, o_b.dtype(), o.shape());
@@ -95,6 +105,8 @@ void Kernels::rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstVi
   require_rows(op, "cos", cos, 2);
   require(op, "cos", cos, accumulator_type(x.dtype()), cos.shape());
   require(op, "sin", sin, cos.dtype(), cos.shape());
+  // Partial rotation (2R < D) is allowed. Positions must be below cos.dim(0); that is not checked,
+  // because they are in device memory.
   check(2 * cos.dim(1) <= x.dim(3), "rope: {} channels cannot be rotated in heads of {}",
         2 * cos.dim(1), x.dim(3));
   require(op, "positions", positions, DType::i32, {x.dim(0), x.dim(1)});

@@ -1,10 +1,13 @@
+// Argument checks of gemm, amax and column_sum.
 #include "tessera/kernels/kernels.h"
 #include "tessera/kernels/require.h"
 
 namespace tessera {
 namespace {
 
-// The operand called `name` by itself; whether it fits the other one is the backend's answer.
+// Checks one operand alone: a float matrix [rows, columns], an optional scale f32 [1], and an
+// optional transposed copy [columns, rows]. Whether the two operands match is checked by the
+// caller.
 void require_operand(const char* name, const Operand& x) {
   require_rows("gemm", name, x.data, 2);
   require_float("gemm", name, x.data);
@@ -15,6 +18,7 @@ void require_operand(const char* name, const Operand& x) {
         "gemm: the transpose of {} must be that of {}, got {}", name, x.data, x.transposed);
 }
 
+// Asks the backend whether it supports this combination of types and scales.
 void require_product(const Kernels& kernels, const View& d, const Operand& a, const Operand& b) {
   const GemmTypes types{d.dtype(), a.data.dtype(), b.data.dtype(), static_cast<bool>(a.scale),
                         static_cast<bool>(b.scale)};
@@ -31,6 +35,7 @@ void Kernels::gemm(Stream& stream, View d, const Operand& a, const Operand& b, c
   constexpr const char* op = "gemm";
   require_operand("a", a);
   require_operand("b", b);
+  // op(a) is [m, k], op(b) is [k, n]; the stored matrices are transposed where the spec says so.
   const std::int64_t m = a.data.dim(spec.transpose_a ? 1 : 0);
   const std::int64_t k = a.data.dim(spec.transpose_a ? 0 : 1);
   const std::int64_t n = b.data.dim(spec.transpose_b ? 0 : 1);
@@ -40,6 +45,7 @@ void Kernels::gemm(Stream& stream, View d, const Operand& a, const Operand& b, c
   require_shape(op, "d", d, {m, n});
   require_rows(op, "d", d, 2);
   require_product(*this, d, a, b);
+  // The epilogues replace d: with accumulate, gelu of a partial sum would be meaningless.
   check(!spec.accumulate || spec.epilogue == Epilogue::none,
         "gemm: accumulate excludes an epilogue");
   if (spec.bias) require(op, "bias", spec.bias, d.dtype(), {n});
@@ -47,6 +53,7 @@ void Kernels::gemm(Stream& stream, View d, const Operand& a, const Operand& b, c
   if (spec.epilogue == Epilogue::bias_gelu || spec.epilogue == Epilogue::dgelu) {
     require_rows_of(op, "aux", spec.aux, d.dtype(), {m, n});
   }
+  // Empty results need no launch. k = 0 is passed on: it means d = 0, d += 0, or the epilogue of 0.
   if (m > 0 && n > 0) do_gemm(stream, d, a, b, spec, workspace);
 }
 
@@ -63,6 +70,7 @@ void Kernels::column_sum(Stream& stream, View db, ConstView dy, bool accumulate)
   require_rows(op, "dy", dy, 2);
   require_float(op, "dy", dy);
   require_float(op, "db", db);
+  // db may have another float type than dy: main gradients are f32 while activations are 16-bit.
   require(op, "db", db, db.dtype(), {dy.dim(1)});
   do_column_sum(stream, db, dy, accumulate);
 }

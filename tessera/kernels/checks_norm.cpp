@@ -1,9 +1,12 @@
+// Argument checks of the norms of whole rows, and of add_dropout.
 #include "tessera/kernels/kernels.h"
 #include "tessera/kernels/require.h"
 
 namespace tessera {
 namespace {
 
+// x [N, C] or [N, G, C] with any row strides; stats acc [rows, 2] with rows = N or N G; w [C] in
+// x's dtype.
 void require_norm(const char* op, const ConstView& x, const ConstView& stats, const ConstView& w,
                   const NormSpec& spec) {
   check(x.rank() == 2 || x.rank() == 3, "{}: x must have 2 or 3 dimensions, got {}", op, x);
@@ -15,6 +18,7 @@ void require_norm(const char* op, const ConstView& x, const ConstView& stats, co
   check(spec.epsilon >= 0, "{}: epsilon must not be negative, got {}", op, spec.epsilon);
 }
 
+// samples i64 [B]: the rows of x are S positions x B samples, so N must be a multiple of B.
 void require_dropout(const char* op, const ConstView& x, const DropoutSpec& spec) {
   require_probability(op, spec);
   if (spec.p == 0) return;
@@ -41,6 +45,7 @@ void Kernels::add_norm_forward(Stream& stream, View y, View r, View stats, Const
                                const DropoutSpec& dropout) {
   constexpr const char* op = "add_norm_forward";
   require_norm(op, x, stats, w, spec);
+  // The fused op works on the residual stream, which is a contiguous matrix.
   check(x.rank() == 2, "{}: x must have 2 dimensions, got {}", op, x);
   require(op, "branch", branch, x.dtype(), x.shape());
   require(op, "y", y, x.dtype(), x.shape());
@@ -48,6 +53,7 @@ void Kernels::add_norm_forward(Stream& stream, View y, View r, View stats, Const
   require_contiguous(op, "x", x);
   if (b) require(op, "b", b, x.dtype(), w.shape());
   require_dropout(op, x, dropout);
+  // A norm needs whole rows, so the first channel here is the first of the row.
   check(dropout.channel_start == 0, "{}: rows are whole and begin with channel 0, got {}", op,
         dropout.channel_start);
   do_add_norm_forward(stream, y, r, stats, x, branch, w, b, spec, dropout);
@@ -60,6 +66,7 @@ void Kernels::norm_backward(Stream& stream, View dx, View dw, View db, ConstView
   require_norm(op, x, stats, w, spec);
   require_rows_of(op, "dy", dy, x.dtype(), x.shape());
   require_rows_of(op, "dx", dx, x.dtype(), x.shape());
+  // dw may have another float type than w (f32 main gradients); db has that of dw.
   require_float(op, "dw", dw);
   require(op, "dw", dw, dw.dtype(), w.shape());
   if (db) require(op, "db", db, dw.dtype(), w.shape());
@@ -68,6 +75,7 @@ void Kernels::norm_backward(Stream& stream, View dx, View dw, View db, ConstView
                    workspace);
 }
 
+// x is optional: without it the op is dropout alone, as in the backward.
 void Kernels::add_dropout(Stream& stream, View y, ConstView x, ConstView branch,
                           const DropoutSpec& spec) {
   constexpr const char* op = "add_dropout";

@@ -1,3 +1,5 @@
+// Argument checks of the ops of a training step: the gradient norm, the step state and the updates.
+// Parameters, gradients and moments are flat ranges; sums, weights and learning rates are f64.
 #include "tessera/kernels/kernels.h"
 #include "tessera/kernels/require.h"
 #include "tessera/kernels/step_state.h"
@@ -5,11 +7,14 @@
 namespace tessera {
 namespace {
 
+// A StepState as bytes.
 void require_state(const char* op, const ConstView& state) {
   require(op, "state", state, DType::u8, {static_cast<std::int64_t>(sizeof(StepState))});
 }
 
-// value, master and grad of one flat range.
+// value, master and grad of one flat range. 16-bit values need a master: in f32, or for bf16 the
+// i16 low bits of base/master_weight.h. f32 and f64 values may be updated in place, without a
+// master.
 void require_range(const char* op, const View& value, const View& master, const ConstView& grad) {
   require_rows(op, "value", value, 1);
   require_float(op, "value", value);
@@ -25,7 +30,7 @@ void require_range(const char* op, const View& value, const View& master, const 
         to_string(value.dtype()));
 }
 
-// Of what is computed in f32, a moment may be kept in bf16.
+// A moment has the accumulator type of the value. If that is f32, it may be stored in bf16 instead.
 void require_moment(const char* op, const char* name, const View& moment, const View& value) {
   const DType acc = accumulator_type(value.dtype());
   const bool narrow = acc == DType::f32 && moment.dtype() == DType::bf16;
@@ -66,6 +71,7 @@ void Kernels::finish_step(Stream& stream, View state, View records, ConstView sq
                           const StepRules& rules, ConstView extra_losses) {
   constexpr const char* op = "finish_step";
   require_state(op, state);
+  // records is a ring of whole StepRecords.
   const std::int64_t count = records.numel() / static_cast<std::int64_t>(sizeof(StepRecord));
   require(op, "records", records, DType::u8,
           {count * static_cast<std::int64_t>(sizeof(StepRecord))});
@@ -76,6 +82,7 @@ void Kernels::finish_step(Stream& stream, View state, View records, ConstView sq
   require(op, "weights", weights, DType::f64, losses.shape());
   require_rows(op, "rates", rates, 1);
   require(op, "rates", rates, DType::f64, rates.shape());
+  // The last rate is used for all steps beyond the end, so there must be one.
   check(rates.dim(0) > 0, "{}: there is no learning rate", op);
   if (extra_losses) {
     require_rows(op, "extra_losses", extra_losses, 1);
@@ -100,6 +107,7 @@ void Kernels::sgd_step(Stream& stream, View value, View master, View momentum, C
                        ConstView state, const SgdSpec& spec) {
   constexpr const char* op = "sgd_step";
   require_range(op, value, master, grad);
+  // Unlike Adam's moments, the momentum is always kept in the accumulator type.
   require(op, "momentum", momentum, accumulator_type(value.dtype()), value.shape());
   require_state(op, state);
   do_sgd_step(stream, value, master, momentum, grad, state, spec);

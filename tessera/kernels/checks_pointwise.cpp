@@ -1,10 +1,12 @@
+// Argument checks of the activations, copy, fill and random_normal.
 #include "tessera/kernels/kernels.h"
 #include "tessera/kernels/require.h"
 
 namespace tessera {
 namespace {
 
-// y = act(gate) up, or a gradient of its shape, by name.
+// Argument `name` is y = act(gate) up, or a gradient of its shape: [N, F] for x [N, 2F], both
+// contiguous.
 void require_gated(const char* op, const char* name, const ConstView& y, const ConstView& x) {
   require_rows(op, "x", x, 2);
   require_contiguous(op, "x", x);
@@ -14,6 +16,7 @@ void require_gated(const char* op, const char* name, const ConstView& y, const C
   require(op, name, y, x.dtype(), {x.dim(0), x.dim(1) / 2});
 }
 
+// Argument `name` has the dtype and shape of x, and both are contiguous.
 void require_like_x(const char* op, const char* name, const ConstView& y, const ConstView& x) {
   require_contiguous(op, "x", x);
   require_float(op, "x", x);
@@ -52,6 +55,7 @@ void Kernels::gated_activation_backward(Stream& stream, View dx, View y, ConstVi
 void Kernels::copy(Stream& stream, View to, ConstView from) {
   check(static_cast<bool>(from), "copy: from must be given");
   require_shape("copy", "to", to, from.shape());
+  // Integers are copied only to the same type.
   check(to.dtype() == from.dtype() || (is_float(to.dtype()) && is_float(from.dtype())),
         "copy: cannot convert {} to {}", from, to);
   do_copy(stream, to, from);
@@ -64,6 +68,7 @@ void Kernels::fill(Stream& stream, View x, double value) {
 
 void Kernels::random_normal(Stream& stream, View x, RngKey key, const Shape& global,
                             const Shape& offset, double mean, double std) {
+  // x is the box of shape x.shape() at `offset` in a tensor of shape `global`.
   check(x.rank() == global.rank() && x.rank() == offset.rank() && x.rank() >= 1 && x.rank() <= 2,
         "random_normal: x {}, global {} and offset {} must have one or two dimensions each", x,
         global, offset);

@@ -1,9 +1,13 @@
+// Argument checks of the embedding, the softmax statistics and the cross-entropy. Ids and labels
+// are in device memory, so their values are not checked: those outside this rank's part of the
+// vocabulary are legal and contribute nothing.
 #include "tessera/kernels/kernels.h"
 #include "tessera/kernels/require.h"
 
 namespace tessera {
 namespace {
 
+// 0 disables the cap.
 void require_cap(const char* op, const LogitSpec& spec) {
   check(spec.softcap >= 0, "{}: the soft cap must be positive, or 0 for none, got {}", op,
         spec.softcap);
@@ -17,6 +21,7 @@ void Kernels::embedding_forward(Stream& stream, View y, ConstView ids, ConstView
   require_rows(op, "table", table, 2);
   require_float(op, "table", table);
   require_rows(op, "ids", ids, 1);
+  // The table may be row-strided; ids are i32 [N].
   require_dtype(op, "ids", ids, DType::i32);
   require(op, "y", y, table.dtype(), {ids.dim(0), table.dim(1)});
   do_embedding_forward(stream, y, ids, table, first_row, accumulate);
@@ -30,6 +35,7 @@ void Kernels::embedding_backward(Stream& stream, View dtable, ConstView dy, Cons
   require_float(op, "dtable", dtable);
   require_rows(op, "ids", ids, 1);
   require_dtype(op, "ids", ids, DType::i32);
+  // dy may have another float type than dtable (f32 main gradients).
   require_float(op, "dy", dy);
   require(op, "dy", dy, dy.dtype(), {ids.dim(0), dtable.dim(1)});
   require_workspace(op, workspace, embedding_workspace_bytes(ids.dim(0)));
@@ -41,6 +47,7 @@ void Kernels::scale_logits(Stream& stream, View logits, const LogitSpec& spec) {
   require_rows(op, "logits", logits, 2);
   require_float(op, "logits", logits);
   require_cap(op, spec);
+  // Most models have neither scale nor cap; they launch nothing.
   if (!spec.is_identity()) do_scale_logits(stream, logits, spec);
 }
 
@@ -57,6 +64,7 @@ void Kernels::softmax_stats(Stream& stream, View stats, ConstView logits, ConstV
 void Kernels::softmax_rescale(Stream& stream, View stats, ConstView maximum) {
   constexpr const char* op = "softmax_rescale";
   require_rows(op, "stats", stats, 2);
+  // stats acc [3, N]; maximum acc [N] over all ranks.
   require_accumulator(op, "stats", stats);
   require_shape(op, "stats", stats, {3, stats.dim(1)});
   require(op, "maximum", maximum, stats.dtype(), {stats.dim(1)});
@@ -75,6 +83,7 @@ void Kernels::cross_entropy(Stream& stream, View loss, View dlogits, ConstView l
   require(op, "loss", loss, acc, {rows});
   require(op, "labels", labels, DType::i32, {rows});
   require_cap(op, logit_spec);
+  // Without dlogits (evaluation) mask and scale are not used and may be empty.
   if (dlogits) {
     require_rows_of(op, "dlogits", dlogits, logits.dtype(), logits.shape());
     require(op, "mask", mask, DType::f32, {rows});

@@ -1,3 +1,4 @@
+// Chooses the backend for a device.
 #include "tessera/kernels/kernels.h"
 
 namespace tessera {

@@ -1,12 +1,16 @@
-// The op list: everything above computes through these calls, and a backend implements them all.
+// The op list: all layers compute through these calls, and a backend (CPU, CUDA) implements all of
+// them.
 //
-// Rules. Outputs come first. No op allocates or synchronises. Shapes and dtypes are checked here,
-// once, then the backend's do_* runs. Sums are carried in f32 (f64 for f64). Results do not depend
-// on the number of threads.
+// Conventions. Outputs come first. No op allocates device memory or synchronises with the host. The
+// public functions check shapes and dtypes (checks_*.cpp), once for all backends, and then call the
+// backend's do_* function. Sums are carried in f32 (f64 for f64 tensors) and rounded once. Results
+// do not depend on the number of CPU threads. "(+)=" means: replaces the output, or adds to it with
+// `accumulate`.
 //
-// Shape legend: N rows = S positions x B samples (row = s B + b), C channels, F ffn width, V
-// vocabulary rows, H query heads, K key/value heads, D head size. "acc" is f32, or f64 for f64
-// tensors. Last strides are 1.
+// Shape legend: N rows = S positions x B samples (row = s B + b), T key positions, C channels, F
+// ffn width, V vocabulary rows, H query heads, K key/value heads, D head size of queries and keys,
+// E head size of values. "acc" is the accumulator type: f32, or f64 for f64 tensors. Last strides
+// are 1.
 #pragma once
 
 #include <memory>
@@ -23,23 +27,25 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
-  /// What autotuning found among algorithms that differ in speed and in their roundings; empty
-  /// where there is no autotuning, as on the CPU. Text for take_autotuned of another rank.
+  /// The choices of the autotuner among algorithms that differ in speed and rounding, as text for
+  /// take_autotuned of another rank; empty if the backend has no autotuner, as on the CPU.
   virtual std::string autotuned() const { return {}; }
-  /// Takes what several ranks autotuned, one's after the other's: for each problem the first one,
-  /// in place of an own one.
+  /// Adopts the choices of several ranks, concatenated: for each problem the first choice in the
+  /// text replaces this rank's own.
   virtual void take_autotuned(const std::string&) {}
 
   // Matrix products (checks_gemm.cpp)
   // ----------------------------------------------------------------------
-  /// All matrices may be row-strided. Each operand has its own type and scale; which combinations
-  /// there are, the backend says. d may be f32 while a and b are 16-bit.
+  /// d[m,n] (+)= alpha op(a) op(b), then the epilogue of the spec. All matrices may have any row
+  /// stride. Each operand has its own type and scale; multiplies() reports which combinations the
+  /// backend supports. d may be f32 while a and b are 16-bit. Nothing is done if m or n is 0.
   void gemm(Stream&, View d, const Operand& a, const Operand& b, const GemmSpec&, Workspace = {});
-  /// Whether gemm has products of these types. Every backend has the plain ones.
+  /// Whether gemm supports these types. Every backend supports the plain ones
+  /// (GemmTypes::is_plain).
   virtual bool multiplies(const GemmTypes& types) const { return types.is_plain(); }
-  /// out f32 [1] = max |x|, or max(out, max |x|) with `accumulate`, for the scale of a tensor that
-  /// is to be quantised. x[N, C] of any float type, rounded to f32; 0 if it has no elements, NaN if
-  /// any of them is.
+  /// out f32 [1] = max |x|, or max(out, max |x|) with `accumulate`: the absolute maximum that the
+  /// scale of a quantised tensor is computed from. x[N, C] is of any float type, rounded to f32.
+  /// The result is 0 if x has no elements, and NaN if any element is NaN.
   void amax(Stream&, View out, ConstView x, bool accumulate);
   /// db[C] (+)= the column sums of dy[N, C].
   void column_sum(Stream&, View db, ConstView dy, bool accumulate);
@@ -50,22 +56,25 @@ class Kernels {
   /// A row that sees no key gets o = 0 and lse = -inf.
   void attention_forward(Stream&, View o, View lse, ConstView q, ConstView k, ConstView v,
                          const AttentionSpec&, Workspace);
-  /// dq, dk and dv have q's dtype, or its accumulator's for sums over several calls. With o and lse
-  /// of all keys, a call on some of them gives exactly those keys' part of the gradients.
+  /// Gradients of the same shapes as q, k and v, in q's dtype, or in its accumulator type for sums
+  /// over several calls (ring attention). o and lse may be those of a larger set of keys: a call on
+  /// some of these keys then gives exactly their part of the gradients.
   void attention_backward(Stream&, View dq, View dk, View dv, ConstView d_o, ConstView q,
                           ConstView k, ConstView v, ConstView o, ConstView lse,
                           const AttentionSpec&, Workspace, const AttentionAccumulate& = {});
-  /// What either call needs for these shapes.
+  /// Workspace for either call with these shapes.
   virtual std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                                 DType) const = 0;
-  /// Attention over all keys from attention over two parts of them: o[S,B,H,E], lse acc [B,H,S],
-  /// which may be part a's own. o_a has o's dtype, o_b one with the same accumulator. Of a part
-  /// without a key for a row (lse = -inf) o is not looked at.
+  /// Combines attention over two disjoint sets of keys, a and b, into attention over both:
+  /// o[S,B,H,E] and lse acc [B,H,S], which may be those of part a. o_a has o's dtype; o_b has any
+  /// dtype with the same accumulator. If a part has no key for a row (lse = -inf), its o is not
+  /// read.
   void attention_merge(Stream&, View o, View lse, ConstView o_a, ConstView lse_a, ConstView o_b,
                        ConstView lse_b);
-  /// Rotates the first 2R channels of each head in place, by pairs and by the angles of its
-  /// position: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin); `inverse` turns back (the gradient).
-  /// x[S,B,heads,D]; cos, sin acc [positions, R]; positions i32 [S,B].
+  /// Rotary position embedding, in place on the first 2R channels of each head: each pair is
+  /// rotated by the angle of its position, (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin).
+  /// `inverse` rotates back, which is the backward. x[S,B,heads,D]; cos, sin acc [positions, R];
+  /// positions i32 [S,B].
   void rope(Stream&, View x, ConstView cos, ConstView sin, ConstView positions, bool inverse,
             RopePairs = RopePairs::halves);
 
@@ -75,33 +84,35 @@ class Kernels {
   /// stats acc [rows, 2] = mean (0 for rms) and 1/deviation.
   void norm_forward(Stream&, View y, View stats, ConstView x, ConstView w, ConstView b,
                     const NormSpec&);
-  /// r = x + dropout(branch), then y = norm(r) from the rounded r, so that recomputing from r gives
-  /// equal bits. All [N, C].
+  /// r = x + dropout(branch), then y = norm(r), where the norm reads the rounded r, so that
+  /// recomputing y from r gives the same bits. All [N, C].
   void add_norm_forward(Stream&, View y, View r, View stats, ConstView x, ConstView branch,
                         ConstView w, ConstView b, const NormSpec&, const DropoutSpec&);
-  /// dx (+)= the input gradient; dw, db (+)= the weight gradients (db empty without bias).
+  /// dx (+)= the input gradient; dw, db (+)= the weight gradients, in any float type (db is empty
+  /// without a bias). stats are those of the forward.
   void norm_backward(Stream&, View dx, View dw, View db, ConstView dy, ConstView x, ConstView stats,
                      ConstView w, const NormSpec&, bool accumulate_dx, bool accumulate_dw,
                      Workspace);
   virtual std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels,
                                            DType) const = 0;
 
-  // Norms of rows whose channels are spread over ranks in equal parts (checks_norm_parts.cpp). What
-  // the first op of each direction gives, the ranks exchange; x, y and gradients are [N, C], with C
-  // channels of this rank
+  // Norms of rows whose channels are divided over ranks in equal parts (checks_norm_parts.cpp). The
+  // ranks exchange the result of the first op of each direction; x, y and gradients are [N, C],
+  // with C the number of channels on this rank
   // ------------------------------------------------------------------------------------
   /// part acc [N, 2] = the mean (0 for rms) of this rank's channels and the sum of squares about
   /// it.
   void norm_part_stats(Stream&, View part, ConstView x, const NormSpec&);
-  /// As norm_forward of whole rows. parts acc [ranks, N, 2]: those of all ranks.
+  /// norm_forward of the local channels. parts acc [ranks, N, 2]: the results of norm_part_stats of
+  /// all ranks, gathered.
   void norm_part_forward(Stream&, View y, View stats, ConstView x, ConstView parts, ConstView w,
                          ConstView b, const NormSpec&);
-  /// sums acc [N, 2] = what this rank's channels add to the two sums over a row that dx needs; dw,
-  /// db (+)= the weight gradients. The workspace is norm_workspace_bytes.
+  /// sums acc [N, 2] = the contribution of this rank's channels to the two row sums that dx needs;
+  /// dw, db (+)= the weight gradients. The workspace has norm_workspace_bytes.
   void norm_part_sums(Stream&, View sums, View dw, View db, ConstView dy, ConstView x,
                       ConstView stats, ConstView w, const NormSpec&, bool accumulate_dw, Workspace);
-  /// dx (+)= the input gradient. `sums` of all ranks, added up; `channels` of a whole row. dx may
-  /// be dy.
+  /// dx (+)= the input gradient. `sums` is the sum over all ranks; `channels` is the width of a
+  /// whole row. dx may be dy.
   void norm_part_backward(Stream&, View dx, ConstView dy, ConstView x, ConstView stats,
                           ConstView sums, ConstView w, std::int64_t channels, const NormSpec&,
                           bool accumulate_dx);
@@ -114,41 +125,45 @@ class Kernels {
   void activation_backward(Stream&, View dx, ConstView dy, ConstView x, Activation);
   /// y[N,F] = act(gate) up, with x[N,2F] = [gate | up]: SwiGLU with silu, GEGLU with gelu.
   void gated_activation_forward(Stream&, View y, ConstView x, Activation);
-  /// dx[N,2F] = [d gate | d up]. Computes y again, unless it is empty, so that it need not be kept;
-  /// y may be dy, and dx may be x.
+  /// dx[N,2F] = [d gate | d up]. Also recomputes y unless it is empty, so that it need not be
+  /// stored for the backward; y may be dy, and dx may be x.
   void gated_activation_backward(Stream&, View dx, View y, ConstView dy, ConstView x, Activation);
-  /// y = x + dropout(branch), or dropout(branch) when x is empty; [N, C]. Applied to a gradient it
-  /// is its own backward.
+  /// y = x + dropout(branch), or dropout(branch) if x is empty; [N, C]. The backward is the same op
+  /// applied to the gradient, since the mask is a function of the coordinates.
   void add_dropout(Stream&, View y, ConstView x, ConstView branch, const DropoutSpec&);
-  /// Copies between views of one shape, any strides; float dtypes convert.
+  /// Copies between views of the same shape with any strides; float dtypes are converted.
   void copy(Stream&, View to, ConstView from);
+  /// Sets all elements of a contiguous tensor of any dtype.
   void fill(Stream&, View x, double value);
-  /// The elements of the box at `offset` of a global tensor: mean + std x normal(key, global
-  /// element index).
+  /// x = the box at `offset` of a global tensor with elements mean + std x normal(key, global
+  /// element index): independent of how the tensor is sharded. 1-D or 2-D.
   void random_normal(Stream&, View x, RngKey, const Shape& global, const Shape& offset, double mean,
                      double std);
 
   // Vocabulary (checks_vocabulary.cpp)
   // ---------------------------------------------------------------------
-  /// y[N,C] (+)= table[id - first_row]; rows outside the table give 0. ids i32 [N].
+  /// y[N,C] (+)= table[id - first_row]; ids outside the table give 0. ids i32 [N].
   void embedding_forward(Stream&, View y, ConstView ids, ConstView table, std::int64_t first_row,
                          bool accumulate);
-  /// dtable[id - first_row] (+)= dy. Deterministic.
+  /// dtable[id - first_row] (+)= dy, where equal ids are summed in the order of rows:
+  /// deterministic.
   void embedding_backward(Stream&, View dtable, ConstView dy, ConstView ids, std::int64_t first_row,
                           bool accumulate, Workspace);
   virtual std::size_t embedding_workspace_bytes(std::int64_t rows) const = 0;
-  /// logits[N, V] = the scaled and soft-capped ones, in place; all ops below take these. Nothing
-  /// happens if the spec is the identity.
+  /// logits[N, V] = the scaled and soft-capped logits, in place; all ops below take these. Does
+  /// nothing if the spec is the identity.
   void scale_logits(Stream&, View logits, const LogitSpec&);
-  /// stats acc [3, N] over this rank's columns: the maximum, sum exp(logit - maximum), the target's
-  /// logit (sum of probability x logit; the label may be elsewhere). labels i32 [N].
+  /// stats acc [3, N] over this rank's columns: the maximum, sum exp(logit - maximum), and the
+  /// target's logit: the sum of target probability x logit, without the label's term if another
+  /// rank has the label's column. labels i32 [N].
   void softmax_stats(Stream&, View stats, ConstView logits, ConstView labels, const TargetSpec&);
-  /// Turns stats[1] to the new maximum: sum x exp(stats[0] - maximum); stats[0] = maximum. maximum
-  /// acc [N].
+  /// Rescales the sums to a new maximum, that of all ranks: stats[1] *= exp(stats[0] - maximum),
+  /// stats[0] = maximum. maximum acc [N].
   void softmax_rescale(Stream&, View stats, ConstView maximum);
-  /// loss acc [N] = log-sum-exp - target's logit (not masked). With dlogits (may be the logits
-  /// themselves): scale mask (softmax - target), which with the LogitSpec that scale_logits had is
-  /// the gradient of the logits before it. mask f32 [N]; scale f64 [1].
+  /// loss acc [N] = log-sum-exp - target's logit (not masked). If dlogits is given (it may be the
+  /// logits themselves), dlogits = scale mask (softmax - target); with the LogitSpec that
+  /// scale_logits had, it is the gradient of the logits before scale_logits. mask f32 [N]; scale
+  /// f64 [1].
   void cross_entropy(Stream&, View loss, View dlogits, ConstView logits, ConstView stats,
                      ConstView labels, ConstView mask, ConstView scale, const TargetSpec&,
                      const LogitSpec& = {});
@@ -157,28 +172,33 @@ class Kernels {
 
   // Optimizer (checks_optimizer.cpp); state is a StepState in u8
   // -------------------------------------------
-  /// out f64 [1] (+)= sum of squares.
+  /// out f64 [1] (+)= sum_i x_i^2 of a flat tensor.
   void sum_squares(Stream&, View out, ConstView x, bool accumulate, Workspace);
   virtual std::size_t sum_squares_workspace_bytes(std::int64_t elements) const = 0;
-  /// weights f64 [M] /= the sum of totals f64 [R], or 1 if that is less.
+  /// weights f64 [M] /= max(1, sum of totals f64 [R]): normalises by the number of tokens.
   void divide_by_sum(Stream&, View weights, ConstView totals);
   /// grad_scales f64 [M] = weights f64 [M] x the state's loss scale.
   void start_step(Stream&, View grad_scales, ConstView weights, ConstView state);
-  /// Decides by finish_step_state (step_state.h) what the update does, and puts the step's record
-  /// into the ring `records`. squares f64 [1]; losses and weights f64 [M], whose products add up to
-  /// the step's loss; rates f64 [R]; extra_losses f64 [up to kMaxExtraLosses], for the record.
+  /// Ends a step: finish_step_state (step_state.h) decides what the update does, and the step's
+  /// record is written to the ring `records`. squares f64 [1]; losses and weights f64 [M], whose
+  /// products add up to the step's loss; rates f64 [R]: learning rates by step; extra_losses f64
+  /// [up to kMaxExtraLosses], copied to the record.
   void finish_step(Stream&, View state, View records, ConstView squares, ConstView losses,
                    ConstView weights, ConstView rates, const StepRules&,
                    ConstView extra_losses = {});
-  /// One range of parameters. value is the model's copy; master (acc), when given, is updated and
-  /// rounded into value; for bf16 values it may be the i16 of master_weight.h. m, v acc or bf16
-  /// (rounded to nearest); grad as value or acc. Nothing happens in a step that is skipped.
+  /// AdamW update of one flat range of parameters. value is the model's copy; master (acc), if
+  /// given, is updated and rounded into value; for bf16 values it may be the i16 low bits of
+  /// base/master_weight.h. m, v acc or bf16 (rounded to nearest); grad as value or acc. Does
+  /// nothing in a skipped step.
   void adamw_step(Stream&, View value, View master, View m, View v, ConstView grad, ConstView state,
                   const AdamSpec&);
+  /// SGD with momentum, otherwise as adamw_step; momentum acc.
   void sgd_step(Stream&, View value, View master, View momentum, ConstView grad, ConstView state,
                 const SgdSpec&);
 
  protected:
+  // The backend's side of each op, with the same arguments in the same order. Arguments have been
+  // checked; an implementation need not check them again.
   virtual void do_gemm(Stream&, View, const Operand&, const Operand&, const GemmSpec&,
                        Workspace) = 0;
   virtual void do_amax(Stream&, View, ConstView, bool) = 0;
@@ -233,23 +253,24 @@ class Kernels {
   virtual void do_sgd_step(Stream&, View, View, View, ConstView, ConstView, const SgdSpec&) = 0;
 };
 
+/// The CPU backend; an op uses up to `threads` threads.
 std::unique_ptr<Kernels> make_cpu_kernels(int threads);
 
-/// How the CUDA backend computes.
+/// Numerics of the CUDA backend.
 struct CudaOptions {
-  bool tf32 = false;  ///< f32 products round their operands to TF32: 10 bits behind the point
-  /// Whether two runs must give equal bits. If not, matrix products are timed at their first use,
-  /// and each takes the algorithm that was the fastest.
+  bool tf32 = false;  ///< f32 products use TF32: operands with a 10-bit mantissa
+  /// Whether two runs must give equal bits. If not, each matrix product is autotuned: its
+  /// algorithms are timed at first use and the fastest is kept.
   bool deterministic = true;
-  /// Keeps those algorithms from run to run, and with them the bits. Deterministic runs use what it
-  /// holds, and add nothing. No file if empty.
+  /// File that keeps the chosen algorithms, and with them the rounding, from run to run.
+  /// Deterministic runs use its contents and add nothing. No file if empty.
   std::string gemm_file{};
 };
 
-/// Made by the file that is compiled: kernels/cuda/kernels_cuda.cpp or kernels/cuda/no_cuda.cpp.
+/// Defined in kernels/cuda/kernels_cuda.cpp or, in builds without CUDA, kernels/cuda/no_cuda.cpp.
 std::unique_ptr<Kernels> make_cuda_kernels(Device device, const CudaOptions& options = {});
 
-/// The kernels of a device; `threads` is how many CPU threads an op may use.
+/// The backend for a device; `threads` is the number of CPU threads per op (CPU backend only).
 std::unique_ptr<Kernels> make_kernels(Device device, int threads, const CudaOptions& cuda = {});
 
 }  // namespace tessera

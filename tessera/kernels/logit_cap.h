@@ -1,12 +1,12 @@
-// Scale and soft cap of the output layer's logits, once for all backends.
+// Scale and soft cap of the output layer's logits, written once for all backends.
 //
 //   y = scale x                          without a cap
-//   y = cap tanh(scale x / cap)          with one: the identity near 0, never beyond +-cap
+//   y = cap tanh(scale x / cap)          with a cap: the identity near 0, never beyond +-cap
 //   dy/dx = scale (1 - (y / cap)^2)      a function of y alone
 //
-// That the slope needs nothing but y is why no copy of the raw logits is kept: scale_logits
-// replaces x by y, and cross_entropy, which reads y anyway, multiplies the gradient by the slope
-// before it writes it, over y if it must.
+// Since the slope needs only y, no copy of the raw logits is kept: scale_logits replaces x by y,
+// and cross_entropy, which reads y anyway, multiplies the gradient by the slope before it stores
+// it, possibly over y.
 #pragma once
 
 #include "tessera/base/host_device.h"
@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-/// A LogitSpec in the type that it is computed in. Math has tanh.
+/// A LogitSpec in the accumulator type A, with the divisions done once, in f64. Math provides tanh.
 template <class A>
 class LogitCap {
  public:
@@ -24,12 +24,14 @@ class LogitCap {
         inverse_cap_(spec.softcap > 0 ? static_cast<A>(1 / spec.softcap) : A(0)),
         inner_scale_(spec.softcap > 0 ? static_cast<A>(spec.scale / spec.softcap) : A(0)) {}
 
+  /// y from the raw logit x.
   template <class Math>
   TESSERA_HOST_DEVICE A value(A x) const {
     return cap_ > A(0) ? cap_ * Math::tanh(inner_scale_ * x) : scale_ * x;
   }
 
-  /// Of the rounded y, which may lie a rounding beyond the cap: no slope there.
+  /// dy/dx from the rounded y. Rounding to 16 bits may put y slightly beyond the cap, where the
+  /// formula would be negative; the slope is 0 there.
   TESSERA_HOST_DEVICE A slope(A y) const {
     const A ratio = y * inverse_cap_;  // 0 without a cap
     const A left = A(1) - ratio * ratio;

@@ -1,5 +1,10 @@
-// Which positions of the sequence the rows of a microbatch are: one contiguous range, or two where
-// ranks of a context-parallel group share the sequence.
+// Maps the rows of a microbatch to positions of the sequence: one contiguous range, or two if the
+// sequence is divided over the ranks of a context-parallel group.
+//
+// With R ranks the sequence is cut into 2R chunks, and rank r has the chunks r and 2R - 1 - r. For
+// R = 2:
+//   positions  [ 0 | 1 | 2 | 3 ]     rank 0: chunks 0, 3     rank 1: chunks 1, 2
+// Under a causal mask an early chunk has little work and a late one much; each pair has the same.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +24,19 @@ struct PositionRange {
   bool operator==(const PositionRange&) const = default;
 };
 
-/// Rows are counted along the sequence: those of all samples at one position are one.
+/// The positions of the rows. Here a row is one step along the sequence; the B samples at one
+/// position count as one row.
 class SequenceRanges {
  public:
-  /// One range: the positions from `start` on, for as many rows as there are.
+  /// One range: positions start, start + 1, ... for any number of rows.
   SequenceRanges(std::int64_t start = 0) : first_(start) {}  // NOLINT(google-explicit-constructor)
-  /// `length` rows from position `first` on, and all others from `second` on.
+  /// Two ranges: `length` rows from position `first` on, and all further rows from `second` on. Two
+  /// adjacent ranges become one.
   SequenceRanges(std::int64_t first, std::int64_t length, std::int64_t second)
       : first_(first), length_(first + length == second ? kAll : length), second_(second) {}
 
-  /// Cut into 2 `ranks` equal chunks, of which `rank` has number `rank` from the front and from the
-  /// back: under a causal mask all ranks then have equal work. Of one rank the whole sequence.
+  /// The ranges of `rank` with the chunks described above. A single rank has the whole sequence.
+  /// `seq` must be divisible by 2 `ranks`.
   static SequenceRanges zigzag(std::int64_t seq, int ranks, int rank) {
     if (ranks == 1) return {};
     const std::int64_t chunk = seq / (2 * std::int64_t{ranks});
@@ -40,13 +47,13 @@ class SequenceRanges {
   TESSERA_HOST_DEVICE std::int64_t at(std::int64_t row) const {
     return row < length_ ? first_ + row : second_ + (row - length_);
   }
-  /// Of the rows from a number on.
+  /// The positions of the rows from `row` on, renumbered from 0.
   SequenceRanges from(std::int64_t row) const {
     if (row >= length_) return at(row);
     return length_ == kAll ? SequenceRanges(at(row))
                            : SequenceRanges(at(row), length_ - row, second_);
   }
-  /// Calls f(PositionRange) for each range that the first `rows` rows have a part in.
+  /// Calls f(PositionRange) for each of the one or two non-empty ranges of the first `rows` rows.
   template <class F>
   void for_each(std::int64_t rows, F&& f) const {
     const std::int64_t first = std::min(rows, length_);
@@ -59,7 +66,7 @@ class SequenceRanges {
  private:
   static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
   std::int64_t first_ = 0;
-  std::int64_t length_ = kAll;  ///< of the first range
+  std::int64_t length_ = kAll;  ///< rows of the first range; kAll: there is no second one
   std::int64_t second_ = 0;
 };
 

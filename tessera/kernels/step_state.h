@@ -1,5 +1,6 @@
-// What changes from step to step, in one small block of device memory: kernels read it and decide
-// by it, so a step needs no host synchronisation and can be captured. The host reads records later.
+// The state that changes from step to step, in one small block of device memory. Kernels read it
+// and branch on it, so a step needs no synchronisation with the host and can be captured in a CUDA
+// graph. The host reads the step records later.
 #pragma once
 
 #include <cmath>
@@ -9,41 +10,43 @@
 
 namespace tessera {
 
-/// What is done about gradients that overflow: they are a fault and end the run (none), or the step
-/// is skipped (constant), and the scale adapts with Megatron's rules (dynamic): after `hysteresis`
-/// skipped steps it is halved, `growth_interval` good steps in a row double it.
+/// What happens when gradients overflow. none: an error, the run ends. constant: the step is
+/// skipped. dynamic: the step is skipped and the loss scale adapts by Megatron's rules: it is
+/// halved after `hysteresis` skipped steps, and doubled after `growth_interval` good steps in a
+/// row.
 enum class LossScaling { none, constant, dynamic };
 
-/// Rules of a run, the same for every step.
+/// Settings of a run, constant over all steps.
 struct StepRules {
-  double max_norm = 0;      ///< gradients are clipped to this global norm; 0 means never
-  double weight_decay = 0;  ///< of the ranges that decay
+  double max_norm = 0;      ///< gradients are clipped to this global norm; 0: no clipping
+  double weight_decay = 0;  ///< for the ranges with decay
   LossScaling scaling = LossScaling::none;
   double least_scale = 1;
   std::int64_t growth_interval = 1000;
   std::int64_t hysteresis = 2;
 };
 
+/// The state itself, held on the device in a u8 tensor of sizeof(StepState) bytes.
 struct StepState {
-  std::int64_t iteration = 0;         ///< steps tried
-  std::int64_t step = 0;              ///< steps that updated the weights: Adam's t
-  double loss_scale = 1;              ///< what gradients are multiplied by
+  std::int64_t iteration = 0;         ///< steps attempted, skipped ones included
+  std::int64_t step = 0;              ///< steps that updated the weights: t of Adam
+  double loss_scale = 1;              ///< the loss, hence every gradient, is multiplied by it
   std::int64_t good_steps = 0;        ///< in a row, since the scale last changed
   std::int64_t overflows_left = 2;    ///< before the scale is halved
-  std::int64_t failed_iteration = 0;  ///< the first that was not finite for no fault of the scale
+  std::int64_t failed_iteration = 0;  ///< first iteration that failed; 0: none
   std::int64_t rates_begin = 0;       ///< the value of `step` before the first of the known rates
-  // Of this step, as finish_step leaves them for the update:
+  // Values of the current step, set by finish_step for the update:
   double learning_rate = 0;
   double weight_decay = 0;
-  double grad_norm = 0;      ///< of the true gradients, not of the scaled ones
-  double clip_factor = 1;    ///< times 1 / loss_scale
-  std::int64_t skipped = 0;  ///< 1: the update leaves everything as it is
+  double grad_norm = 0;      ///< norm of the unscaled gradients
+  double clip_factor = 1;    ///< clipping factor x 1 / loss_scale
+  std::int64_t skipped = 0;  ///< 1: the update does nothing
 };
 
-/// How many losses a model may have besides the cross entropy.
+/// Maximum number of losses besides the cross-entropy (such as auxiliary losses of MoE routers).
 inline constexpr int kMaxExtraLosses = 8;
 
-/// One step in the words of the log. Records lie in a ring, by iteration.
+/// The record of one step for the log. Records lie in a ring, indexed by iteration.
 struct StepRecord {
   std::int64_t iteration = 0;
   std::int64_t step = 0;
@@ -52,18 +55,20 @@ struct StepRecord {
   double learning_rate = 0;
   double loss_scale = 1;
   std::int64_t skipped = 0;
-  std::int64_t failed = 0;  ///< the run must stop: this step was not finite, or one before it
+  std::int64_t failed = 0;  ///< 1: this step or an earlier one failed; stop the run
   double extra_losses[kMaxExtraLosses] = {};  ///< in the order of the model's names for them
 };
 
-/// Sums that a step ends with: of squares of the (scaled) gradients, and the weighted loss.
+/// Sums over a step, over all ranks: squares of the (scaled) gradients, and the weighted loss.
 struct StepSums {
   double squares, loss;
 };
 
 namespace detail {
 
-// Megatron's scaler: overflows are counted down until growth resets the count.
+// Megatron's dynamic loss scaler. overflows_left counts down from `hysteresis`; while it is at or
+// below 0 every further overflow halves the scale. Only growth resets the counter. The scale is not
+// halved below least_scale.
 TESSERA_HOST_DEVICE inline void adapt_scale(StepState& state, bool overflow,
                                             const StepRules& rules) {
   if (overflow) {
@@ -84,26 +89,34 @@ TESSERA_HOST_DEVICE inline void adapt_scale(StepState& state, bool overflow,
 
 }  // namespace detail
 
-/// Decides whether and how far the weights move, and returns the step's record. Every backend runs
-/// this same function, so they agree.
+/// Ends a step: decides whether the weights are updated, with which learning rate and clipping, and
+/// returns the step's record. All backends and all ranks run this function on the same sums, so
+/// they decide alike.
+///
+/// rates f64 [rate_count]: the learning rates of the steps rates_begin, rates_begin + 1, ...; the
+/// last one is used beyond the end.
 TESSERA_HOST_DEVICE inline StepRecord finish_step_state(StepState& state, const StepSums& sums,
                                                         const double* rates,
                                                         std::int64_t rate_count,
                                                         const StepRules& rules) {
   const double scale = state.loss_scale;
+  // inf or NaN in any gradient makes the sum of squares, and so the norm, non-finite.
   const double norm = std::sqrt(sums.squares) / scale;
   const bool overflow = !std::isfinite(norm);
   state.iteration += 1;
   if (rules.scaling == LossScaling::dynamic) detail::adapt_scale(state, overflow, rules);
-  // The loss does not know the scale, so a smaller one would not fix it.
+  // The loss is not multiplied by the scale, so a smaller scale would not make it finite. A failure
+  // is permanent: all later steps are skipped until the host stops the run.
   const bool failed = !std::isfinite(sums.loss) || (overflow && rules.scaling == LossScaling::none);
   if (failed && state.failed_iteration == 0) state.failed_iteration = state.iteration;
   state.skipped = overflow || state.failed_iteration != 0 ? 1 : 0;
-  // The schedule counts updates: a skipped step has the rate of the next one that counts.
+  // The schedule counts updates, not iterations: a skipped step does not advance it.
   const std::int64_t next = state.step - state.rates_begin;
   state.learning_rate = rates[next < rate_count ? next : rate_count - 1];
   state.weight_decay = rules.weight_decay;
   state.grad_norm = norm;
+  // 1e-6 as in PyTorch and Megatron. A non-finite norm makes the factor meaningless; the step is
+  // skipped.
   const double factor = rules.max_norm / (norm + 1e-6);
   state.clip_factor = (rules.max_norm > 0 && factor < 1 ? factor : 1.0) / scale;
   if (state.skipped == 0) state.step += 1;

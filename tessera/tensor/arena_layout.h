@@ -1,5 +1,5 @@
-// Lays out views in one block of memory. The same code runs twice: first measuring (no memory
-// yet), then handing out views, so sizes and layout can never disagree.
+// Lays out views in one block of memory. The same code runs twice: first to measure (no memory
+// yet), then to hand out views, so sizes and layout cannot disagree.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ class ArenaLayout {
   /// The next `shape` elements, aligned to 64 bytes. Throws when the block is too small.
   View take(DType dtype, const Shape& shape);
   std::size_t bytes() const { return used_; }
-  /// Copies of an arena layout may hand out the same memory for uses that never overlap in time;
-  /// the original then takes in how far each went.
+  /// Copies of a layout may hand out the same memory for uses that never overlap in time; include()
+  /// then extends the original to the end of each copy.
   void include(const ArenaLayout& branch) { used_ = std::max(used_, branch.used_); }
   bool measuring() const { return !block_; }
 

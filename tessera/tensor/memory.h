@@ -1,5 +1,4 @@
-// Owned memory, counted by what it is for. Each rank has one Memory; after start-up nothing may ask
-// it for more.
+// Owned memory, counted by use. Each rank has one Memory; nothing is allocated after start-up.
 #pragma once
 
 #include <array>
@@ -24,7 +23,7 @@ struct MemoryCounters {
   std::int64_t total() const;
 };
 
-/// Owned, contiguous elements. Movable; the memory goes back when the tensor does.
+/// Owned, contiguous elements. Movable; the memory is freed with the last tensor that refers to it.
 class Tensor {
  public:
   Tensor() = default;
@@ -49,13 +48,14 @@ class Memory {
  public:
   /// Throws rather than hold more than `limit` bytes of the device.
   explicit Memory(Device device, std::int64_t limit = std::numeric_limits<std::int64_t>::max());
-  /// Counts what would be allocated and gives empty tensors: for plans of what does not fit here.
+  /// Counts allocations without making them, and returns empty tensors: for planning models that do
+  /// not fit on this machine.
   static Memory counting(Device device);
 
   Device device() const { return device_; }
   /// Uninitialised elements (a kernel or a copy fills them).
   Tensor allocate(MemoryUse use, DType dtype, const Shape& shape);
-  /// Memory of the host that copies to and from the device start from; not counted.
+  /// Host memory for copies to and from the device (DeviceApi::allocate_host); not counted.
   Tensor allocate_host(DType dtype, const Shape& shape);
   const MemoryCounters& counters() const { return *counters_; }
 

@@ -1,5 +1,5 @@
-// Streams order work on a device, events order streams, graphs replay what was put on a stream.
-// All three are nothing on the CPU, where work runs at once.
+// Streams order work on a device, events order streams, graphs replay work captured from a stream.
+// On the CPU, where work runs immediately, all three do nothing.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,9 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(Stream& stream) { api_->event_record(handle_, stream.native()); }
-  /// Later work on `stream` starts after what was recorded; the host does not block.
+  /// Later work on `stream` starts after the recorded work has finished; the host does not block.
   void wait(Stream& stream) { api_->event_wait(handle_, stream.native()); }
-  /// Blocks the host until what was recorded is done; at once if nothing ever was.
+  /// Blocks the host until the recorded work is done; returns at once if nothing was recorded.
   void synchronize() { api_->event_synchronize(handle_); }
 
  private:
@@ -54,8 +54,8 @@ class Event {
   void* handle_;
 };
 
-/// Work captured once and launched many times. The addresses that `body` used are fixed in it.
-/// Capturing does not run the work: launch does.
+/// Work that is captured once and launched many times. The addresses that `body` used are fixed.
+/// Capturing does not run the work; launch() does.
 class Graph {
  public:
   Graph(Stream& stream, const std::function<void()>& body);

@@ -1,6 +1,6 @@
-// A view names elements in memory that somebody else owns: address, dtype, shape, strides (in
-// elements). ConstView reads; View, which is a ConstView too, also writes. Both are small values,
-// passed by copy.
+// A view refers to elements in memory that it does not own: address, dtype, shape, strides (in
+// elements). ConstView reads; View, which is also a ConstView, writes as well. Both are small
+// values, passed by copy.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class ConstView {
   std::int64_t dim(int i) const { return shape_[i]; }
   std::int64_t stride(int i) const { return strides_[i]; }
   std::int64_t numel() const { return shape_.numel(); }
-  /// Bytes of the elements named, without gaps between them.
+  /// Bytes of the elements, without gaps between them.
   std::size_t bytes() const { return static_cast<std::size_t>(numel()) * element_size(dtype_); }
   /// True when elements lie in row-major order without gaps.
   bool is_contiguous() const;
@@ -83,8 +83,8 @@ class View : public ConstView {
   explicit View(const ConstView& view) : ConstView(view) {}
 };
 
-/// The same memory, for calls that take what they only read (a broadcast at its root) like what
-/// they write.
+/// The same memory as a View, for calls whose argument is an input on some ranks and an output on
+/// others (a broadcast reads at its root and writes elsewhere).
 inline View writable(const ConstView& x) { return View(x); }
 
 /// Row-major strides of a shape.

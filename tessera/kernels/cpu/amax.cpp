@@ -1,6 +1,7 @@
-// The largest magnitude of a tensor. As bits, floats without a sign are ordered as whole numbers
-// are, with infinity above all finite ones and NaN above infinity: a maximum of bits loses no NaN.
-// It does not depend on the order either, so threads may bring in their pieces as they finish.
+// out = max |x|, or max(out, max |x|), for x[N, C]. The maximum is taken over the bit patterns:
+// with the sign bit cleared, IEEE floats compare like unsigned integers, infinity is above all
+// finite values and NaN is above infinity, so a NaN in x is not lost. A maximum does not depend on
+// the order of its operands, so threads may merge their pieces as they finish.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -14,6 +15,7 @@ namespace {
 
 using std::int64_t;
 
+// The bits of max |x_j| as f32, over vector lanes; 0 if n is 0.
 template <class T>
 std::uint32_t largest_magnitude(const T* x, int64_t n) {
   std::uint32_t most = 0;
@@ -23,7 +25,9 @@ std::uint32_t largest_magnitude(const T* x, int64_t n) {
   return most;
 }
 
-// out = max(out, the magnitude with these bits), against other threads that do the same.
+// Atomic out = max(out, magnitude with these bits). `seen` is reloaded by a failed exchange; the
+// loop ends when the stored value is at least as large. Relaxed order is enough: the end of the
+// parallel region publishes the value.
 void raise(float& out, std::uint32_t bits) {
   const std::atomic_ref<float> shared(out);
   float seen = shared.load(std::memory_order_relaxed);
@@ -36,11 +40,14 @@ void raise(float& out, std::uint32_t bits) {
 }  // namespace
 
 void CpuKernels::do_amax(Stream&, View out, ConstView x, bool accumulate) {
+  // Pieces of about 16k elements, whole rows each. Without `accumulate` the start is 0, which is
+  // also the result if x has no elements.
   float& most = out.data<float>()[0];
   if (!accumulate) most = 0;
   dispatch_float(x.dtype(), "amax", [&]<class T>(TypeTag<T>) {
     const int64_t n = x.dim(1);
     parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
+      // One atomic operation per piece, not per row.
       std::uint32_t of_piece = 0;
       for (int64_t i = begin; i < end; ++i)
         of_piece = std::max(of_piece, largest_magnitude(x.data<T>() + i * x.stride(0), n));

@@ -1,5 +1,22 @@
-// Attention in blocks of queries and keys: the matrix of all scores never exists. Forward keeps a
-// running maximum and sum per query; backward recomputes probabilities from the log-sum-exp.
+// Attention forward and backward in blocks of 128 queries x 128 keys (FlashAttention's scheme), so
+// the [S, T] score matrix is never stored.
+//
+// Shapes: q, dq [S,B,H,D]; k, dk [T,B,K,D]; v, dv [T,B,K,E]; o, d_o [S,B,H,E]; lse [B,H,S]. Query
+// head h reads key/value head h / (H / K).
+//
+//   forward    S = scale Q K^T (soft-capped),  P = exp(S - lse),  O = dropout(P) V
+//   backward   dP = dropout'(dO V^T),  delta = rowsum(dO O),  dS = P (dP - delta)
+//              dQ = scale dS K,  dK = scale dS^T Q,  dV = dropout(P)^T dO
+//
+// The forward keeps a running maximum and sum per query (online softmax); the backward recomputes P
+// from lse. Blocks are widened to the accumulator type A (f32, or f64 for f64 tensors) in the
+// scratch memory of the thread, all products and sums are in A, and each result is rounded once
+// when it is stored.
+//
+// Work is divided into independent items: (sample, query head, query block) forward and (sample,
+// key/value head) backward. Each output element belongs to one item, and the blocks inside an item
+// are visited in an order given by the shapes and the mask alone, so results do not depend on the
+// number of threads.
 #include "tessera/kernels/cpu/attention_blocks.h"
 
 #include <omp.h>
@@ -16,16 +33,20 @@ namespace {
 
 using std::int64_t;
 
-// D and E: the head sizes of queries and keys, and of values.
+// D: head size of queries and keys. E: head size of values. They differ in multi-head latent
+// attention.
 
-// S[rows, columns] = Q[rows, d] K^T[d, columns]; rows of S and K^T are kKeyBlock apart.
+// S[rows, columns] = Q[rows, d] K^T[d, columns]; the rows of S and K^T are kKeyBlock apart. All
+// columns of the block are computed, including masked ones: the softmax overwrites those with 0.
+// The backward uses the same product for dP = dO V^T.
 template <class A>
 void score_block(A* scores, const A* q, const A* k_transposed, const ScoreBlock& block, int64_t d) {
   blas_small_gemm(false, false, block.rows, block.columns, d, A(1), Matrix<const A>{q, d},
                   Matrix<const A>{k_transposed, kKeyBlock}, A(0), Matrix<A>{scores, kKeyBlock});
 }
 
-// The columns of a block that a query sees.
+// The columns [begin, end) of a block that one query sees, relative to the block's first key. The
+// interval is empty if the query sees no key of this block.
 struct Visible {
   Visible(const KeyRanges& ranges, const ScoreBlock& block, int64_t b, int64_t row)
       : begin(
@@ -35,8 +56,15 @@ struct Visible {
   int64_t begin, end;
 };
 
-// Turns a block of scores into unnormalised probabilities and folds it into the running maximum and
-// sum; `out`, e wide, is rescaled to the new maximum.
+// Replaces a block of scores s by unnormalised probabilities p and folds them into the running
+// state of each row:
+//   m' = max(m, max_j s_j),  p_j = exp(s_j - m'),  sum' = sum exp(m - m') + sum_j p_j
+// `out` [rows, e] is multiplied by exp(m - m') to match the new maximum. Masked columns become p =
+// 0, so the product P V may run over the whole block. A row that sees no key of the block keeps its
+// state. Before the first visible key m = -inf and the factor exp(m - m') is exactly 0; later it is
+// exactly 1 if the maximum did not change, and `out` is then left untouched.
+//
+// The maximum and the sum are reduced over vector lanes, whose number is fixed at compile time.
 template <class A>
 void online_softmax(const AttentionScratch<A>& s, const KeyRanges& ranges, const ScoreBlock& block,
                     int64_t b, int64_t e) {
@@ -66,6 +94,8 @@ void online_softmax(const AttentionScratch<A>& s, const KeyRanges& ranges, const
   }
 }
 
+// One forward call. block() computes the rows [first, first + kQueryBlock) of o and lse for sample
+// b and query head h.
 template <class T>
 struct Forward {
   using A = Accumulator<T>;
@@ -74,15 +104,19 @@ struct Forward {
   const AttentionSpec& spec;
   const KeyRanges& ranges;
 
+  // Scale is applied to Q while it is loaded: d multiplications per query instead of one per score.
   void block(const AttentionScratch<A>& s, int64_t b, int64_t h, int64_t first) const {
     const int64_t d = q.dim(3);
     const int64_t e = v.dim(3);
     const int64_t rows = std::min(kQueryBlock, q.dim(0) - first);
+    // Grouped-query attention: consecutive query heads share a key/value head.
     const int64_t kv = h / (q.dim(2) / k.dim(2));
     load_block<T>(s.q, head_rows<T>(q, b, h), first, rows, d, static_cast<A>(spec.scale));
     std::fill_n(s.out, rows * e, A(0));
     std::fill_n(s.maximum, rows, -std::numeric_limits<A>::infinity());
     std::fill_n(s.sum, rows, A(0));
+    // Only blocks with a visible key are visited. The first one starts at the first visible key,
+    // not at a multiple of kKeyBlock: a causal or windowed mask thus costs the fewest blocks.
     const int64_t end = ranges.end_of(b, first, first + rows);
     for (int64_t key = ranges.begin_of(b, first, first + rows); key < end; key += kKeyBlock) {
       const ScoreBlock part{first, rows, key, std::min(kKeyBlock, end - key)};
@@ -91,6 +125,7 @@ struct Forward {
       score_block(s.scores, s.q, s.k_transposed, part, d);
       if (spec.softcap > 0) cap_block(s.scores, part, static_cast<A>(spec.softcap));
       online_softmax(s, ranges, part, b, e);
+      // After the softmax: the normaliser `sum` is that of the probabilities before dropout.
       if (spec.dropout.p > 0) drop_block(s.scores, part, spec, b, h);
       blas_small_gemm(false, false, rows, e, part.columns, A(1),
                       Matrix<const A>{s.scores, kKeyBlock}, Matrix<const A>{s.v, e}, A(1),
@@ -99,9 +134,12 @@ struct Forward {
     finish(s, b, h, first, rows);
   }
 
+  // o = out / sum and lse = m + log(sum). A query without a visible key has sum = 0 and m = -inf:
+  // it gets o = 0 and lse = -inf + log(0) = -inf, without a NaN.
   void finish(const AttentionScratch<A>& s, int64_t b, int64_t h, int64_t first,
               int64_t rows) const {
     const int64_t e = v.dim(3);
+    // lse is [B,H,S], contiguous.
     A* log_sums = lse.data<A>() + (b * q.dim(2) + h) * q.dim(0) + first;
     for (int64_t i = 0; i < rows; ++i) {
       const A scale = s.sum[i] > 0 ? A(1) / s.sum[i] : A(0);
@@ -112,8 +150,9 @@ struct Forward {
   }
 };
 
-// Everything of one sample and one key/value head: its group of query heads adds into dk and dv in
-// a fixed order.
+// One backward call. head() computes all gradients of sample b and key/value head kv: dk and dv [T,
+// D or E] of that head and dq of its group of H / K query heads. The query heads of a group share
+// dk and dv, so they belong to one work item, which adds them in a fixed order without atomics.
 template <class T>
 struct Backward {
   using A = Accumulator<T>;
@@ -125,6 +164,9 @@ struct Backward {
 
   int64_t group() const { return q.dim(2) / k.dim(2); }
 
+  // Key blocks are the outer loop: a block of dk and dv is complete after the loop over query heads
+  // and query blocks, and is stored once. dq is accumulated over key blocks in s.dq [group, S, D],
+  // which stays in A until the end, so it too is rounded once.
   void head(const AttentionScratch<A>& s, int64_t b, int64_t kv) const {
     const int64_t queries = q.dim(0);
     const int64_t d = q.dim(3);
@@ -135,15 +177,18 @@ struct Backward {
       load_block<T>(s.k, head_rows<T>(k, b, kv), key, columns, d);
       load_transposed<T>(s.k_transposed, kKeyBlock, head_rows<T>(k, b, kv), key, columns, d);
       load_transposed<T>(s.v_transposed, kKeyBlock, head_rows<T>(v, b, kv), key, columns, e);
+      // Keys that no query sees keep dk = dv = 0.
       std::fill_n(s.dk, columns * d, A(0));
       std::fill_n(s.dv, columns * e, A(0));
       for (int64_t g = 0; g < group(); ++g)
         for (int64_t first = 0; first < queries; first += kQueryBlock) {
           const int64_t rows = std::min(kQueryBlock, queries - first);
+          // Skip blocks that are masked entirely.
           if (ranges.end_of(b, first, first + rows) <= key) continue;
           if (ranges.begin_of(b, first, first + rows) >= key + columns) continue;
           block(s, b, kv, g, {first, rows, key, columns});
         }
+      // dk needs no scale here: it was formed with the scaled Q.
       store_gradient<T>(dk, b, kv, s.dk, key, columns, A(1), accumulate.dk_dv);
       store_gradient<T>(dv, b, kv, s.dv, key, columns, A(1), accumulate.dk_dv);
     }
@@ -152,7 +197,8 @@ struct Backward {
                         static_cast<A>(spec.scale), accumulate.dq);
   }
 
-  // delta = sum over channels of d_o o: what the softmax's own backward subtracts.
+  // delta[g, i] = sum_j dO[i, j] O[i, j], the row term of the softmax backward. It equals sum_k P
+  // dP over all keys, dropout included, but costs O(S E) instead of O(S T). Also clears s.dq.
   void prepare(const AttentionScratch<A>& s, int64_t b, int64_t kv) const {
     const int64_t queries = q.dim(0);
     const int64_t e = v.dim(3);
@@ -170,6 +216,10 @@ struct Backward {
     }
   }
 
+  // Adds one block of scores to dq, dk and dv. Five products: S and dP are recomputed here, then dQ
+  // += dS K, dK += dS^T Q and dV += dropout(P)^T dO. Dropout masks are regenerated from the global
+  // coordinates. P is needed without dropout by the softmax backward and with it by dV, which is
+  // why it is dropped only before the last product.
   void block(const AttentionScratch<A>& s, int64_t b, int64_t kv, int64_t g,
              const ScoreBlock& part) const {
     const int64_t d = q.dim(3);
@@ -194,8 +244,10 @@ struct Backward {
                     Matrix<A>{s.dv, e});
   }
 
-  // scores -> probabilities; d_scores -> probabilities (d_scores - delta), times the slope of the
-  // soft cap, 1 - tanh^2.
+  // In place: scores s -> P = exp(s - lse), d_scores dP -> dS = P (dP - delta). With a soft cap, s
+  // = cap tanh(raw / cap) and dS is also multiplied by ds/draw = 1 - (s / cap)^2. Masked columns
+  // become 0 in both. lse is finite in every row that has a visible key; rows without one never
+  // reach exp. The row loop is divided over vector lanes; it has no reduction.
   void softmax_backward(const AttentionScratch<A>& s, int64_t b, int64_t h, int64_t g,
                         const ScoreBlock& part) const {
     const A* log_sums = lse.data<A>() + (b * q.dim(2) + h) * q.dim(0) + part.query;
@@ -206,6 +258,7 @@ struct Backward {
       A* dp = s.d_scores + i * kKeyBlock;
       if (spec.softcap > 0) {
         for (int64_t j = seen.begin; j < seen.end; ++j) {
+          // tanh(raw / cap), read before p[j] is overwritten.
           const A bent = p[j] / static_cast<A>(spec.softcap);
           p[j] = exp_of(p[j] - log_sums[i]);
           dp[j] = p[j] * (dp[j] - delta[i]) * (A(1) - bent * bent);
@@ -225,16 +278,18 @@ struct Backward {
   }
 };
 
-// In front of the threads' scratch.
+// Bytes of the key ranges at the start of the workspace, rounded up to a cache line (64 bytes).
 std::size_t ranges_bytes(int64_t batch, int64_t queries) {
   return (KeyRanges::bytes(batch, queries) + 63) / 64 * 64;
 }
 
-// The scratch of the calling thread: after the key ranges, one part per thread.
+// The scratch memory of the calling thread. Workspace layout:
+//   [key ranges i32 [B, S, 2] | scratch of thread 0 | scratch of thread 1 | ...]
 template <class A>
 AttentionScratch<A> scratch_of_thread(const Workspace& workspace, int64_t batch,
                                       const AttentionSizes& sizes) {
   const std::size_t ranges = ranges_bytes(batch, sizes.queries);
+  // Elements per thread.
   const std::size_t each = AttentionScratch<A>{}.lay_out(nullptr, sizes);
   A* memory = reinterpret_cast<A*>(workspace.data<std::uint8_t>() + ranges);
   AttentionScratch<A> scratch{};
@@ -244,6 +299,8 @@ AttentionScratch<A> scratch_of_thread(const Workspace& workspace, int64_t batch,
 
 }  // namespace
 
+// One size serves both directions: the scratch of the backward, which contains that of the forward.
+// 16-bit tensors are computed in f32.
 std::size_t CpuKernels::attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                                   DType dtype) const {
   const AttentionSizes sizes(q, k, v);
@@ -253,6 +310,8 @@ std::size_t CpuKernels::attention_workspace_bytes(const Shape& q, const Shape& k
   return ranges_bytes(q[1], q[0]) + each * static_cast<std::size_t>(threads_);
 }
 
+// B H ceil(S / 128) work items, query block fastest. Causal blocks differ in length; parallel_for
+// hands them out dynamically.
 void CpuKernels::do_attention_forward(Stream&, View o, View lse, ConstView q, ConstView k,
                                       ConstView v, const AttentionSpec& spec, Workspace workspace) {
   const KeyRanges ranges(workspace.raw(), q.dim(1), q.dim(0), k.dim(0), spec);
@@ -268,6 +327,8 @@ void CpuKernels::do_attention_forward(Stream&, View o, View lse, ConstView q, Co
   });
 }
 
+// B K work items. There are fewer than in the forward, because all blocks of a key/value head add
+// to the same dk, dv and dq.
 void CpuKernels::do_attention_backward(Stream&, View dq, View dk, View dv, ConstView d_o,
                                        ConstView q, ConstView k, ConstView v, ConstView o,
                                        ConstView lse, const AttentionSpec& spec,

@@ -1,3 +1,4 @@
+// Key ranges, dropout and soft cap of score blocks, and the layout of the attention scratch memory.
 #include "tessera/kernels/cpu/attention_blocks.h"
 
 #include <cmath>
@@ -9,6 +10,14 @@ namespace tessera::cpu {
 
 using std::int64_t;
 
+// Computed in global positions: the query is at q_start + i, the keys are [kv_start, kv_start + T).
+// The range is the intersection of
+//   all keys here   [kv_start, kv_start + T)
+//   causal          [.., position]
+//   window          [position - window + 1, ..]
+//   document        [its first position, first position of the next one)
+// and then becomes local. Runs on the calling thread: it is O(B S log documents), far below the
+// cost of the scores.
 KeyRanges::KeyRanges(void* memory, int64_t batch, int64_t queries, int64_t keys,
                      const AttentionSpec& spec)
     : ranges_(static_cast<std::int32_t*>(memory)), queries_(queries) {
@@ -20,12 +29,17 @@ KeyRanges::KeyRanges(void* memory, int64_t batch, int64_t queries, int64_t keys,
       if (spec.causal) end = std::min(end, position + 1);
       if (spec.window > 0) begin = std::max(begin, position - spec.window + 1);
       if (spec.documents) {
+        // `next` is the first document start after the query, so next[-1] is the start of the
+        // query's own document. Before the first start, and after the last one, the range has no
+        // bound.
         const int64_t starts = spec.documents.dim(1);
         const std::int32_t* first = spec.documents.data<std::int32_t>() + b * starts;
         const std::int32_t* next = std::upper_bound(first, first + starts, position);
         if (next != first) begin = std::max<int64_t>(begin, next[-1]);
         if (next != first + starts) end = std::min<int64_t>(end, next[0]);
       }
+      // An empty intersection, for example with keys that are all in the future, becomes begin ==
+      // end.
       begin = std::clamp<int64_t>(begin - spec.kv_start, 0, keys);
       end = std::clamp<int64_t>(end - spec.kv_start, begin, keys);
       range(b, i)[0] = static_cast<std::int32_t>(begin);
@@ -33,9 +47,13 @@ KeyRanges::KeyRanges(void* memory, int64_t batch, int64_t queries, int64_t keys,
     }
 }
 
+// One Philox call gives four words, for the keys 4 n ... 4 n + 3 by global position. The words are
+// kept while consecutive columns fall into the same group of four; a block may start or end in the
+// middle of a group.
 template <class A>
 void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, int64_t b,
                 int64_t head) {
+  // Rows are queries and columns are keys, both by global position.
   const int64_t sample = spec.dropout.samples.data<int64_t>()[b];
   const std::uint32_t bound = dropout_bound(spec.dropout.p);
   const A scale = static_cast<A>(1.0 / (1.0 - spec.dropout.p));
@@ -59,6 +77,8 @@ template void drop_block<float>(float*, const ScoreBlock&, const AttentionSpec&,
 template void drop_block<double>(double*, const ScoreBlock&, const AttentionSpec&, int64_t,
                                  int64_t);
 
+// Uses the C library's tanh. Columns that are masked later are capped too; their values are not
+// used.
 template <class A>
 void cap_block(A* scores, const ScoreBlock& block, A cap) {
   for (int64_t i = 0; i < block.rows; ++i) {
@@ -69,12 +89,16 @@ void cap_block(A* scores, const ScoreBlock& block, A cap) {
 template void cap_block<float>(float*, const ScoreBlock&, float);
 template void cap_block<double>(double*, const ScoreBlock&, double);
 
+// The order of the buffers has no meaning. Sizes are rounded up to 16 elements, one cache line of
+// f32, and followed by kBehind elements, because blas_small_gemm may read beyond the end of a
+// matrix.
 template <class A>
 std::size_t AttentionScratch<A>::lay_out(A* memory, const AttentionSizes& sizes) {
   const auto& [queries, group, d, e] = sizes;
   int64_t used = 0;
   const auto take = [&](int64_t elements) {
     A* part = memory ? memory + used : nullptr;
+    // With a null `memory` only the sizes are added up.
     used += (elements + 15) / 16 * 16 + kBehind;
     return part;
   };
@@ -91,6 +115,7 @@ std::size_t AttentionScratch<A>::lay_out(A* memory, const AttentionSizes& sizes)
   d_scores = take(kQueryBlock * kKeyBlock);
   maximum = take(kQueryBlock);
   sum = take(kQueryBlock);
+  // The only buffers whose size grows with the sequence length; the others have block size.
   delta = take(group * queries);
   dq = take(group * queries * d);
   return static_cast<std::size_t>(used);

@@ -1,3 +1,4 @@
+// The calls into BLIS, and the choice of its kernels.
 #include "tessera/kernels/cpu/blas.h"
 
 #include <blis.h>
@@ -9,12 +10,13 @@
 #include <type_traits>
 #include <vector>
 
-// BLIS, for it sums over k in one order for all of c, keeps its packing memory from call to call,
-// has both precisions, and is called by many threads at once without harm. docs/benchmarks.md
-// compares it with the others.
+// Why BLIS: it sums over k in the same order for every element of c, keeps its packing buffers from
+// call to call, has f32 and f64, and may be called by many threads at once. docs/benchmarks.md
+// compares it with other libraries.
 namespace tessera::cpu {
 namespace {
 
+// Reads the first processor of /proc/cpuinfo; false if there is no such file.
 bool is_intel_with_avx512() {
   std::ifstream file("/proc/cpuinfo");
   bool is_intel = false;
@@ -25,16 +27,19 @@ bool is_intel_with_avx512() {
   return false;
 }
 
-// BLIS takes its AVX-512 kernels where it knows a processor by name to have two units for them. A
-// virtual machine hides the name, and AVX2 would be 1.7 times slower. An environment variable is
-// the only way to tell it, and only before its first call.
+// BLIS uses its AVX-512 kernels only if it recognises the processor's name as a model with two
+// AVX-512 units. A virtual machine often hides the name; the AVX2 kernels, which BLIS then uses,
+// are 1.7 times slower. BLIS reads this choice from an environment variable at its first call. A
+// value set by the user is kept (overwrite = 0).
 bool choose_kernels() {
   if (TESSERA_BLAS_HAS_AVX512 != 0 && is_intel_with_avx512())
     setenv("BLIS_ARCH_TYPE", std::to_string(BLIS_ARCH_SKX).c_str(), 0);
   return true;
 }
 
-// What BLIS calls its run-time: one thread, and whether products that are small may skip packing.
+// BLIS run-time settings (rntm_t): one thread, and whether small products may skip packing (the
+// "sup" path). That path is faster for small matrices, but chooses its loop order by the whole
+// shape, hence the two functions in blas.h.
 rntm_t one_thread(bool may_skip_packing) {
   rntm_t settings = BLIS_RNTM_INITIALIZER;
   bli_rntm_set_num_threads(1, &settings);
@@ -42,6 +47,8 @@ rntm_t one_thread(bool may_skip_packing) {
   return settings;
 }
 
+// Row-major with unit column stride: BLIS takes row and column strides, so no operands are swapped.
+// choose_kernels runs once, before the first call into the library.
 template <class A>
 void product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
              A alpha, Matrix<const A> a, Matrix<const A> b, A beta, Matrix<A> c, rntm_t settings) {
@@ -58,7 +65,8 @@ void product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
                  b.stride, 1, &beta, c.data, c.stride, 1, nullptr, &settings);
 }
 
-// How many products can be packed at once with the memory that the library already holds.
+// The number of products that can be packed concurrently with the buffers that BLIS already holds:
+// each needs one block for a panel of A and one for a panel of B.
 int products_at_once() {
   pba_t* memory = bli_pba_query();
   bli_pba_lock(memory);
@@ -69,6 +77,8 @@ int products_at_once() {
   return static_cast<int>(blocks);
 }
 
+// Runs one product of depth `depth` on each of `threads` threads, started together by a barrier.
+// The result is not used.
 void multiply_together(int threads, std::int64_t depth) {
   constexpr std::int64_t kSide = 192;
   const std::vector<float> ones(static_cast<std::size_t>(kSide * depth), 1.0f);
@@ -83,9 +93,10 @@ void multiply_together(int threads, std::int64_t depth) {
 
 }  // namespace
 
-// The library's pool grows when more products than ever run at once. It cannot be asked to grow, so
-// all threads multiply together, longer and longer until they met: on a busy machine short products
-// follow each other. The longest takes some ten milliseconds.
+// BLIS enlarges its pool of packing buffers when more products run at once than ever before, and
+// has no call to enlarge it in advance. So all threads multiply at the same time. On a busy machine
+// short products may run one after the other; the depth is doubled until all of them overlapped, at
+// most 8 times. The longest attempt takes about ten milliseconds.
 void reserve_blas_memory(int threads) {
   for (std::int64_t depth = 192; depth <= 192 << 7; depth *= 2) {
     multiply_together(threads, depth);

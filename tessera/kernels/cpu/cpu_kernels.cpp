@@ -1,3 +1,4 @@
+// Construction of the CPU backend.
 #include "tessera/kernels/cpu/cpu_kernels.h"
 
 #include "tessera/kernels/cpu/blas.h"
@@ -15,6 +16,8 @@ std::unique_ptr<Kernels> make_cpu_kernels(int threads) {
 
 namespace tessera::cpu {
 
+// `widened_` gets one buffer per thread, empty until the first 16-bit product. A single thread
+// needs no reservation: its first product allocates the buffers that all later ones use.
 CpuKernels::CpuKernels(int threads)
     : threads_(threads), widened_(static_cast<std::size_t>(threads)) {
   if (threads > 1) reserve_blas_memory(threads);

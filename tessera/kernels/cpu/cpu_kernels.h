@@ -1,4 +1,12 @@
-// The CPU backend: complete, the reference for every other one, in f64, f32, bf16 and f16.
+// The CPU backend: implements every op in f64, f32, bf16 and f16, and is the reference that other
+// backends are tested against.
+//
+// Ops run to completion on the calling thread and up to threads - 1 OpenMP threads (parallel.h);
+// the Stream argument is not used. Sums are carried in the accumulator: f32, or f64 for f64
+// tensors. Results do not depend on the number of threads. They may depend on the instruction set
+// that the code was compiled for, which sets the number of vector lanes of a sum.
+//
+// One object is used by one thread at a time: it owns the two buffers below.
 #pragma once
 
 #include <utility>
@@ -12,6 +20,8 @@ class CpuKernels final : public Kernels {
  public:
   explicit CpuKernels(int threads);
 
+  // Workspaces: attention needs scratch memory per thread; norms and sum_squares need one partial
+  // sum per fixed group of rows or elements; embedding needs none.
   std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                         DType) const override;
   std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;
@@ -19,22 +29,27 @@ class CpuKernels final : public Kernels {
   std::size_t sum_squares_workspace_bytes(std::int64_t elements) const override;
 
  protected:
+  // gemm.cpp, amax.cpp
   void do_gemm(Stream&, View, const Operand&, const Operand&, const GemmSpec&, Workspace) override;
   void do_amax(Stream&, View, ConstView, bool) override;
   void do_column_sum(Stream&, View, ConstView, bool) override;
+  // attention.cpp, attention_merge.cpp
   void do_attention_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                             const AttentionSpec&, Workspace) override;
   void do_attention_backward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
                              ConstView, ConstView, const AttentionSpec&, Workspace,
                              const AttentionAccumulate&) override;
   void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
+  // pointwise.cpp
   void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) override;
+  // norm.cpp
   void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                        const NormSpec&) override;
   void do_add_norm_forward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
                            const NormSpec&, const DropoutSpec&) override;
   void do_norm_backward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
                         const NormSpec&, bool, bool, Workspace) override;
+  // norm_parts.cpp
   void do_norm_part_stats(Stream&, View, ConstView, const NormSpec&) override;
   void do_norm_part_forward(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
                             const NormSpec&) override;
@@ -42,14 +57,17 @@ class CpuKernels final : public Kernels {
                          const NormSpec&, bool, Workspace) override;
   void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView, ConstView,
                              std::int64_t, const NormSpec&, bool) override;
+  // activation.cpp; add_dropout is in pointwise.cpp
   void do_activation_forward(Stream&, View, ConstView, Activation) override;
   void do_activation_backward(Stream&, View, ConstView, ConstView, Activation) override;
   void do_gated_activation_forward(Stream&, View, ConstView, Activation) override;
   void do_gated_activation_backward(Stream&, View, View, ConstView, ConstView, Activation) override;
   void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) override;
+  // copy.cpp; fill is in pointwise.cpp
   void do_copy(Stream&, View, ConstView) override;
   void do_fill(Stream&, View, double) override;
   void do_random_normal(Stream&, View, RngKey, const Shape&, const Shape&, double, double) override;
+  // vocabulary.cpp
   void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
   void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
                              Workspace) override;
@@ -59,6 +77,7 @@ class CpuKernels final : public Kernels {
   void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView, ConstView,
                         const TargetSpec&, const LogitSpec&) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
+  // optimizer.cpp
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
   void do_divide_by_sum(Stream&, View, ConstView) override;
   void do_start_step(Stream&, View, ConstView, ConstView) override;
@@ -70,9 +89,10 @@ class CpuKernels final : public Kernels {
 
  private:
   int threads_;
-  /// Room per thread for gemm to widen blocks of 16-bit operands.
+  /// [thread]: buffers in which gemm widens blocks of 16-bit operands; sized at first use, then
+  /// kept.
   std::vector<std::vector<float>> widened_;
-  /// Room for embedding_backward to sort its rows by id.
+  /// (table row, row of dy): the sort buffer of embedding_backward, kept between calls.
   std::vector<std::pair<std::int64_t, std::int64_t>> sorted_rows_;
 };
 

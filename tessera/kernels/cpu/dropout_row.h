@@ -1,4 +1,10 @@
-// y = x + dropout(branch) for one row; x may be null.
+// y = x + dropout(branch) for one row of n channels; x may be null, which gives y =
+// dropout(branch).
+//
+// An element is kept if its random word is at least p 2^32, and then scaled by 1 / (1 - p). The
+// word is a function of the key and the element's global coordinates (sample, position, channel),
+// so the mask is the same on every rank layout, and the backward regenerates it instead of storing
+// it.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +16,8 @@
 
 namespace tessera::cpu {
 
+/// `row` is the index in [N, C] of this rank: row = s B + b. y may be x or branch: each element is
+/// read before it is written. The sum is formed in A and rounded once.
 template <class T>
 void add_dropout_row(T* y, const T* x, const T* branch, std::int64_t row, std::int64_t n,
                      const DropoutSpec& spec) {
@@ -29,6 +37,8 @@ void add_dropout_row(T* y, const T* x, const T* branch, std::int64_t row, std::i
   const std::uint32_t bound = dropout_bound(spec.p);
   const A scale = static_cast<A>(1.0 / (1.0 - spec.p));
   const std::int64_t first = spec.channel_start;
+  // One Philox call serves four channels. The channels of this rank may begin or end within such a
+  // group of four; the words of the other channels are then unused.
   for (std::int64_t block = first / 4; 4 * block < first + n; ++block) {
     const Philox4 words = hidden_dropout_words(spec.key, sample, position, block);
     const std::int64_t end = std::min(first + n, 4 * block + 4);

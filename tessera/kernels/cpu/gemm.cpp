@@ -1,6 +1,14 @@
-// Matrix products: a tile per thread, each one BLAS call, then the epilogue over the tile. Where
-// the tiles lie changes no bit: the BLAS sums every element over k in one order, whatever surrounds
-// it.
+// Matrix products d[m, n] (+)= alpha op(a)[m, k] op(b)[k, n] with an epilogue, and column sums.
+//
+// f32 and f64: d is cut into about one tile per thread, and each tile is one BLAS call that writes
+// into d. blas_gemm sums every element over k in an order that depends on k alone, so the cut into
+// tiles, and with it the number of threads, does not change a bit.
+//
+// bf16 and f16: d is cut into tiles of 128 x 128. Blocks of both operands are widened to f32,
+// multiplied by the BLAS and summed in f32; d is rounded once at the end. The tile size is fixed,
+// so here too the result does not depend on the number of threads.
+//
+// All matrices are row-major with any row stride and a last stride of 1.
 #include <omp.h>
 
 #include <algorithm>
@@ -16,15 +24,21 @@ namespace {
 
 using std::int64_t;
 
-// Element (row, column) of op(x).
+// The part of op(x) that starts at element (row, column), for a BLAS call that gets `transposed` as
+// well: the pointer is into x itself and the stride is that of x.
 template <class T>
 Matrix<const T> at(const ConstView& x, bool transposed, int64_t row, int64_t column) {
   const int64_t offset = transposed ? column * x.stride(0) + row : row * x.stride(0) + column;
   return {x.data<T>() + offset, x.stride(0)};
 }
 
-// Turns the sums of one row of a tile, carried in the accumulator, into that row of d: one
-// rounding, after the epilogue. The sums may lie in d itself.
+// Applies the epilogue to one row of a tile and rounds once:
+//   none       d = sums, or d + sums
+//   bias       d = sums + bias
+//   bias_gelu  aux = sums (+ bias), d = gelu(aux)
+//   dgelu      d = sums gelu'(aux)
+// gelu is taken of the rounded aux, the value that the backward reads again. `sums` may be the row
+// of d itself: each element is read before it is written.
 template <class D, class A = Accumulator<D>>
 void finish_row(const View& d, const A* sums, const GemmSpec& spec, const Tile& tile, int64_t row) {
   D* out = d.data<D>() + row * d.stride(0) + tile.column;
@@ -50,6 +64,8 @@ void finish_row(const View& d, const A* sums, const GemmSpec& spec, const Tile& 
   }
 }
 
+// A tile of an f32 or f64 product. The BLAS writes into d (beta = 1 accumulates); the epilogue
+// follows over the tile while it is still in the cache.
 template <class A>
 void plain_tile(const View& d, const ConstView& a, const ConstView& b, const GemmSpec& spec,
                 int64_t k, const Tile& tile) {
@@ -63,10 +79,14 @@ void plain_tile(const View& d, const ConstView& a, const ConstView& b, const Gem
     finish_row<A>(d, c.data + i * c.stride, spec, tile, tile.row + i);
 }
 
-// 16-bit operands are widened block by block; the product of a tile is carried in float throughout.
+// Block sizes of 16-bit products: tiles of kWideTile x kWideTile in steps of kWideDepth along k.
+// The two widened blocks and the sums are 2 x 128 KiB + 64 KiB per thread, which fits in the L2
+// cache.
 constexpr int64_t kWideTile = 128;
 constexpr int64_t kWideDepth = 256;
 
+// to[rows, columns] = the block of op(x) at (row, column), in f32 and contiguous. A transposed
+// operand is transposed here, so the product needs only the plain form.
 template <class T>
 void widen(float* to, const ConstView& x, bool transposed, int64_t row, int64_t rows,
            int64_t column, int64_t columns) {
@@ -75,6 +95,9 @@ void widen(float* to, const ConstView& x, bool transposed, int64_t row, int64_t 
       to[i * columns + j] = load(*at<T>(x, transposed, row + i, column + j).data);
 }
 
+// A tile of a 16-bit product; D is T or float. The sum over k is a sum of f32 block products in the
+// order of k. `room` is the thread's buffer [left | right | sum]: it is sized by the first call and
+// kept, and ends with the kBehind elements that blas_small_gemm may read.
 template <class T, class D>
 void wide_tile(const View& d, const ConstView& a, const ConstView& b, const GemmSpec& spec,
                int64_t k, const Tile& tile, std::vector<float>& room) {
@@ -97,12 +120,15 @@ void wide_tile(const View& d, const ConstView& a, const ConstView& b, const Gemm
 
 }  // namespace
 
+// The workspace is not used. m and n are positive (checks_gemm.cpp); k may be 0, which gives sums
+// of 0.
 void CpuKernels::do_gemm(Stream&, View d, const Operand& a, const Operand& b, const GemmSpec& spec,
                          Workspace) {
   const int64_t m = d.dim(0);
   const int64_t n = d.dim(1);
   const int64_t k = a.data.dim(spec.transpose_a ? 0 : 1);
   dispatch_float(a.data.dtype(), "gemm", [&]<class T>(TypeTag<T>) {
+    // f32 and f64 go to the BLAS as they are; the types of a, b and d are equal here.
     if constexpr (std::is_same_v<T, Accumulator<T>>) {
       const Tiling tiling(m, n, k, threads_);
       parallel_for(threads_, tiling.count(),
@@ -110,6 +136,7 @@ void CpuKernels::do_gemm(Stream&, View d, const Operand& a, const Operand& b, co
     } else {
       const Tiling tiling = Tiling::of_size(m, n, kWideTile);
       parallel_for(threads_, tiling.count(), [&](int64_t i) {
+        // Indexed by thread, so no two pieces that run at once share a buffer.
         std::vector<float>& room = widened_[static_cast<std::size_t>(omp_get_thread_num())];
         const Tile tile = tiling[i];
         if (d.dtype() == DType::f32)
@@ -121,6 +148,10 @@ void CpuKernels::do_gemm(Stream&, View d, const Operand& a, const Operand& b, co
   });
 }
 
+// db[j] (+)= sum_i dy[i, j]. A thread takes 256 columns and adds the rows in order, in A: each row
+// contributes one contiguous read of 256 elements, the partial sums stay in L1, and every column
+// has one order of addition on any number of threads. Old value and sum are added in the
+// accumulator of db.
 void CpuKernels::do_column_sum(Stream&, View db, ConstView dy, bool accumulate) {
   dispatch_float(dy.dtype(), "column_sum", [&]<class T>(TypeTag<T>) {
     dispatch_float(db.dtype(), "column_sum", [&]<class D>(TypeTag<D>) {
@@ -133,6 +164,7 @@ void CpuKernels::do_column_sum(Stream&, View db, ConstView dy, bool accumulate) 
 #pragma omp simd
           for (int64_t j = 0; j < end - begin; ++j) sums[j] += load(row[j]);
         }
+        // Rounded to D once per column, after all rows.
         D* out = db.data<D>() + begin;
         for (int64_t j = 0; j < end - begin; ++j)
           store<D>(out[j], static_cast<Accumulator<D>>(sums[j]) +

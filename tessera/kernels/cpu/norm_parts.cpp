@@ -1,5 +1,14 @@
-// Norms of rows whose channels are spread over ranks. Moments of parts are put together so that
-// nothing cancels: squares are about the mean of their part.
+// Norms of rows whose channels are divided over R ranks, n = C / R on each (2-D tensor
+// parallelism).
+//
+//   forward   norm_part_stats: mean_p and M2_p of the local channels; all-gather to [R, N, 2];
+//             norm_part_forward: combine them, then normalise the local channels
+//   backward  norm_part_sums: local sums of g and g h; all-reduce of [N, 2];
+//             norm_part_backward: dx of the local channels
+//
+// Parts are combined with Chan's formula, which does not cancel, because M2_p is the sum of squares
+// about the mean of its own part. Every rank combines the same numbers in the same order, so all
+// ranks get the same statistics.
 #include <algorithm>
 
 #include "tessera/kernels/cpu/cpu_kernels.h"
@@ -11,7 +20,10 @@ namespace {
 
 using std::int64_t;
 
-// Of a row from its parts of n channels each, whose moments lie `stride` elements apart.
+// The moments of a whole row from those of `count` parts of n channels each, which lie `stride`
+// elements apart:
+//   mean = average of mean_p,  M2 = sum_p (M2_p + n (mean_p - mean)^2)
+// For RMS norm all means are 0 and M2 is the sum of squares.
 template <class A>
 Moments<A> together(const A* parts, int64_t count, int64_t stride, int64_t n) {
   Moments<A> whole;
@@ -26,6 +38,7 @@ Moments<A> together(const A* parts, int64_t count, int64_t stride, int64_t n) {
 
 }  // namespace
 
+// x [N, n] contiguous; part [N, 2].
 void CpuKernels::do_norm_part_stats(Stream&, View part, ConstView x, const NormSpec& spec) {
   dispatch_float(x.dtype(), "norm_part_stats", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
@@ -40,12 +53,14 @@ void CpuKernels::do_norm_part_stats(Stream&, View part, ConstView x, const NormS
   });
 }
 
+// parts [R, N, 2]: the two moments of row i from rank p are at (p N + i) 2.
 void CpuKernels::do_norm_part_forward(Stream&, View y, View stats, ConstView x, ConstView parts,
                                       ConstView w, ConstView b, const NormSpec& spec) {
   dispatch_float(x.dtype(), "norm_part_forward", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const int64_t rows = x.dim(0);
     const int64_t n = x.dim(1);
+    // Every rank computes the statistics of all N rows, which is cheap: 2 R numbers per row.
     const int64_t count = parts.dim(0);
     const NormWeights<T> weights(w, b, spec);
     parallel_pieces(threads_, rows, rows_per_piece(n), [&](int64_t begin, int64_t end) {
@@ -58,6 +73,8 @@ void CpuKernels::do_norm_part_forward(Stream&, View y, View stats, ConstView x, 
   });
 }
 
+// sums [N, 2] = sum g and sum g h over the local channels. The weight gradients need no exchange: a
+// channel's dw and db depend on that channel alone. Partials as in norm_backward.
 void CpuKernels::do_norm_part_sums(Stream&, View sums, View dw, View db, ConstView dy, ConstView x,
                                    ConstView stats, ConstView w, const NormSpec& spec,
                                    bool accumulate_dw, Workspace workspace) {
@@ -67,6 +84,7 @@ void CpuKernels::do_norm_part_sums(Stream&, View sums, View dw, View db, ConstVi
     const NormWeights<T> weights(w, {}, spec);
     A* partials = static_cast<A*>(workspace.raw());
     parallel_pieces(threads_, x.dim(0), kRowsPerPartial, [&](int64_t begin, int64_t end) {
+      // The sums of a row are complete within a piece; only dw and db need partials.
       A* of_weights = partials + begin / kRowsPerPartial * 2 * n;
       std::fill_n(of_weights, 2 * n, A(0));
       for (int64_t i = begin; i < end; ++i) {
@@ -81,6 +99,7 @@ void CpuKernels::do_norm_part_sums(Stream&, View sums, View dw, View db, ConstVi
   });
 }
 
+// sums [N, 2] are those of the whole row; `channels` = C. dx may be dy.
 void CpuKernels::do_norm_part_backward(Stream&, View dx, ConstView dy, ConstView x, ConstView stats,
                                        ConstView sums, ConstView w, int64_t channels,
                                        const NormSpec& spec, bool accumulate_dx) {

@@ -1,4 +1,11 @@
-// Updates of flat parameter ranges, and the global gradient norm.
+// AdamW and SGD updates of flat parameter ranges, the global gradient norm, and the step state.
+//
+// A range is 1-D and contiguous. Exact weights are, by type of the model's values:
+//   f32, f64         the values themselves (no master), or a master copy in A
+//   bf16, f16        a master copy in f32, which is rounded into the values after the update
+//   bf16, i16 master the value and the low 16 bits of the f32 weight (base/master_weight.h)
+// Updates are computed in A (f32, or f64 for f64). Elements are independent, so the division over
+// threads has no effect; sums are cut into pieces of fixed size.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,21 +22,23 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kPiece = 32768;  // elements of one partial sum, and of one thread's turn
+constexpr int64_t kPiece = 32768;  // elements per piece, and per partial sum
 
+// The state is a StepState in a u8 tensor; on the CPU it can be read directly.
 const StepState& state_of(const ConstView& state) {
   return *static_cast<const StepState*>(state.raw());
 }
 
-constexpr int64_t kAtOnce = 1024;  // elements that are widened together
+constexpr int64_t kAtOnce = 1024;  // elements widened together: 4 KiB of f32, for L1
 
-// A moment as the type that it is computed in: the elements themselves, or a copy of some.
+// View of an optimizer moment as A: the memory itself if it is stored in A, or a widened copy of up
+// to kAtOnce elements if it is stored in bf16. Each piece has its own object, and so its own copy.
 template <class A>
 class Moment {
  public:
   explicit Moment(const View& memory) : memory_(memory), narrow_(memory.dtype() == DType::bf16) {}
 
-  /// Elements begin and on; at most kAtOnce may be asked for in a row.
+  /// Returns elements [begin, begin + count) as A, count <= kAtOnce; valid until the next open().
   A* open(int64_t begin, int64_t count) {
     if (!narrow_) return memory_.data<A>() + begin;
     const auto* from = memory_.data<BFloat16>() + begin;
@@ -37,7 +46,7 @@ class Moment {
       copy_[static_cast<std::size_t>(i)] = static_cast<A>(load(from[i]));
     return copy_.data();
   }
-  /// What was opened goes back.
+  /// Writes the elements of the last open() back: rounds to nearest if stored in bf16.
   void close(int64_t begin, int64_t count) {
     if (!narrow_) return;
     auto* to = memory_.data<BFloat16>() + begin;
@@ -51,11 +60,14 @@ class Moment {
   std::array<A, kAtOnce> copy_;
 };
 
-// Runs update(exact weights of begin.., begin, end) over pieces of a range whose exact weights are
-// the master copy, or the values themselves.
+// Calls update(weights, begin, end) over pieces of a range, where weights[0] is the exact weight of
+// element `begin`: in the master copy, or in the values themselves if there is none (T is then A,
+// which the checks guarantee). A master copy is rounded into the values after each piece, while it
+// is in the cache.
 template <class T, class F>
 void update_whole(int threads, const View& value, const View& master, F&& update) {
   using A = Accumulator<T>;
+  // Without a master T equals A, so the cast does not change the type.
   A* weights = master ? master.data<A>() : reinterpret_cast<A*>(value.data<T>());
   parallel_pieces(threads, value.numel(), kPiece, [&](int64_t begin, int64_t end) {
     update(weights + begin, begin, end);
@@ -65,12 +77,15 @@ void update_whole(int threads, const View& value, const View& master, F&& update
   });
 }
 
-// The same where the values and what rounding took from them are the exact weights.
+// The same for a bf16 range with the low 16 bits of its f32 weights in `master`: blocks of kAtOnce
+// weights are joined to f32 on the stack, updated, and split again. Joining and splitting are
+// exact.
 template <class F>
 void update_split(int threads, const View& value, const View& master, F&& update) {
   auto* values = value.data<BFloat16>();
   auto* low_bits = master.data<std::int16_t>();
   parallel_pieces(threads, value.numel(), kPiece, [&](int64_t begin, int64_t end) {
+    // On the stack of the thread: the f32 weights of a whole range are never stored.
     std::array<float, kAtOnce> weights;
     for (int64_t first = begin; first < end; first += kAtOnce) {
       const int64_t count = std::min(kAtOnce, end - first);
@@ -87,6 +102,7 @@ void update_split(int threads, const View& value, const View& master, F&& update
   });
 }
 
+// Chooses between the two forms by the type of the master.
 template <class T, class F>
 void update_range(int threads, const View& value, const View& master, F&& update) {
   if constexpr (std::is_same_v<T, BFloat16>)
@@ -96,10 +112,15 @@ void update_range(int threads, const View& value, const View& master, F&& update
 
 }  // namespace
 
+// Partials f64 [ceil(elements / kPiece)].
 std::size_t CpuKernels::sum_squares_workspace_bytes(int64_t elements) const {
   return static_cast<std::size_t>((elements + kPiece - 1) / kPiece) * sizeof(double);
 }
 
+// out (+)= sum_i x_i^2 in f64, so neither overflow nor loss of small terms is a concern for
+// gradients up to f32. One partial sum per piece over vector lanes, then the partials in order: the
+// result does not depend on the number of threads. Overflowed gradients (inf, NaN) reach the sum,
+// which is how finish_step detects them.
 void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
                                 Workspace workspace) {
   dispatch_float(x.dtype(), "sum_squares", [&]<class T>(TypeTag<T>) {
@@ -114,12 +135,14 @@ void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
       }
       partials[begin / kPiece] = sum;
     });
+    // Serial: one addition per 32k elements.
     double& total = out.data<double>()[0];
     if (!accumulate) total = 0;
     for (int64_t i = 0; i < (x.numel() + kPiece - 1) / kPiece; ++i) total += partials[i];
   });
 }
 
+// At least 1: a batch without any unmasked token divides by 1 instead of 0.
 void CpuKernels::do_divide_by_sum(Stream&, View weights, ConstView totals) {
   double sum = 0;
   for (int64_t i = 0; i < totals.dim(0); ++i) sum += totals.data<double>()[i];
@@ -127,10 +150,13 @@ void CpuKernels::do_divide_by_sum(Stream&, View weights, ConstView totals) {
 }
 
 void CpuKernels::do_start_step(Stream&, View grad_scales, ConstView weights, ConstView state) {
+  // One scale per microbatch: its share of the tokens times the loss scale.
   for (int64_t i = 0; i < weights.dim(0); ++i)
     grad_scales.data<double>()[i] = weights.data<double>()[i] * state_of(state).loss_scale;
 }
 
+// The loss of the step is sum_i losses_i weights_i. The record goes to slot iteration mod capacity
+// of the ring, where the host reads it later.
 void CpuKernels::do_finish_step(Stream&, View state, View records, ConstView squares,
                                 ConstView losses, ConstView weights, ConstView rates,
                                 const StepRules& rules, ConstView extra_losses) {
@@ -145,11 +171,18 @@ void CpuKernels::do_finish_step(Stream&, View state, View records, ConstView squ
   static_cast<StepRecord*>(records.raw())[record.iteration % room] = record;
 }
 
-// theta -= lr (m' / (sqrt(v') + eps) + decay theta), with m', v' the bias-corrected moments.
+// AdamW with decoupled weight decay and t = step >= 1:
+//   g = clip_factor grad,  m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+//   theta = (1 - lr decay) theta - lr m' / (sqrt(v') + epsilon)
+// with m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t). The bias corrections are computed once in
+// f64 and folded into step_size and root_scale. 1 - beta is formed in f64 as well: in f32, 1 -
+// 0.999 would lose digits. clip_factor also removes the loss scale. All tensors are updated in
+// place.
 void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v, ConstView grad,
                                ConstView state, const AdamSpec& spec) {
   const StepState& step = state_of(state);
   if (step.skipped != 0) return;
+  // finish_step has already counted this step, so t is at least 1 and 1 - beta^t is not 0.
   const auto t = static_cast<double>(step.step);
   dispatch_float(value.dtype(), "adamw_step", [&]<class T>(TypeTag<T>) {
     dispatch_float(grad.dtype(), "adamw_step", [&]<class G>(TypeTag<G>) {
@@ -163,6 +196,7 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
       const A epsilon = static_cast<A>(spec.epsilon);
       const A keep = static_cast<A>(spec.decay ? 1 - step.learning_rate * step.weight_decay : 1);
       const A clip = static_cast<A>(step.clip_factor);
+      // The innermost loop, over vector lanes: at most kAtOnce elements, all in A.
       const auto update = [&](A* weights, A* mean, A* square, const G* g, int64_t count) {
 #pragma omp simd
         for (int64_t i = 0; i < count; ++i) {
@@ -176,6 +210,7 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
         }
       };
       update_range<T>(threads_, value, master, [&](A* weights, int64_t begin, int64_t end) {
+        // A piece is processed in blocks of kAtOnce elements, so that widened moments stay in L1.
         Moment<A> mean(m);
         Moment<A> square(v);
         for (int64_t at = begin; at < end; at += kAtOnce) {
@@ -190,7 +225,8 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
   });
 }
 
-// b = momentum b + g + decay theta; theta -= lr b: SGD as PyTorch and Megatron define it.
+// SGD with momentum and L2 weight decay as in PyTorch and Megatron: b = momentum b + g + decay
+// theta, theta -= lr b, with g = clip_factor grad. The first step starts from b = 0.
 void CpuKernels::do_sgd_step(Stream&, View value, View master, View momentum, ConstView grad,
                              ConstView state, const SgdSpec& spec) {
   const StepState& step = state_of(state);
@@ -199,6 +235,7 @@ void CpuKernels::do_sgd_step(Stream&, View value, View master, View momentum, Co
     dispatch_float(grad.dtype(), "sgd_step", [&]<class G>(TypeTag<G>) {
       using A = Accumulator<T>;
       const A rate = static_cast<A>(step.learning_rate);
+      // Everything that depends on the step is converted to A once, outside of the loop.
       const A decay = static_cast<A>(spec.decay ? step.weight_decay : 0);
       const A clip = static_cast<A>(step.clip_factor);
       const A keep = static_cast<A>(spec.momentum);

@@ -1,5 +1,7 @@
-// How a matrix product is shared among threads: d[m, n] is cut into a grid of as many rectangles as
-// there are threads, as square as possible, so that the least is packed twice.
+// How a matrix product is divided over threads: d[m, n] is cut into a grid of tiles, `down` along
+// the rows times `across` along the columns, with about one tile per thread. The BLAS packs the
+// rows of a and the columns of b that a tile needs, so a row of the grid repeats the packing of b
+// and a column that of a. The most square grid repeats the least.
 #pragma once
 
 #include <algorithm>
@@ -7,14 +9,17 @@
 
 namespace tessera::cpu {
 
-/// A rectangle of d.
+/// A rectangle of d: rows [row, row + rows), columns [column, column + columns).
 struct Tile {
   std::int64_t row, rows, column, columns;
 };
 
 class Tiling {
  public:
-  /// Few tiles where the product of depth k is too small to be worth waking threads.
+  /// At most one tile per thread, and fewer if a tile would have less than kLeastWork
+  /// multiply-adds, too little to be worth waking a thread. Among the factorisations down x across
+  /// = tiles, the one that packs the fewest elements is chosen: per step of k, down x n of b and
+  /// across x m of a. A grid never has more rows or columns than d has units.
   Tiling(std::int64_t m, std::int64_t n, std::int64_t k, int threads) : m_(m), n_(n) {
     constexpr std::int64_t kLeastWork = 1 << 20;  // multiply-adds of a tile: some ten microseconds
     const std::int64_t tiles =
@@ -26,7 +31,8 @@ class Tiling {
     down_ = std::min(down_, units_of(m));
   }
 
-  /// Tiles of fixed size, the last ones smaller.
+  /// Tiles of side x side; those at the right and lower edges are smaller. The division is
+  /// independent of the number of threads.
   static Tiling of_size(std::int64_t m, std::int64_t n, std::int64_t side) {
     Tiling tiling(m, n, 0, 1);
     tiling.down_ = (m + side - 1) / side;
@@ -37,6 +43,7 @@ class Tiling {
 
   std::int64_t count() const { return down_ * across_; }
 
+  /// Tile i in row-major order of the grid. A tile may be empty only if d is.
   Tile operator[](std::int64_t i) const {
     const std::int64_t row = cut(m_, i / across_, down_);
     const std::int64_t column = cut(n_, i % across_, across_);
@@ -48,7 +55,8 @@ class Tiling {
   std::int64_t units_of(std::int64_t size) const {
     return std::max<std::int64_t>(1, (size + unit_ - 1) / unit_);
   }
-  // Where piece i of `pieces` begins: at a multiple of the unit.
+  /// Where piece i of `pieces` begins: at a multiple of the unit, or at `size` for the end of the
+  /// last piece. Pieces differ by at most one unit.
   std::int64_t cut(std::int64_t size, std::int64_t i, std::int64_t pieces) const {
     return std::min(size, units_of(size) * i / pieces * unit_);
   }

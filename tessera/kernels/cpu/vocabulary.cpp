@@ -1,4 +1,13 @@
-// Embedding lookup, and softmax cross-entropy over this rank's part of the vocabulary.
+// Embedding lookup and its gradient, and softmax cross-entropy over this rank's columns of the
+// vocabulary.
+//
+// With vocabulary parallelism a rank has the rows (embedding) or columns (logits) [first, first +
+// V) of the vocabulary. The cross-entropy of a row with target probabilities t is
+//   loss = log(sum_j e^(l_j - max)) + max - sum_j t_j l_j,  dl_j = weight (softmax_j - t_j)
+// where max and the two sums are over all ranks: softmax_stats computes the local ones, the maxima
+// are all-reduced, softmax_rescale moves the sums to the common maximum, and they are all-reduced.
+//
+// A row of logits is summed by one thread, over vector lanes and in the accumulator.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,6 +22,7 @@ namespace {
 
 using std::int64_t;
 
+// max_j x_j; -inf for an empty row.
 template <class T, class A = Accumulator<T>>
 A row_maximum(const T* x, int64_t n) {
   A maximum = -std::numeric_limits<A>::infinity();
@@ -24,6 +34,7 @@ A row_maximum(const T* x, int64_t n) {
   return maximum;
 }
 
+// sum_j e^(x_j - maximum). Every term is at most 1, so the sum cannot overflow.
 template <class T, class A = Accumulator<T>>
 A row_exp_sum(const T* x, int64_t n, A maximum) {
   A sum = 0;
@@ -32,6 +43,7 @@ A row_exp_sum(const T* x, int64_t n, A maximum) {
   return sum;
 }
 
+// sum_j x_j, for label smoothing.
 template <class T, class A = Accumulator<T>>
 A row_sum(const T* x, int64_t n) {
   A sum = 0;
@@ -40,7 +52,8 @@ A row_sum(const T* x, int64_t n) {
   return sum;
 }
 
-// (row of the table, row of dy) for the ids that lie in the table, in order.
+// Fills `sorted` with (row of the table, row of dy) for all ids in [first_row, first_row + rows),
+// sorted by both. No two pairs are equal, so the order is unique. Ids of other ranks are left out.
 void sort_rows(std::vector<std::pair<int64_t, int64_t>>& sorted, const ConstView& ids,
                int64_t first_row, int64_t rows) {
   sorted.clear();
@@ -51,10 +64,14 @@ void sort_rows(std::vector<std::pair<int64_t, int64_t>>& sorted, const ConstView
   std::sort(sorted.begin(), sorted.end());
 }
 
-constexpr int64_t kColumns = 64;  // that one thread takes: no races, one order of sums
+// 64 columns are four cache lines of f32 per row of dy, and few enough that a table of usual width
+// gives work to all threads.
+constexpr int64_t kColumns = 64;  // of one piece
 
-// Adds the columns [begin, end) of the rows of dy to the table: the sum of a table row is carried
-// in the accumulator and rounded once.
+// dtable[id, begin:end] += sum of dy[i, begin:end] over the rows i with that id. Pairs with the
+// same table row are adjacent; their sum is carried in the accumulator in the order of i, and the
+// table row is read, added to and rounded once. Threads divide the columns, so no two threads write
+// to the same element, even if all rows have the same id.
 template <class D, class T>
 void add_rows(const View& dtable, const ConstView& dy,
               const std::vector<std::pair<int64_t, int64_t>>& sorted, int64_t begin, int64_t end) {
@@ -73,6 +90,8 @@ void add_rows(const View& dtable, const ConstView& dy,
 
 }  // namespace
 
+// y[i] (+)= table[ids[i] - first_row]. Rows of other ranks give 0 and read row 0 of the table
+// instead of out of bounds; an all-reduce over the ranks then gives the full embedding.
 void CpuKernels::do_embedding_forward(Stream&, View y, ConstView ids, ConstView table,
                                       int64_t first_row, bool accumulate) {
   dispatch_float(table.dtype(), "embedding_forward", [&]<class T>(TypeTag<T>) {
@@ -92,12 +111,15 @@ void CpuKernels::do_embedding_forward(Stream&, View y, ConstView ids, ConstView 
   });
 }
 
-// It sorts in memory that the object keeps.
+// None: sorted_rows_ is kept by the object.
 std::size_t CpuKernels::embedding_workspace_bytes(int64_t) const { return 0; }
 
+// dy [N, C] and dtable [V, C] may differ in type (f32 gradients of 16-bit activations).
 void CpuKernels::do_embedding_backward(Stream& stream, View dtable, ConstView dy, ConstView ids,
                                        int64_t first_row, bool accumulate, Workspace) {
+  // Rows of the table without an id must become 0, so the whole table is cleared first.
   if (!accumulate) do_fill(stream, dtable, 0.0);
+  // Sorted once on the calling thread; all threads then read the same list.
   sort_rows(sorted_rows_, ids, first_row, dtable.dim(0));
   dispatch_float(dy.dtype(), "embedding_backward", [&]<class T>(TypeTag<T>) {
     dispatch_float(dtable.dtype(), "embedding_backward", [&]<class D>(TypeTag<D>) {
@@ -108,6 +130,8 @@ void CpuKernels::do_embedding_backward(Stream& stream, View dtable, ConstView dy
   });
 }
 
+// In place over logits [N, V], a row per piece: V is large. `of_row` is a local copy so that the
+// compiler need not reload it after each store to the row.
 void CpuKernels::do_scale_logits(Stream&, View logits, const LogitSpec& spec) {
   dispatch_float(logits.dtype(), "scale_logits", [&]<class T>(TypeTag<T>) {
     const int64_t n = logits.dim(1);
@@ -121,6 +145,9 @@ void CpuKernels::do_scale_logits(Stream&, View logits, const LogitSpec& spec) {
   });
 }
 
+// stats [3, N], rows of it stats.stride(0) apart: max, sum e^(l - max), sum_j t_j l_j over the
+// local columns, with t_j = each + label [j is the label]. If another rank has the label, its term
+// is 0 here.
 void CpuKernels::do_softmax_stats(Stream&, View stats, ConstView logits, ConstView labels,
                                   const TargetSpec& target) {
   dispatch_float(logits.dtype(), "softmax_stats", [&]<class T>(TypeTag<T>) {
@@ -132,6 +159,7 @@ void CpuKernels::do_softmax_stats(Stream&, View stats, ConstView logits, ConstVi
       A* out = stats.data<A>() + i;
       out[0] = maximum;
       out[stats.stride(0)] = row_exp_sum(row, n, maximum);
+      // Negative, or beyond the last column, if another rank has the label.
       const int64_t label = labels.data<std::int32_t>()[i] - target.first_column;
       A at_target =
           label >= 0 && label < n ? static_cast<A>(target.label) * load(row[label]) : A(0);
@@ -141,10 +169,14 @@ void CpuKernels::do_softmax_stats(Stream&, View stats, ConstView logits, ConstVi
   });
 }
 
+// sum *= e^(own maximum - global maximum), a factor of at most 1. stats are f32 or f64 only; the
+// other types of the dispatch are not instantiated. Serial: there are 2 N elements.
 void CpuKernels::do_softmax_rescale(Stream&, View stats, ConstView maximum) {
   dispatch_float(stats.dtype(), "softmax_rescale", [&]<class A>(TypeTag<A>) {
     if constexpr (std::is_same_v<A, Accumulator<A>>) {
       A* own = stats.data<A>();
+      // Rows of stats: 0 the maximum, 1 the sum, 2 the target's logit, which does not depend on the
+      // maximum.
       A* sum = own + stats.stride(0);
       const A* global = maximum.data<A>();
       for (int64_t i = 0; i < stats.dim(1); ++i) {
@@ -155,6 +187,10 @@ void CpuKernels::do_softmax_rescale(Stream&, View stats, ConstView maximum) {
   });
 }
 
+// One row per piece; stats are those of all ranks. The loss is not masked (masked_sum does that).
+// weight = scale mask; a masked row has weight 0, so its gradient is exactly 0. With a scale or
+// soft cap, the gradient is also multiplied by d(capped) / d(raw), a function of the capped logit
+// alone (logit_cap.h). dlogits may be the logits.
 void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView logits,
                                   ConstView stats, ConstView labels, ConstView mask,
                                   ConstView scale, const TargetSpec& target,
@@ -168,18 +204,24 @@ void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView lo
       const A* in = stats.data<A>() + i;
       const A maximum = in[0];
       const A sum = in[stats.stride(0)];
+      // max - target first: both are logits of similar size, and the difference is small if the
+      // model is right.
       loss.data<A>()[i] = std::log(sum) + (maximum - in[2 * stats.stride(0)]);
       if (!dlogits) return;
       const T* row = logits.data<T>() + i * logits.stride(0);
       T* out = dlogits.data<T>() + i * dlogits.stride(0);
+      // The product of loss scale and mask is formed in f64 and rounded once.
       const A weight =
           static_cast<A>(scale.data<double>()[0] * static_cast<double>(mask.data<float>()[i]));
       const A factor = weight / sum;
       const int64_t label = labels.data<std::int32_t>()[i] - target.first_column;
       const bool here = label >= 0 && label < n;
+      // The target's share of the gradient: `each` at every column, and `more` at the label in
+      // addition.
       const A each = weight * static_cast<A>(target.each);
       const A more = weight * static_cast<A>(target.label);
-      // The label's own gradient is formed before the row is overwritten (dlogits may be logits).
+      // The gradient at the label is formed before the loop, because dlogits may overwrite the row.
+      // The loop treats all columns alike, without a branch, and the label is stored after it.
       const A logit_there = here ? load(row[label]) : A(0);
       const A at_label = factor * exp_of(logit_there - maximum) - each - more;
       if (plain) {
@@ -199,6 +241,7 @@ void CpuKernels::do_cross_entropy(Stream&, View loss, View dlogits, ConstView lo
   });
 }
 
+// sum_i x_i mask_i in f64, serially in the order of i: N elements only, and one fixed order.
 void CpuKernels::do_masked_sum(Stream&, View out, ConstView x, ConstView mask, bool accumulate) {
   dispatch_float(x.dtype(), "masked_sum", [&]<class T>(TypeTag<T>) {
     double sum = 0;
