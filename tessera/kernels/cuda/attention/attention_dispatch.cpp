@@ -95,9 +95,8 @@ void CudaKernels::do_attention_backward(Stream& stream, View dq, View dk, View d
                                         ConstView lse, const AttentionSpec& spec,
                                         Workspace workspace,
                                         const AttentionAccumulate& accumulate) {
-  // cuDNN only overwrites gradients, and in the type of its inputs.
-  const bool plain =
-      !accumulate.dq && !accumulate.dk_dv && dq.dtype() == q.dtype() && dk.dtype() == q.dtype();
+  const bool plain = !accumulate.dq && !accumulate.dk_dv && dq.dtype() == q.dtype() &&
+                     dk.dtype() == q.dtype();  // cuDNN only overwrites, in the type of its inputs
   if (plain && cudnn_->backward(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace)) return;
   const bool fits = tensors_fit_tiles(q, k, v, o) && fits_tiles(d_o) && gradient_fits_tiles(dq) &&
                     gradient_fits_tiles(dk) && gradient_fits_tiles(dv);
