@@ -1,5 +1,5 @@
-// Ops on single elements: dropout, fill. Each says what it makes of an element or a
-// chunk; chunks.cuh walks them.
+// Elementwise ops: residual addition with dropout, fill. Each defines what happens to a chunk of 16
+// bytes; chunks.cuh assigns chunks to threads.
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/dropout_block.cuh"
 
@@ -8,6 +8,8 @@ namespace {
 
 using std::int64_t;
 
+// y = x + dropout(branch) over contiguous rows [rows, n]. kPart: the rows hold a part of the
+// channels, from channel_start on.
 template <class T, bool kPart>
 struct AddDropout {
   static constexpr int kWidth = kPackWidth<T>;
@@ -22,6 +24,7 @@ struct AddDropout {
   }
 };
 
+// x = value; nothing is read.
 template <class T>
 struct Fill {
   static constexpr int kWidth = kPackWidth<T>;
@@ -48,7 +51,7 @@ void CudaKernels::do_add_dropout(Stream& stream, View y, ConstView x, ConstView 
                                  const DropoutSpec& spec) {
   dispatch_float(branch.dtype(), "add_dropout", [&]<class T>(TypeTag<T>) {
     const HiddenDropout<Accumulator<T>> dropout(spec);
-    // Without random numbers rows do not matter.
+    // Without dropout rows do not matter: the tensor is one long row.
     const int64_t rows = dropout.on ? branch.dim(0) : 1;
     const int64_t n = dropout.on ? branch.dim(1) : branch.numel();
     const T* residual = x ? x.data<T>() : nullptr;

@@ -29,6 +29,7 @@ __device__ Pack<T, kCount> load_pack(const T* x) {
 /// One store of the pack. Written in PTX, since the compiler splits assignments of this size into
 /// 32-bit stores.
 template <int kCount, class T>
+// Packs of less than 8 bytes are a single store anyway.
 __device__ void store_pack(T* x, const Pack<T, kCount>& pack) {
   constexpr int kBytes = static_cast<int>(sizeof(pack));
   if constexpr (kBytes < 8) {
@@ -95,6 +96,7 @@ __device__ Pack<Accumulator<T>, kCount> widened(const Pack<T, kCount>& x) {
   } else {
     Pack<float, kCount> wide;
 #pragma unroll
+    // memcpy of two elements is a register move; a single element fills the lower half only.
     for (int k = 0; k < kCount; k += 2) {
       std::uint32_t pair = 0;
       memcpy(&pair, x.at + k, kCount == 1 ? 2 : 4);

@@ -1,6 +1,6 @@
 // Combines attention over two disjoint sets of keys into attention over their union, as ring
-// attention (context parallelism) needs after each step. With lse the log-sum-exp of a row's
-// scores:
+// attention (context parallelism by exchange of keys) would after each step. With lse the
+// log-sum-exp of a row's scores:
 //
 //   lse = ln(e^lse_a + e^lse_b)
 //   o   = e^(lse_a - lse) o_a + e^(lse_b - lse) o_b
