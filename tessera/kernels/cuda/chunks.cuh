@@ -64,6 +64,7 @@ struct ChunkTeams {
   ChunkTeams(std::int64_t rows_, std::int64_t n_, int width) : rows(rows_), n(n_) {
     const std::int64_t chunks = (n + width - 1) / width;
     const auto wanted = static_cast<unsigned>(std::clamp<std::int64_t>(chunks, 1, kWarp));
+    // At most a warp: larger teams would not coalesce better, and segments cover long rows.
     lanes = static_cast<int>(std::bit_ceil(wanted));
     segments = (chunks + lanes * kChunksAhead - 1) / (lanes * kChunksAhead);
   }
@@ -78,6 +79,7 @@ struct ChunkTeams {
 // result.
 template <bool kPacked, class F>
 __global__ void __launch_bounds__(kChunkThreads) each_chunk_kernel(F f, ChunkTeams teams) {
+  // Threads are numbered [rows, segments, lanes], lanes fastest.
   const std::int64_t thread = std::int64_t{blockIdx.x} * kChunkThreads + threadIdx.x;
   const std::int64_t team = thread / teams.lanes;
   // Saves a 64-bit division for rows of one segment.

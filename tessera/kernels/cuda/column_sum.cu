@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(kWarp* kLanes)
     column_sum_kernel(D* sums, PiecesOfRows<T> in, int64_t column_blocks, bool accumulate) {
   using A = Accumulator<T>;
   constexpr int kColumns = kWarp * kWidth;
+  // [row of threads][column]: each row of threads writes neighbouring columns.
   __shared__ A of_lane[kLanes][kColumns];
   const int64_t piece = blockIdx.x / column_blocks;
   const int64_t first = blockIdx.x % column_blocks * kColumns;
@@ -85,6 +86,7 @@ template <class T, class D>
 void sum_pieces(Stream& stream, D* sums, const PiecesOfRows<T>& in, int64_t pieces,
                 bool accumulate) {
   constexpr int kWidth = kPackWidth<T>;
+  // Rows of whole packs only; other shapes read single elements, still coalesced over a warp.
   const bool packed = can_pack<kWidth>(in.x) && in.stride % kWidth == 0 && in.columns % kWidth == 0;
   if (packed)
     launch_sums<kWidth>(stream, sums, in, pieces, accumulate);
@@ -99,6 +101,7 @@ template <class T>
 int64_t piece_length(int64_t rows, int64_t columns) {
   constexpr int64_t kBlocks = 1024;
   constexpr int64_t kColumns = kWarp * kPackWidth<T>;
+  // Blocks per group of columns that are wanted for 1024 in total.
   const int64_t wanted = kBlocks / ((columns + kColumns - 1) / kColumns);
   const int64_t pieces = std::max<int64_t>(1, std::min(wanted, rows / (kLanes * kAhead)));
   return std::max<int64_t>(1, (rows + pieces - 1) / pieces);
@@ -119,6 +122,8 @@ void CudaKernels::do_column_sum(Stream& stream, View db, ConstView dy, bool accu
       // One piece needs no partial sums and is written directly.
       if (pieces == 1) return sum_pieces(stream, db.data<D>(), in, 1, accumulate);
       A* partials = static_cast<A*>(workspace_.view().raw());
+      // The second stage reads partials [pieces, columns] as one piece and rounds once to the type
+      // of db.
       sum_pieces(stream, partials, in, pieces, false);
       sum_pieces(stream, db.data<D>(), PiecesOfRows<A>{partials, pieces, columns, columns, pieces},
                  1, accumulate);

@@ -51,6 +51,7 @@ struct TwoLayouts {
   // Appends a dimension, merged with the last one if both views step through them without a gap.
  private:
   void append(int64_t dim, int64_t to_stride, int64_t from_stride) {
+    // A dimension of size 1 has no effect on offsets.
     if (dim == 1 && rank > 0) return;
     const int last = rank - 1;
     const bool joins = rank > 0 && (dims[last] == 1 || (to_strides[last] == dim * to_stride &&
@@ -97,6 +98,7 @@ struct CopyRow {
   }
   template <bool kPacked>
   __device__ void write(int64_t at, int64_t n, const Parts& parts) const {
+    // Words of one type move unchanged, NaN payloads included.
     if constexpr (std::is_same_v<To, From>) {
       store_chunk<kPacked>(to, at, n, parts);
     } else {
@@ -130,6 +132,7 @@ void copy_as(Stream& stream, const View& to, const ConstView& from) {
   To* out = static_cast<To*>(to.raw());
   const From* in = static_cast<const From*>(from.raw());
   const TwoLayouts layouts(to, from);
+  // Also the case for transposed views, whose last dimension is not contiguous.
   if (!layouts.keeps_alignment(kWidth) || !can_pack<kWidth>(out) || !can_pack<kWidth>(in))
     return for_each(stream, "copy", from.numel(), CopyElement<To, From>{out, in, layouts});
   const int64_t n = layouts.dims[layouts.rank - 1];
@@ -164,6 +167,7 @@ struct RandomNormal {
   __device__ void operator()(int64_t i) const {
     const int64_t row = i / columns;
     const int64_t column = i % columns;
+    // The element number in the global tensor is the counter of the generator.
     const auto element = static_cast<std::uint64_t>(first + row * global_columns + column);
     const double normal = normal_from_uniform(uniform_from_word(philox_word(key, element)));
     store<T>(x[row * row_stride + column * column_stride],

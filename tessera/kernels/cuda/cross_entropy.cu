@@ -28,6 +28,7 @@ using std::int64_t;
 // Two blocks of 512 threads per SM leave 64 registers per thread and enough loads in flight.
 constexpr int kRowThreads = 512;
 
+// A thread per pack, whole warps, at most 512 threads.
 template <class T>
 Grid one_block_per_row(int64_t rows, int64_t columns) {
   // One more for the single elements at either end.
@@ -131,7 +132,7 @@ __device__ Accumulator<T> sum_of(const Pack<T, kCount>& pack) {
 }
 
 // Each thread keeps its own online sum over every blockDim.x-th pack, then the block combines them.
-// NaN and -inf rows go through without special cases.
+// A NaN makes the sum NaN, and a row of -inf only gives maximum -inf and sum 0.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads, 2)
     softmax_stats_kernel(Stats<Accumulator<T>> stats, Logits<T> logits) {
@@ -167,6 +168,7 @@ template <class A>
 struct Rescale {
   Stats<A> stats;
   const A* maximum;
+  // A thread per row. Rows whose local part is -inf have sum 0, which stays 0.
   __device__ void operator()(int64_t i) const {
     stats.sum(i) *= exp(stats.maximum(i) - maximum[i]);
     stats.maximum(i) = maximum[i];
@@ -251,6 +253,7 @@ constexpr int kSumThreads = 1024;
 template <class A>
 __global__ void __launch_bounds__(kSumThreads)
     masked_sum_kernel(double* out, const A* x, const float* mask, int64_t n, bool accumulate) {
+  // Masked elements have mask 0; a fraction weighs a token.
   double sum = 0;
   for (int64_t i = threadIdx.x; i < n; i += kSumThreads)
     sum += static_cast<double>(x[i]) * static_cast<double>(mask[i]);

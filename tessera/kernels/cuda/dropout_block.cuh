@@ -49,6 +49,8 @@ class AddedRow {
   /// sample.
   __device__ AddedRow(T* sum, const T* x, const T* branch, std::int64_t row,
                       const HiddenDropout<A>& dropout)
+      // Rows are numbered [sequence, batch]; `ranges` maps the local sequence index to the global
+      // position.
       : sum_(sum), x_(x), branch_(branch), dropout_(dropout) {
     if (!dropout.on) return;
     sample_ = dropout.samples[row % dropout.batch];
@@ -69,6 +71,7 @@ class AddedRow {
     auto value = widened(parts.branch);
     const auto residual = widened(parts.x);
     if (dropout_.on) drop(value, at);
+    // The residual is added in the accumulator type; the sum is rounded once.
     if (x_)
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) value.at[k] += residual.at[k];

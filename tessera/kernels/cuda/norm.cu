@@ -181,6 +181,7 @@ __global__ void __launch_bounds__(kLanes == 0 ? 1024 : 256)
   share.for_each([&](int64_t at, int, const Pack<A, kWidth>& x) {
     const auto w = widened(load_chunk<kPacked, kWidth>(weights.w, at, n));
     Pack<T, kWidth> bias{};
+    // A bias is optional; zeros stand in for it.
     if (weights.b) bias = load_chunk<kPacked, kWidth>(weights.b, at, n);
     const auto b = widened(bias);
     Pack<A, kWidth> value;
@@ -210,6 +211,7 @@ struct NormCall {
   NormWeights<T> weights;
   RowNumbers rows;
 
+  // threads / kLanes rows per block, or one row per block for kLanes = 0.
   template <int kLanes, int kHeld, bool kPacked>
   void with(int64_t threads) const {
     const int64_t per_block = threads / (kLanes == 0 ? threads : kLanes);

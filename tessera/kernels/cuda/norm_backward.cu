@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(256) norm_input_gradient_kernel(Gradient<T> in
 // Several need shared memory [2, C] to add up their partial dw and db at the end.
 template <class T, int kHeld>
 void one_pass(Stream& stream, const Gradient<T>& in, int64_t threads) {
+  // Several rows at once if a row takes less than 256 threads.
   const int64_t at_once = std::max<int64_t>(1, 256 / threads);
   const std::size_t shared =
       at_once == 1 ? 0 : static_cast<std::size_t>(2 * in.weights.n) * sizeof(Accumulator<T>);

@@ -113,6 +113,8 @@ struct HeldRow {
     const T* dy_row = in.dy[place];
     const T* x_row = in.x[place];
 #pragma unroll
+    // Chunks behind the end of the row are zeros, too; they add nothing to the sums and are not
+    // stored.
     for (int k = 0; k < kHeld; ++k) {
       const std::int64_t at = chunk_at<T>(k);
       const bool has = here && at < in.weights.n;
@@ -190,6 +192,7 @@ class Worker {
   /// its own in turn, and the last writes the partial sums. A fixed order instead of shared-memory
   /// atomics.
   __device__ void finish(A* shared, A* partial) {
+    // One barrier per turn, reached by all threads; each turn belongs to one row of threads.
     for (unsigned turn = 0; turn < blockDim.y; ++turn) {
       if (turn > 0) __syncthreads();
       if (threadIdx.y != turn) continue;
@@ -214,6 +217,7 @@ class Worker {
     const bool last = turn + 1 == blockDim.y;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
+      // Earlier rows of threads first: the order of the sum is that of threadIdx.y.
       if (turn > 0) mine.at[i] += shared[i];
       if (!last) shared[i] = mine.at[i];
     }
@@ -244,6 +248,7 @@ __global__ void __launch_bounds__(kMostThreads<kHeld>, kBlocksAtOnce<kHeld>)
     norm_backward_kernel(Gradient<T> in) {
   using A = Accumulator<T>;
   constexpr bool kAhead = kReadsAhead<kHeld>;
+  // [2, C] for finish(); empty if there is one row of threads.
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const std::int64_t begin = in.pieces.begin(blockIdx.x);
   const std::int64_t end = in.pieces.begin(std::int64_t{blockIdx.x} + 1);

@@ -50,8 +50,10 @@ __global__ void __launch_bounds__(256)
   const int64_t row = blockIdx.x;
   const T* of_row = x + row * n;
   const A sum = centred ? sum_of_row<T, kPacked>(of_row, n, [](A v) { return v; }) : A(0);
+  // n > 0 channels on every rank.
   const A mean = sum / static_cast<A>(n);
   const A squares = sum_of_row<T, kPacked>(of_row, n, [=](A v) { return (v - mean) * (v - mean); });
+  // block_sum leaves the sums in every thread; one writes.
   if (threadIdx.x > 0) return;
   part[2 * row] = mean;
   part[2 * row + 1] = squares;
@@ -137,6 +139,7 @@ __device__ void each_gradient(const PartGradient<T>& in, int64_t row, F&& f) {
   const A rstd = in.stats[2 * row + 1];
   each_chunk_of<T>(in.n, [&](int64_t at) {
     auto g = widened(load_chunk<kPacked, kWidth>(in.dy + row * in.n, at, in.n));
+    // Tails of dy are zeros, so g is 0 there; results behind the end of the row are not stored.
     auto h = widened(load_chunk<kPacked, kWidth>(in.x + row * in.n, at, in.n));
     const auto w = widened(load_chunk<kPacked, kWidth>(in.w, at, in.n));
 #pragma unroll
@@ -164,6 +167,7 @@ __global__ void __launch_bounds__(256) part_sums_kernel(Accumulator<T>* sums, Pa
       sum_gh += g.at[k] * h.at[k];
     }
   });
+  // Two reductions with two barriers each; both are needed by the all-reduce that follows.
   sum_g = block_sum(sum_g);
   sum_gh = block_sum(sum_gh);
   if (threadIdx.x > 0) return;
@@ -189,6 +193,7 @@ __global__ void __launch_bounds__(256)
     if (accumulate) old = load_chunk<kPacked, kWidth>(to, at, in.n);
     auto value = widened(old);
 #pragma unroll
+    // dx = rstd (g - mean(g) - h mean(g h)), added in the accumulator type and rounded once.
     for (int k = 0; k < kWidth; ++k) value.at[k] += rstd * (g.at[k] - mean_g - h.at[k] * mean_gh);
     store_chunk<kPacked>(to, at, in.n, rounded<T>(value));
   });
@@ -208,6 +213,8 @@ void CudaKernels::do_norm_part_stats(Stream& stream, View part, ConstView x, con
   constexpr const char* op = "norm_part_stats";
   dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
     const int64_t n = x.dim(1);
+    // Rows are contiguous, so that all are aligned if the first is and n is a multiple of the pack
+    // width.
     const bool packed = n % kPackWidth<T> == 0 && can_pack<kPackWidth<T>>(x.data<T>());
     launch(stream, op, blocks_for<T>(x.dim(0), n),
            packed ? part_stats_kernel<T, true> : part_stats_kernel<T, false>,
@@ -239,6 +246,7 @@ void CudaKernels::do_norm_part_sums(Stream& stream, View sums, View dw, View db,
     using A = Accumulator<T>;
     const int64_t n = x.dim(1);
     const PartGradient<T> in(dy, x, stats, {w, {}, spec});
+    // Row sums first, then the weight gradients in two steps; dw and db are local to the rank.
     launch(stream, op, blocks_for<T>(x.dim(0), n),
            in.packs() ? part_sums_kernel<T, true> : part_sums_kernel<T, false>, sums.data<A>(), in);
     const RowNumbers rows(x);

@@ -36,6 +36,7 @@ __global__ void __launch_bounds__(kWarp* kWeightLanes)
   A dw = 0;
   A db = 0;
   if (column < n)
+    // h from the saved statistics; x is read again rather than h stored.
     for (std::int64_t row = in.pieces.begin(piece) + threadIdx.y; row < end; row += kWeightLanes) {
       const RowNumbers::Place place = in.rows.place(row);
       const A dy = load(in.dy[place][column]);

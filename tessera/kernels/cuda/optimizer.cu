@@ -247,6 +247,7 @@ template <class Exact, class G, class A>
 __global__ void __launch_bounds__(kThreads)
     sgd_kernel(Weights<Exact, G> weights, A* momentum, const StepState* state, SgdSpec spec) {
   if (state->skipped != 0) return;
+  // Each thread converts the few factors itself; there is no pow or sqrt here.
   const A rate = static_cast<A>(state->learning_rate);
   const A decay = static_cast<A>(spec.decay ? state->weight_decay : 0);
   const A clip = static_cast<A>(state->clip_factor);
@@ -295,6 +296,7 @@ __global__ void __launch_bounds__(kThreads)
           sum = fma(value, value, sum);
         }
       });
+  // A fixed order: every thread's sum, a butterfly in each warp, then the warps in order.
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }

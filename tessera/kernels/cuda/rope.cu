@@ -48,6 +48,7 @@ struct Pairs {
     return kInterleaved ? 2 * half - kWidth : half;
   }
 
+  // Tails of short packs are loaded as zeros and not stored.
   __device__ void read(const T* head, int64_t at, int64_t half) {
     first = load_chunk<kPacked, kWidth>(head, kStep * at, kStep * half);
     second = load_chunk<kPacked, kWidth>(head + distance(half), kStep * at, second_end(half));
@@ -98,6 +99,7 @@ __global__ void __launch_bounds__(kChunkThreads) rotate_kernel(Rotation<T> r) {
   const auto cos = load_chunk<kPacked, kWidth>(r.cos + angle, at, r.half);
   auto sin = load_chunk<kPacked, kWidth>(r.sin + angle, at, r.half);
 #pragma unroll
+  // The inverse rotation only changes the sign of sin.
   for (int k = 0; k < kWidth; ++k) sin.at[k] *= r.direction;
 #pragma unroll
   for (int i = 0; i < kHeadsAtOnce; ++i)

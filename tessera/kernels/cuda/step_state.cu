@@ -48,10 +48,12 @@ struct FinishStep {
   int64_t extra_count;
 
   __device__ void operator()(int64_t) const {
+    // The loss of the step: the weighted sum over microbatches, in their order.
     StepSums sums{*squares, 0};
     for (int64_t i = 0; i < microbatches; ++i) sums.loss += losses[i] * weights[i];
     StepRecord record = finish_step_state(*state, sums, rates, rate_count, rules);
     for (int64_t i = 0; i < extra_count; ++i) record.extra_losses[i] = extra_losses[i];
+    // A ring buffer by iteration: the host has to read a record before it is overwritten.
     records[record.iteration % room] = record;
   }
 };

@@ -37,6 +37,7 @@ __device__ Pack<T, kCount> sum_of(const Pack<T, kCount>& x, const Pack<A, kCount
 
 // A block per row of y; threads take packs of columns. y and the table row may be misaligned
 // against each other, in which case the packing falls back to single elements.
+// ids [N]; columns are contiguous, rows of the table table_stride apart.
 template <class T>
 __global__ void embedding_forward_kernel(T* y, const std::int32_t* ids, const T* table,
                                          int64_t table_rows, int64_t table_stride, int64_t columns,
@@ -180,6 +181,8 @@ struct TableGradient {
   int64_t rows, columns;
   bool accumulate;  /// otherwise the old value counts as zero
 
+  // Rows of the table are visited by one lane per column, so the read-modify-write needs no
+  // atomics.
   template <class A>
   __device__ void add(Key row, int64_t column, const Pack<A, kCount>& sum) const {
     D* to = data + row * columns + column;
@@ -231,6 +234,7 @@ __global__ void __launch_bounds__(kRunWarps* kWarp)
   // long_run is final; the condition below is the same for all threads.
   __syncthreads();
   if (long_run < 0) return;
+  // All eight warps take part, whether or not a run begins at their own place.
 
   const Key long_key = sorted.table_rows[long_run];
   RunSum<T, kCount> run{own_columns, table.columns};
