@@ -168,7 +168,8 @@ template <class A>
 struct Rescale {
   Stats<A> stats;
   const A* maximum;
-  // A thread per row. Rows whose local part is -inf have sum 0, which stays 0.
+  // A thread per row. A local part of -inf only has sum 0, which stays 0 if another rank has a
+  // finite logit.
   __device__ void operator()(int64_t i) const {
     stats.sum(i) *= exp(stats.maximum(i) - maximum[i]);
     stats.maximum(i) = maximum[i];

@@ -39,7 +39,7 @@ struct Gradient {
 };
 
 // Sums over a row, for mean(g) and mean(g h). dx may be dy: a thread reads an element before it
-// writes it, and nobody else reads it.
+// writes it, and no other thread reads it.
 template <class A>
 struct RowSums {
   A g = 0;

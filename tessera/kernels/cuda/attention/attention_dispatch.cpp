@@ -11,8 +11,8 @@
 namespace tessera::cuda {
 namespace {
 
-// From this many queries on a call is training rather than a test, and a slow kernel is worth a
-// message.
+// From this many queries on a call is treated as training rather than a test, and a slow kernel is
+// logged.
 constexpr std::int64_t kTrainingQueries = 256;
 
 // Logs why a training run does not get cuDNN's attention, and what would be faster.
