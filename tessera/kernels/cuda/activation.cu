@@ -1,5 +1,6 @@
-// Activations: bandwidth-bound, one pass over the elements with the formulas of
-// kernels/activation.h in it.
+// Activations (GELU, SiLU, ReLU, ...) elementwise, y = f(x) and dx = dy f'(x), with the formulas of
+// kernels/activation.h. Bandwidth-bound: one pass in 16-byte chunks (map.cuh). Tensors are
+// contiguous and treated as one row.
 #include "tessera/kernels/cuda/activation_dispatch.cuh"
 #include "tessera/kernels/cuda/cuda_kernels.h"
 
@@ -8,13 +9,13 @@ namespace {
 
 using std::int64_t;
 
-// y from [x].
+// y from [x], in the accumulator type.
 template <class A, class F>
 struct Forward {
   __device__ void operator()(A (&y)[1], const A (&x)[1]) const { y[0] = F::value(x[0]); }
 };
 
-// dx from [dy, x].
+// dx from [dy, x]; dx may be dy.
 template <class A, class F>
 struct Backward {
   __device__ void operator()(A (&dx)[1], const A (&x)[2]) const { dx[0] = F::gradient(x[0], x[1]); }

@@ -1,5 +1,5 @@
-// From a dtype and an activation known at run time to a kernel for both, for the two files of
-// activations: each has a kernel for every activation in every float type.
+// From a dtype and an activation known at run time to a kernel instantiation for both, for
+// activation.cu and gated_activation.cu.
 #pragma once
 
 #include "tessera/kernels/activation.h"
@@ -7,8 +7,8 @@
 
 namespace tessera::cuda {
 
-/// Calls f(TypeTag, function) with the element type and the activation as types. 16-bit results are
-/// computed with the hardware's quick functions (math.cuh), whose error their rounding hides.
+/// Calls f(TypeTag, function) with the element type and the activation as types. 16-bit results use
+/// the hardware's approximate functions (math.cuh), whose error is hidden by the rounding.
 template <class F>
 void dispatch_function(DType dtype, Activation activation, const char* op, F&& f) {
   dispatch_float(dtype, op, [&]<class T>(TypeTag<T> type) {

@@ -1,6 +1,7 @@
-// The largest magnitude of a tensor: a maximum of bits, which are ordered as floats without a sign
-// are, and which keep a NaN, the largest of all (cpu/amax.cpp). A maximum has no order, so blocks
-// may bring in theirs as they finish.
+// The largest magnitude of a tensor. The bits of floats without their sign are ordered as unsigned
+// integers like the values, with NaN above all (as in cpu/amax.cpp), so the maximum of bits
+// propagates NaN. A maximum does not depend on the order, so atomicMax over blocks is bitwise
+// reproducible.
 #include <algorithm>
 
 #include "tessera/kernels/cuda/chunks.cuh"
@@ -11,15 +12,18 @@ namespace {
 
 using std::int64_t;
 
-// As many blocks as an H200 runs at once; each thread then takes every so-many-th chunk.
+// As many blocks as an H200 runs at once (8 for each of 132 SMs); a grid-stride loop covers the
+// rest.
 constexpr int64_t kAmaxBlocks = 1056;
 
-// x[rows, n] in chunks of 16 bytes, numbered row by row.
+// x [rows, n] with any row stride, in chunks of 16 bytes numbered row by row. out: the bits of an
+// f32.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kChunkThreads)
     amax_kernel(unsigned* out, StridedRows<const T> x, int64_t rows, int64_t n) {
   constexpr int kWidth = kPackWidth<T>;
   const int64_t chunks = (n + kWidth - 1) / kWidth;
+  // 0 is neutral: magnitudes are not negative. The tail of a short chunk is loaded as zeros.
   unsigned most = 0;
   for (int64_t i = int64_t{blockIdx.x} * kChunkThreads + threadIdx.x; i < rows * chunks;
        i += int64_t{gridDim.x} * kChunkThreads) {
@@ -29,6 +33,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     for (int k = 0; k < kWidth; ++k)
       most = max(most, __float_as_uint(static_cast<float>(value.at[k])) & 0x7fffffffu);
   }
+  // __reduce_max_sync needs sm_80 and replaces five shuffles. One atomic per block.
   most = fold_warps(__reduce_max_sync(kAllLanes, most), 0u,
                     [](unsigned highest, unsigned each) { return max(highest, each); });
   if (threadIdx.x == 0) atomicMax(out, most);
@@ -38,6 +43,7 @@ __global__ void __launch_bounds__(kChunkThreads)
 
 void CudaKernels::do_amax(Stream& stream, View out, ConstView x, bool accumulate) {
   constexpr const char* op = "amax";
+  // All bits 0 are the float 0, so a memset initialises the maximum.
   if (!accumulate) check_op(cudaMemsetAsync(out.raw(), 0, sizeof(float), native(stream, op)), op);
   dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
     constexpr int kWidth = kPackWidth<T>;

@@ -1,6 +1,6 @@
-// Rows of elements in chunks of up to 16 bytes: how bandwidth-bound ops walk tensors. Which thread
-// has which chunk depends on shapes alone. Chunks move as packs where addresses and strides allow,
-// element by element otherwise and at the end of a row.
+// How bandwidth-bound ops walk tensors [rows, n]: rows in chunks of up to 16 bytes. Which thread
+// handles which chunk depends on shapes alone. Chunks move as packs where addresses and strides
+// allow, element by element otherwise and at the end of a row.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace tessera::cuda {
 
-/// The chunk at element `at` of a row of n; zeros behind its end.
+/// The chunk at element `at` of a row of n; zeros behind its end. kPacked requires a whole, aligned
+/// chunk.
 template <bool kPacked, int kCount, class T>
 __device__ Pack<T, kCount> load_chunk(const T* row, std::int64_t at, std::int64_t n) {
   if constexpr (kPacked) {
@@ -27,6 +28,7 @@ __device__ Pack<T, kCount> load_chunk(const T* row, std::int64_t at, std::int64_
   }
 }
 
+/// Stores the elements of a chunk that are inside the row.
 template <bool kPacked, int kCount, class T>
 __device__ void store_chunk(T* row, std::int64_t at, std::int64_t n, const Pack<T, kCount>& chunk) {
   if constexpr (kPacked) {
@@ -38,7 +40,7 @@ __device__ void store_chunk(T* row, std::int64_t at, std::int64_t n, const Pack<
   }
 }
 
-/// Rows with any distance between them.
+/// Rows of contiguous elements with any stride between them.
 template <class T>
 struct StridedRows {
   T* data;
@@ -52,13 +54,17 @@ struct StridedRows {
 };
 
 constexpr int kChunkThreads = 256;
-constexpr int kChunksAhead = 4;  // that a thread reads before it writes the first
+constexpr int kChunksAhead = 4;  // chunks that a thread reads before it writes the first
 
-/// Who takes what of [rows, n]: `lanes` neighbouring threads share kChunksAhead x lanes chunks.
+/// Assignment of [rows, n] to threads: a team of `lanes` neighbouring threads takes a segment of 4
+/// lanes chunks of a row. Lane i of a team takes chunks i, i + lanes, ... of the segment, so that
+/// the team's accesses are coalesced. Short rows have smaller teams (a power of two), so that no
+/// lanes idle.
 struct ChunkTeams {
   ChunkTeams(std::int64_t rows_, std::int64_t n_, int width) : rows(rows_), n(n_) {
     const std::int64_t chunks = (n + width - 1) / width;
     const auto wanted = static_cast<unsigned>(std::clamp<std::int64_t>(chunks, 1, kWarp));
+    // At most a warp: larger teams would not coalesce better, and segments cover long rows.
     lanes = static_cast<int>(std::bit_ceil(wanted));
     segments = (chunks + lanes * kChunksAhead - 1) / (lanes * kChunksAhead);
   }
@@ -69,11 +75,14 @@ struct ChunkTeams {
   int lanes;
 };
 
-// f.row(row) gives an object that reads a chunk into its Parts and writes what it makes of them.
+// One thread's part. f.row(row) gives an object that reads a chunk into its Parts and writes the
+// result.
 template <bool kPacked, class F>
 __global__ void __launch_bounds__(kChunkThreads) each_chunk_kernel(F f, ChunkTeams teams) {
+  // Threads are numbered [rows, segments, lanes], lanes fastest.
   const std::int64_t thread = std::int64_t{blockIdx.x} * kChunkThreads + threadIdx.x;
   const std::int64_t team = thread / teams.lanes;
+  // Saves a 64-bit division for rows of one segment.
   const std::int64_t row = teams.segments == 1 ? team : team / teams.segments;
   if (row >= teams.rows) return;
   const std::int64_t segment = team - row * teams.segments;
@@ -81,6 +90,7 @@ __global__ void __launch_bounds__(kChunkThreads) each_chunk_kernel(F f, ChunkTea
   const std::int64_t first = segment * kChunksAhead * step + thread % teams.lanes * F::kWidth;
   const auto on_row = f.row(row);
   const auto is_pack = [&](int k) { return kPacked && first + k * step + F::kWidth <= teams.n; };
+  // All packs are read before the first is written: four independent loads per thread hide latency.
   if constexpr (kPacked) {
     typename F::Parts parts[kChunksAhead];
 #pragma unroll
@@ -90,6 +100,8 @@ __global__ void __launch_bounds__(kChunkThreads) each_chunk_kernel(F f, ChunkTea
     for (int k = 0; k < kChunksAhead; ++k)
       if (is_pack(k)) on_row.template write<true>(first + k * step, teams.n, parts[k]);
   }
+  // What is not a whole pack: everything if not kPacked, else the end of the row. Not unrolled,
+  // since it rarely runs.
 #pragma unroll 1
   for (int k = 0; k < kChunksAhead; ++k) {
     const std::int64_t at = first + k * step;
@@ -98,7 +110,7 @@ __global__ void __launch_bounds__(kChunkThreads) each_chunk_kernel(F f, ChunkTea
   }
 }
 
-/// Runs f over the chunks of [rows, n]; `packed` says that rows begin where packs can.
+/// Runs f over the chunks of [rows, n]; `packed`: all rows of all tensors are aligned for packs.
 template <class F>
 void for_each_chunk(Stream& stream, const char* op, std::int64_t rows, std::int64_t n, bool packed,
                     const F& f) {

@@ -1,4 +1,5 @@
-// Copies between strided views, and random numbers by global element index.
+// Copies between strided views with type conversion, and normal random numbers by global element
+// index.
 #include "tessera/kernels/cuda/chunks.cuh"
 #include "tessera/kernels/cuda/cuda_kernels.h"
 
@@ -7,8 +8,10 @@ namespace {
 
 using std::int64_t;
 
-// The i-th element in row-major order, in two views of one shape. Dimensions that lie without gaps
-// in both count as one.
+// Offsets of the i-th element, in row-major order, in two views of one shape. Neighbouring
+// dimensions that are contiguous in both views are merged, and dimensions of size 1 dropped, so
+// that most copies become one or two dimensions: fewer divisions per element, and longer rows for
+// packs.
 struct TwoLayouts {
   TwoLayouts(const ConstView& to, const ConstView& from) {
     for (int d = 0; d < from.rank(); ++d) append(from.dim(d), to.stride(d), from.stride(d));
@@ -17,6 +20,7 @@ struct TwoLayouts {
   struct Offsets {
     int64_t to = 0, from = 0;
   };
+  // Splits i into indices from the last dimension on.
   __device__ Offsets at(int64_t i) const {
     Offsets offsets;
     for (int d = rank - 1; d >= 0; --d) {
@@ -27,13 +31,14 @@ struct TwoLayouts {
     }
     return offsets;
   }
-  /// Whether all rows of the last dimension begin where packs of `width` do, if the first does.
+  /// Whether all rows of the last dimension are contiguous and aligned for packs of `width`, given
+  /// that the first one is aligned.
   bool keeps_alignment(int width) const {
     for (int d = 0; d < rank - 1; ++d)
       if (to_strides[d] % width != 0 || from_strides[d] % width != 0) return false;
     return to_strides[rank - 1] == 1 && from_strides[rank - 1] == 1;
   }
-  /// Those of the other dimensions.
+  /// The layouts of the dimensions before the last, which number the rows.
   TwoLayouts of_rows() const {
     TwoLayouts rows = *this;
     --rows.rank;
@@ -43,8 +48,10 @@ struct TwoLayouts {
   int rank = 0;
   int64_t dims[Shape::kMaxRank], to_strides[Shape::kMaxRank], from_strides[Shape::kMaxRank];
 
+  // Appends a dimension, merged with the last one if both views step through them without a gap.
  private:
   void append(int64_t dim, int64_t to_stride, int64_t from_stride) {
+    // A dimension of size 1 has no effect on offsets.
     if (dim == 1 && rank > 0) return;
     const int last = rank - 1;
     const bool joins = rank > 0 && (dims[last] == 1 || (to_strides[last] == dim * to_stride &&
@@ -56,6 +63,7 @@ struct TwoLayouts {
   }
 };
 
+// Through the accumulator types, so that every conversion rounds once.
 template <class To, class From>
 __device__ To converted(const From& x) {
   if constexpr (std::is_same_v<To, From>)
@@ -64,6 +72,7 @@ __device__ To converted(const From& x) {
     return static_cast<To>(static_cast<Accumulator<To>>(load(x)));
 }
 
+// The general case: one thread per element.
 template <class To, class From>
 struct CopyElement {
   To* to;
@@ -75,7 +84,8 @@ struct CopyElement {
   }
 };
 
-// A row of the last dimension.
+// A row of the last dimension in chunks. The wider type determines the number of elements per
+// chunk.
 template <class To, class From>
 struct CopyRow {
   static constexpr int kWidth = std::min(kPackWidth<To>, kPackWidth<From>);
@@ -88,6 +98,7 @@ struct CopyRow {
   }
   template <bool kPacked>
   __device__ void write(int64_t at, int64_t n, const Parts& parts) const {
+    // Words of one type move unchanged, NaN payloads included.
     if constexpr (std::is_same_v<To, From>) {
       store_chunk<kPacked>(to, at, n, parts);
     } else {
@@ -100,6 +111,7 @@ struct CopyRow {
   }
 };
 
+// All rows; f.row() of chunks.cuh.
 template <class To, class From>
 struct CopyRows {
   static constexpr int kWidth = CopyRow<To, From>::kWidth;
@@ -113,13 +125,14 @@ struct CopyRows {
   }
 };
 
-// In packs along the last dimension, or element by element.
+// In packs along the last dimension if possible, otherwise element by element.
 template <class To, class From>
 void copy_as(Stream& stream, const View& to, const ConstView& from) {
   constexpr int kWidth = CopyRow<To, From>::kWidth;
   To* out = static_cast<To*>(to.raw());
   const From* in = static_cast<const From*>(from.raw());
   const TwoLayouts layouts(to, from);
+  // Also the case for transposed views, whose last dimension is not contiguous.
   if (!layouts.keeps_alignment(kWidth) || !can_pack<kWidth>(out) || !can_pack<kWidth>(in))
     return for_each(stream, "copy", from.numel(), CopyElement<To, From>{out, in, layouts});
   const int64_t n = layouts.dims[layouts.rank - 1];
@@ -127,7 +140,8 @@ void copy_as(Stream& stream, const View& to, const ConstView& from) {
                  CopyRows<To, From>{out, in, layouts.of_rows()});
 }
 
-// Elements of one type move as plain words of their size.
+// Copies within one type move words of its size, so that four instantiations serve all types.
+// Contiguous ones are a plain memory copy.
 void copy_same_type(Stream& stream, const View& to, const ConstView& from) {
   if (to.is_contiguous() && from.is_contiguous()) {
     stream.api().copy_bytes(stream.native(), to.raw(), from.raw(), from.bytes());
@@ -141,7 +155,8 @@ void copy_same_type(Stream& stream, const View& to, const ConstView& from) {
   }
 }
 
-// Element (row, column) of the box at a place in a global tensor.
+// Element (row, column) of a shard of a global tensor. The random number depends on the key and the
+// global element number alone, so that every sharding initialises the same weights.
 template <class T>
 struct RandomNormal {
   T* x;
@@ -152,6 +167,7 @@ struct RandomNormal {
   __device__ void operator()(int64_t i) const {
     const int64_t row = i / columns;
     const int64_t column = i % columns;
+    // The element number in the global tensor is the counter of the generator.
     const auto element = static_cast<std::uint64_t>(first + row * global_columns + column);
     const double normal = normal_from_uniform(uniform_from_word(philox_word(key, element)));
     store<T>(x[row * row_stride + column * column_stride],
@@ -172,6 +188,7 @@ void CudaKernels::do_copy(Stream& stream, View to, ConstView from) {
 
 void CudaKernels::do_random_normal(Stream& stream, View x, RngKey key, const Shape& global,
                                    const Shape& offset, double mean, double std) {
+  // Tensors of one dimension count as a single row.
   const bool flat = x.rank() == 1;
   const int64_t first = (flat ? 0 : offset[0]) * global[-1] + offset[-1];
   dispatch_float(x.dtype(), "random_normal", [&]<class T>(TypeTag<T>) {

@@ -1,9 +1,9 @@
-// The CUDA backend. What it computes agrees with the CPU backend, which says how: dropout masks and
-// random numbers bit for bit, everything else up to the order of sums. Every op can be captured in
-// a graph, and repeats its bits from run to run.
+// The CUDA backend. Its results agree with those of the CPU backend, which is the reference:
+// dropout masks and random numbers bit for bit, everything else up to the order of sums. Every op
+// can be captured in a CUDA graph and is bitwise reproducible from run to run.
 //
-// This header is read by nvcc too, which cannot compile {fmt}'s checked strings: errors are thrown
-// through runtime.h.
+// This header is compiled by nvcc, too, which cannot compile {fmt}'s checked format strings: errors
+// are thrown through runtime.h.
 #pragma once
 
 #include <memory>
@@ -81,17 +81,17 @@ class CudaKernels final : public Kernels {
   void do_sgd_step(Stream&, View, View, View, ConstView, ConstView, const SgdSpec&) override;
 
  private:
-  /// Matrix products and column sums work in this memory. Two of them must not do so at once, so
-  /// all of one object go to one stream.
+  /// Workspace of matrix products and column sums. Two of them must not use it at once, so all ops
+  /// of one object run on one stream.
   Tensor workspace_;
   std::unique_ptr<GemmPlans> gemms_;
   std::unique_ptr<CudnnAttention> cudnn_;
-  bool warned_about_attention_ = false;  ///< why it does not take the fastest way
+  bool warned_about_attention_ = false;  /// that attention does not run on the fastest kernels
 };
 
-/// d = gelu(x), both [m, n] with strided rows (gemm_epilogue.cu).
+/// d = gelu(x), tanh form; both [m, n] with any row stride (gemm_epilogue.cu).
 void gelu_of(Stream& stream, const View& d, const ConstView& x);
-/// d = d gelu'(x).
+/// d = d gelu'(x), the same shapes.
 void times_gelu_slope(Stream& stream, const View& d, const ConstView& x);
 
 }  // namespace tessera::cuda

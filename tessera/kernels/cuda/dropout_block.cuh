@@ -1,5 +1,6 @@
-// sum = x + dropout(branch) for one row of hidden activations, chunk by chunk; x may be null. Four
-// channels share one random counter.
+// sum = x + dropout(branch) for one row of hidden activations, chunk by chunk; x may be null. Used
+// by add_dropout and by the norm that is fused with it. Masks come from Philox with the coordinates
+// (sample, position, channel / 4): four neighbouring channels share one draw.
 #pragma once
 
 #include "tessera/kernels/cuda/chunks.cuh"
@@ -8,7 +9,8 @@
 
 namespace tessera::cuda {
 
-/// A DropoutSpec as kernels read it.
+/// A DropoutSpec as kernel parameters. An element is kept if its word is at least `bound`, and is
+/// then multiplied by scale = 1 / (1 - p).
 template <class A>
 struct HiddenDropout {
   explicit HiddenDropout(const DropoutSpec& spec)
@@ -31,7 +33,8 @@ struct HiddenDropout {
   std::int64_t channel_start;
 };
 
-/// kPart: the row begins with any channel, not with number 0.
+/// One row as a source of chunks (read, write, again). kPart: the row begins with any channel
+/// (channel_start), not with channel 0.
 template <class T, bool kPart = false>
 class AddedRow {
  public:
@@ -42,15 +45,19 @@ class AddedRow {
     Chunk x, branch;
   };
 
-  /// The three begin at the first channel of row number `row`.
+  /// sum, x and branch point to the first channel of row number `row` = sequence index * batch +
+  /// sample.
   __device__ AddedRow(T* sum, const T* x, const T* branch, std::int64_t row,
                       const HiddenDropout<A>& dropout)
+      // Rows are numbered [sequence, batch]; `ranges` maps the local sequence index to the global
+      // position.
       : sum_(sum), x_(x), branch_(branch), dropout_(dropout) {
     if (!dropout.on) return;
     sample_ = dropout.samples[row % dropout.batch];
     position_ = dropout.ranges.at(row / dropout.batch);
   }
 
+  // Starts the loads of a chunk.
   template <bool kPacked>
   __device__ Parts read(std::int64_t at, std::int64_t n) const {
     Parts parts;
@@ -58,12 +65,13 @@ class AddedRow {
     if (x_) parts.x = load_chunk<kPacked, kWidth>(x_, at, n);
     return parts;
   }
-  /// Gives back what it wrote.
+  /// Computes and stores a chunk, and returns what was stored, rounded to T.
   template <bool kPacked>
   __device__ Chunk write(std::int64_t at, std::int64_t n, const Parts& parts) const {
     auto value = widened(parts.branch);
     const auto residual = widened(parts.x);
     if (dropout_.on) drop(value, at);
+    // The residual is added in the accumulator type; the sum is rounded once.
     if (x_)
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) value.at[k] += residual.at[k];
@@ -71,18 +79,22 @@ class AddedRow {
     store_chunk<kPacked>(sum_, at, n, result);
     return result;
   }
-  /// What write has left there.
+  /// Re-reads a chunk that write() stored.
   template <bool kPacked>
   __device__ Chunk again(std::int64_t at, std::int64_t n) const {
     return load_chunk<kPacked, kWidth>(sum_, at, n);
   }
 
  private:
-  // Products are rounded before they are added to x, in every kernel alike.
+  // The product is rounded before it is added to x (no fma), in every kernel alike, so that they
+  // compute equal bits.
   __device__ static float scaled(float x, float scale) { return __fmul_rn(x, scale); }
   __device__ static double scaled(double x, double scale) { return __dmul_rn(x, scale); }
 
+  // Applies dropout to a chunk with one draw per four channels. f64 chunks hold two channels: the
+  // upper half of a draw if they start at an odd multiple of two.
   __device__ void drop(Pack<A, kWidth>& value, std::int64_t at) const {
+    // Chunks of part rows may start between the groups of four channels that share a draw.
     if constexpr (kPart) {
       at += dropout_.channel_start;
       if (dropout_.channel_start % 4 != 0) return drop_each(value, at);
@@ -92,6 +104,7 @@ class AddedRow {
     for (int first = 0; first < kWidth; first += kShared) {
       const Philox4 words =
           hidden_dropout_words(dropout_.key, sample_, position_, (at + first) / 4);
+      // Only f64 (two elements to a chunk) uses half of a draw.
       const bool upper = kShared < 4 && at % 4 != 0;
 #pragma unroll
       for (int k = 0; k < kShared; ++k) {
@@ -102,12 +115,13 @@ class AddedRow {
     }
   }
 
-  // For any channels: counters are shared by others than those of a chunk.
+  // For channels that do not start at a multiple of four: one draw per element.
   __device__ void drop_each(Pack<A, kWidth>& value, std::int64_t at) const {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
       const Philox4 words = hidden_dropout_words(dropout_.key, sample_, position_, (at + k) / 4);
       const int place = static_cast<int>((at + k) % 4);
+      // Selected by comparisons: a run-time index would move the words to local memory.
       const std::uint32_t low = place == 0 ? words.v[0] : words.v[1];
       const std::uint32_t high = place == 2 ? words.v[2] : words.v[3];
       const std::uint32_t word = place < 2 ? low : high;

@@ -1,5 +1,10 @@
-// Gated activations, y = act(gate) up: bandwidth-bound, one pass. Gate and up are the halves of a
-// row of x, so both are rows of f elements, 2 f apart.
+// Gated activations (SwiGLU, GEGLU, ...): y = act(gate) up. Bandwidth-bound: one pass in 16-byte
+// chunks.
+//
+// x [rows, 2 f] holds gate in columns [0, f) and up in [f, 2 f), so both are rows of f elements
+// with a stride of 2 f; y and dy [rows, f].
+//
+//   d gate = dy up act'(gate),  d up = dy act(gate)
 #include "tessera/kernels/cuda/activation_dispatch.cuh"
 #include "tessera/kernels/cuda/cuda_kernels.h"
 
@@ -8,13 +13,14 @@ namespace {
 
 using std::int64_t;
 
-// y from [gate, up].
+// y from [gate, up], in the accumulator type.
 template <class A, class F>
 struct GatedForward {
   __device__ void operator()(A (&y)[1], const A (&x)[2]) const { y[0] = F::value(x[0]) * x[1]; }
 };
 
-// [d gate, d up], or [d gate, d up, y], from [gate, up, dy].
+// [d gate, d up], or [d gate, d up, y], from [gate, up, dy]. Recomputing y here saves keeping it
+// between forward and backward (selective recomputation).
 template <class A, class F>
 struct GatedBackward {
   template <int kOut>
@@ -48,6 +54,7 @@ void CudaKernels::do_gated_activation_backward(Stream& stream, View dx, View y, 
     const int64_t f = dy.dim(1);
     const T* in = x.data<T>();
     T* out = dx.data<T>();
+    // Map reads all inputs of a chunk before it writes, so dx may be x.
     const auto run = [&](const auto& map) { map.run(stream, op, dy.dim(0), f); };
     if (y)
       run(Map<T, 3, 3, Gradient>{{{in, 2 * f}, {in + f, 2 * f}, {dy.data<T>(), f}},

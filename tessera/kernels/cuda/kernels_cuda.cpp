@@ -1,4 +1,4 @@
-// The CUDA backend's construction and its errors.
+// Construction of the CUDA backend, and the error functions of runtime.h.
 #include <cublasLt.h>
 
 #include "tessera/base/check.h"
@@ -21,7 +21,7 @@ namespace {
 
 using std::int64_t;
 
-// What cuBLASLt asks for on Hopper.
+// The workspace that cuBLASLt recommends for Hopper.
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 
 }  // namespace
@@ -35,6 +35,7 @@ void check_blas(cublasStatus_t status, const char* call) {
 
 void require_op(bool ok, const char* op, const char* what) { check(ok, "{}: {}", op, what); }
 
+// Sets the device first: launches and library calls of this thread apply to the current device.
 cudaStream_t native(Stream& stream, const char* op) {
   check_op(cudaSetDevice(stream.device().index), op);
   return static_cast<cudaStream_t>(stream.native());

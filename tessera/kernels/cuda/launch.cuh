@@ -1,5 +1,5 @@
-// How kernels are started: always on the given stream, never with a look at the device's state, so
-// that a launch can be captured.
+// Kernel launches: always on the given stream and without querying or synchronising the device, so
+// that every launch can be captured in a CUDA graph.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,21 @@
 
 namespace tessera::cuda {
 
+// A one-dimensional grid.
 struct Grid {
   std::int64_t blocks = 0;  ///< 0 launches nothing
   dim3 threads;
   std::size_t shared_bytes = 0;
 };
 
+// Launches a kernel, with the device of the stream made current. Arguments are converted to the
+// types of the parameters (type_identity keeps them out of deduction).
 template <class... Parameters>
 void launch(Stream& stream, const char* op, const Grid& grid, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
   if (grid.blocks == 0) return;
   const cudaStream_t on = native(stream, op);
+  // More dynamic shared memory than 48 KiB has to be requested for each kernel.
   constexpr std::size_t kAlwaysAllowed = 48 * 1024;
   if (grid.shared_bytes > kAlwaysAllowed)
     check_op(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -32,6 +36,7 @@ void launch(Stream& stream, const char* op, const Grid& grid, void (*kernel)(Par
            op);
 }
 
+// A thread per element, for ops where nothing is gained by packs.
 constexpr int kElementThreads = 256;
 
 template <class F>
@@ -40,7 +45,8 @@ __global__ void __launch_bounds__(kElementThreads) each_kernel(std::int64_t n, F
   if (i < n) f(i);
 }
 
-/// Calls f(i) on the GPU for 0 <= i < n. 2^31 blocks hold more elements than any memory.
+/// Calls f(i) on the GPU for 0 <= i < n, one thread each. The limit of 2^31 blocks is beyond any
+/// memory.
 template <class F>
 void for_each(Stream& stream, const char* op, std::int64_t n, const F& f) {
   launch(stream, op, {(n + kElementThreads - 1) / kElementThreads, dim3(kElementThreads)},

@@ -1,13 +1,13 @@
-// Elementwise ops: a function of the elements at the same place of several tensors, over rows with
-// any distance between them, in chunks of 16 bytes (chunks.cuh).
+// Elementwise ops: a function of the elements at the same index of several tensors, over rows with
+// any stride, in chunks of 16 bytes (chunks.cuh).
 #pragma once
 
 #include "tessera/kernels/cuda/chunks.cuh"
 
 namespace tessera::cuda {
 
-/// Calls op(to, from) with the elements at one place of kIns tensors, widened to the accumulator,
-/// and writes what it leaves in `to` to kOuts tensors. The same memory may be read and written: a
+/// Calls op(to, from) with the elements at one index of kIns tensors, widened to the accumulator,
+/// and stores what it leaves in `to`, rounded once, to kOuts tensors. Tensors may share memory: a
 /// thread reads all inputs of a chunk before it writes the first output.
 template <class T, int kIns, int kOuts, class Op>
 struct Map {
@@ -19,6 +19,7 @@ struct Map {
   StridedRows<T> out[kOuts];
   Op op{};
 
+  // Pointers to one row of every tensor.
   struct Row {
     const T* in[kIns];
     T* out[kOuts];
@@ -34,6 +35,7 @@ struct Map {
     __device__ void write(std::int64_t at, std::int64_t n, const Parts& parts) const {
       using A = Accumulator<T>;
       Pack<A, kWidth> x[kIns], y[kOuts];
+      // Computed in the accumulator type, element by element; the loops unroll into registers.
 #pragma unroll
       for (int i = 0; i < kIns; ++i) x[i] = widened(parts.in[i]);
 #pragma unroll
@@ -58,7 +60,7 @@ struct Map {
     return at;
   }
 
-  /// Over [rows, n]. Packs are used where every row of every tensor begins where one can.
+  /// Over [rows, n]. Packs are used if every row of every tensor is aligned for them.
   void run(Stream& stream, const char* name, std::int64_t rows, std::int64_t n) const {
     bool packed = true;
     for (const auto& each : in) packed = packed && each.template packs<kWidth>(rows);

@@ -1,4 +1,4 @@
-// Compiled in builds without CUDA.
+// Compiled instead of the CUDA backend in builds without CUDA: reports why there is none.
 #include "tessera/base/check.h"
 #include "tessera/kernels/kernels.h"
 

@@ -1,13 +1,17 @@
-// One pass over dy and x for dx and the sums of the weight gradients: a block of threads per piece,
-// with the sums of its columns and the present row in registers.
+// Norm backward in one pass over dy and x: dx and the partial sums of dw and db (formulas in
+// norm_backward.cu). A block owns a piece of the rows; threadIdx.x runs along the row, threadIdx.y
+// over rows that are processed at the same time. Each thread owns kHeld chunks of 16 bytes of
+// columns: it keeps the current row's dy and x and the f32 sums of its columns in registers over
+// all rows of the piece.
 #pragma once
 
 #include "tessera/kernels/cuda/norm_rows.cuh"
 
 namespace tessera::cuda {
 
-// The ranges of rows. As many as an H200 runs blocks at once, unless they would be too short to
-// pay for their sums.
+// The ranges of rows, one per block. As many as an H200 (132 SMs) runs blocks at once, 2 or 3 per
+// SM, unless they would be too short to pay for writing and adding their partial sums. The number
+// of pieces depends on shapes alone.
 struct Pieces {
   Pieces(std::int64_t rows_, std::int64_t channels)
       : rows(rows_),
@@ -17,6 +21,7 @@ struct Pieces {
   static constexpr std::int64_t kNarrow = 256;
   static constexpr std::int64_t kMost = 264;
   static constexpr std::int64_t kMostNarrow = 396;
+  // Pieces differ by at most one row.
   TESSERA_HOST_DEVICE std::int64_t begin(std::int64_t piece) const { return rows * piece / count; }
   std::int64_t rows, count;
 };
@@ -24,7 +29,7 @@ struct Pieces {
 template <class T>
 struct Gradient {
   NormRows<T> dx;
-  Accumulator<T>* partials;  ///< [pieces, 2, C]: sums of dy h and of dy
+  Accumulator<T>* partials;  /// [pieces, 2, C]: sums of dy h and of dy
   NormRows<const T> dy, x;
   const Accumulator<T>* stats;
   NormWeights<T> weights;
@@ -33,16 +38,19 @@ struct Gradient {
   bool accumulate;  ///< to dx
 };
 
-// With g = dy (w + offset) and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)); RMS norm
-// lacks the mean(g) term. dx may be dy: a thread reads an element before it writes it.
+// Sums over a row, for mean(g) and mean(g h). dx may be dy: a thread reads an element before it
+// writes it, and no other thread reads it.
 template <class A>
 struct RowSums {
   A g = 0;
   A gh = 0;
 };
 
-// The sums of the threads (*, threadIdx.y), which share a row: blockDim.x lanes of a warp, a power
-// of two, or whole warps. `turn` is the parity of the call: its memory is free again a call later.
+// Sums over the threads (*, threadIdx.y), which share a row: blockDim.x is a power of two up to 32
+// (lanes of one warp), or a multiple of 32. Across warps the sums go through shared memory, with
+// one barrier per row: `turn` alternates between two buffers, so that a warp that is already at the
+// next row does not overwrite values that slower ones still read. kFewLanes: blockDim.x may be less
+// than 32.
 template <class A, bool kFewLanes>
 __device__ RowSums<A> sum_over_row(RowSums<A> mine, int turn) {
   const int lanes = kFewLanes ? static_cast<int>(blockDim.x) : kWarp;
@@ -61,6 +69,7 @@ __device__ RowSums<A> sum_over_row(RowSums<A> mine, int turn) {
     slot[1] = mine.gh;
   }
   __syncthreads();
+  // Warps are added in order, by every thread, so all have the same bits.
   mine = {};
   for (unsigned warp = 0; warp < warps; ++warp) {
     mine.g += of_warp[turn][first + warp][0];
@@ -70,7 +79,7 @@ __device__ RowSums<A> sum_over_row(RowSums<A> mine, int turn) {
 }
 
 // 16 bytes in four registers. The compiler would spread a pack that lives long over one register
-// per element.
+// per element, twice as many for 16-bit types.
 using Words = Pack<std::uint32_t, 4>;
 
 template <class T>
@@ -84,13 +93,13 @@ __device__ Pack<Accumulator<T>, kPackWidth<T>> widened_words(const Words& words)
   return widened(pack);
 }
 
-// The first element of a thread's k-th chunk.
+// The first element of a thread's k-th chunk; neighbouring threads have neighbouring chunks.
 template <class T>
 __device__ std::int64_t chunk_at(int k) {
   return (threadIdx.x + k * blockDim.x) * kPackWidth<T>;
 }
 
-// What a thread has read of a row.
+// What a thread holds of one row, in the type of memory (not widened) to save registers.
 template <class T, int kHeld>
 struct HeldRow {
   using A = Accumulator<T>;
@@ -98,12 +107,14 @@ struct HeldRow {
   A mean, rstd;
   RowNumbers::Place place;
 
-  /// Zeros if there is no such row.
+  /// Starts the loads of a row; zeros if there is no such row, which add nothing to any sum.
   __device__ void read(const Gradient<T>& in, std::int64_t row, bool here) {
     place = in.rows.place(here ? row : 0);
     const T* dy_row = in.dy[place];
     const T* x_row = in.x[place];
 #pragma unroll
+    // Chunks behind the end of the row are zeros, too; they add nothing to the sums and are not
+    // stored.
     for (int k = 0; k < kHeld; ++k) {
       const std::int64_t at = chunk_at<T>(k);
       const bool has = here && at < in.weights.n;
@@ -115,7 +126,7 @@ struct HeldRow {
   }
 };
 
-// One thread's part in a piece: its columns of the weight gradients.
+// One thread's part of a piece: the sums of its columns of dw and db.
 template <class T, int kHeld>
 class Worker {
  public:
@@ -124,7 +135,7 @@ class Worker {
 
   __device__ explicit Worker(const Gradient<T>& in) : in_(in) {}
 
-  /// Adds to the weight gradients.
+  /// Adds the row to dw and db, and returns the thread's part of the sums over the row.
   __device__ RowSums<A> take(const HeldRow<T, kHeld>& row) {
     RowSums<A> sums;
 #pragma unroll
@@ -145,7 +156,8 @@ class Worker {
     return sums;
   }
 
-  /// What dx holds, where it is added to; zeros elsewhere.
+  /// The old dx where it accumulates, zeros elsewhere. Read early, so that the latency overlaps
+  /// with the sums.
   __device__ void read_dx(Words (&old)[kHeld], const HeldRow<T, kHeld>& row, bool here) const {
     const T* dx = in_.dx[row.place];
 #pragma unroll
@@ -153,6 +165,7 @@ class Worker {
       old[k] = in_.accumulate && here && has(k) ? load_words(dx + chunk_at<T>(k)) : Words{};
   }
 
+  // Recomputes g and h from the held dy and x: cheaper than keeping them widened.
   __device__ void write_dx(const HeldRow<T, kHeld>& row, const RowSums<A>& sums,
                            const Words (&old)[kHeld]) const {
     const A mean_g = in_.weights.centred ? sums.g / static_cast<A>(in_.weights.n) : A(0);
@@ -175,8 +188,11 @@ class Worker {
     }
   }
 
-  /// The rows of threads add to `shared`, [2, C], one after another; the last one writes the sums.
+  /// Adds up dw and db of the block: row of threads 0 stores to `shared` [2, C], each next one adds
+  /// its own in turn, and the last writes the partial sums. A fixed order instead of shared-memory
+  /// atomics.
   __device__ void finish(A* shared, A* partial) {
+    // One barrier per turn, reached by all threads; each turn belongs to one row of threads.
     for (unsigned turn = 0; turn < blockDim.y; ++turn) {
       if (turn > 0) __syncthreads();
       if (threadIdx.y != turn) continue;
@@ -192,7 +208,7 @@ class Worker {
 
  private:
   __device__ bool has(int k) const { return chunk_at<T>(k) < in_.weights.n; }
-  // Read for each row again: it stays in the L1, while registers are short.
+  // Re-read for each row: it stays in L1, while registers are scarce.
   __device__ Words weight(int k) const {
     return has(k) ? load_words(in_.weights.w + chunk_at<T>(k)) : Words{};
   }
@@ -201,6 +217,7 @@ class Worker {
     const bool last = turn + 1 == blockDim.y;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
+      // Earlier rows of threads first: the order of the sum is that of threadIdx.y.
       if (turn > 0) mine.at[i] += shared[i];
       if (!last) shared[i] = mine.at[i];
     }
@@ -212,7 +229,8 @@ class Worker {
   Pack<A, kWidth> db_[kHeld]{};
 };
 
-// Registers decide how many threads an SM runs. Three chunks leave none for the next row.
+// Threads per block and blocks per SM, bounded by registers. Three chunks per thread leave no
+// registers for prefetching the next row.
 template <int kHeld>
 constexpr int kMostThreads = kHeld == 2 ? 512 : 256;
 template <int kHeld>
@@ -222,13 +240,15 @@ constexpr int kBlocksAtOnce = kHeld == 1   ? 3
 template <int kHeld>
 constexpr bool kReadsAhead = kHeld < 3;
 
-// A block per piece, blockDim.y rows at a time. If there are registers for it, the next row is on
-// its way while the sums of the present one are formed.
+// A block per piece, blockDim.y rows at a time. The next row is loaded while the sums of the
+// current one are formed, if there are registers for it. All threads run the same number of
+// iterations, as the barriers in sum_over_row require; threads without a row hold zeros.
 template <class T, int kHeld>
 __global__ void __launch_bounds__(kMostThreads<kHeld>, kBlocksAtOnce<kHeld>)
     norm_backward_kernel(Gradient<T> in) {
   using A = Accumulator<T>;
   constexpr bool kAhead = kReadsAhead<kHeld>;
+  // [2, C] for finish(); empty if there is one row of threads.
   extern __shared__ __align__(16) unsigned char shared_bytes[];
   const std::int64_t begin = in.pieces.begin(blockIdx.x);
   const std::int64_t end = in.pieces.begin(std::int64_t{blockIdx.x} + 1);

@@ -1,5 +1,17 @@
-// Norms of rows whose channels are spread over ranks: a block of threads per row. Moments of parts
-// are put together so that nothing cancels: squares are about the mean of their part.
+// Norms of rows whose channels are sharded over ranks (tensor parallelism): a block of threads per
+// row of local channels. Between the kernels the caller exchanges two numbers per row and rank.
+//
+//   part_stats     (mean, M2) of the local channels, M2 = sum (x - mean)^2
+//   part_forward   combines the parts of all ranks and normalises
+//   part_sums      local sums of g and g h, and the local weight gradients
+//   part_backward  dx from the sums over all ranks
+//
+// Parts of equal size n are combined by the formula of Chan et al. (1979):
+//
+//   mean = avg(mean_p),  M2 = sum_p (M2_p + n (mean_p - mean)^2)
+//
+// which does not cancel, unlike E[x^2] - E[x]^2. x, y, dy, dx [rows, n] are contiguous; stats and
+// moments are in the accumulator type.
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/norm_weight_sums.cuh"
 
@@ -8,14 +20,15 @@ namespace {
 
 using std::int64_t;
 
-// Calls f(first element) for this thread's chunks of a row.
+// Calls f(first element) for this thread's 16-byte chunks of a row: thread i takes chunks i, i +
+// threads, ...
 template <class T, class F>
 __device__ void each_chunk_of(int64_t n, F&& f) {
   constexpr int64_t kWidth = kPackWidth<T>;
   for (int64_t at = threadIdx.x * kWidth; at < n; at += blockDim.x * kWidth) f(at);
 }
 
-// The sum of f(element) over a row.
+// The sum of f(element) over a row, in every thread. The tail of a short last chunk is not counted.
 template <class T, bool kPacked, class F>
 __device__ Accumulator<T> sum_of_row(const T* row, int64_t n, F&& f) {
   constexpr int kWidth = kPackWidth<T>;
@@ -29,6 +42,7 @@ __device__ Accumulator<T> sum_of_row(const T* row, int64_t n, F&& f) {
   return block_sum(sum);
 }
 
+// part [rows, 2] = (mean, M2) of the local channels; for RMS norm mean = 0 and M2 = sum x^2.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(256)
     part_stats_kernel(Accumulator<T>* part, const T* x, int64_t n, bool centred) {
@@ -36,13 +50,16 @@ __global__ void __launch_bounds__(256)
   const int64_t row = blockIdx.x;
   const T* of_row = x + row * n;
   const A sum = centred ? sum_of_row<T, kPacked>(of_row, n, [](A v) { return v; }) : A(0);
+  // n > 0 channels on every rank.
   const A mean = sum / static_cast<A>(n);
   const A squares = sum_of_row<T, kPacked>(of_row, n, [=](A v) { return (v - mean) * (v - mean); });
+  // block_sum leaves the sums in every thread; one writes.
   if (threadIdx.x > 0) return;
   part[2 * row] = mean;
   part[2 * row + 1] = squares;
 }
 
+// The moments of all ranks for a row, all-gathered by the caller.
 template <class A>
 struct Parts {
   const A* moments;  // [count, rows, 2]
@@ -61,6 +78,8 @@ __global__ void __launch_bounds__(256)
   constexpr int kWidth = kPackWidth<T>;
   const int64_t row = blockIdx.x;
   const int64_t n = weights.n;
+  // Every thread combines the parts itself: a few additions from cache cost less than a barrier.
+  // The order of ranks is fixed, so that all ranks get the same bits.
   A mean = 0;
   for (int64_t p = 0; p < parts.count; ++p) mean += parts.mean(p, row);
   mean /= static_cast<A>(parts.count);
@@ -87,7 +106,7 @@ __global__ void __launch_bounds__(256)
   stats[2 * row + 1] = rstd;
 }
 
-// What both kernels of the gradient read.
+// What both kernels of the gradient read. Symbols as in norm_backward.cu.
 template <class T>
 struct PartGradient {
   const T* dy;
@@ -120,6 +139,7 @@ __device__ void each_gradient(const PartGradient<T>& in, int64_t row, F&& f) {
   const A rstd = in.stats[2 * row + 1];
   each_chunk_of<T>(in.n, [&](int64_t at) {
     auto g = widened(load_chunk<kPacked, kWidth>(in.dy + row * in.n, at, in.n));
+    // Tails of dy are zeros, so g is 0 there; results behind the end of the row are not stored.
     auto h = widened(load_chunk<kPacked, kWidth>(in.x + row * in.n, at, in.n));
     const auto w = widened(load_chunk<kPacked, kWidth>(in.w, at, in.n));
 #pragma unroll
@@ -131,7 +151,8 @@ __device__ void each_gradient(const PartGradient<T>& in, int64_t row, F&& f) {
   });
 }
 
-// Behind the end of a row g is 0, and so is what it adds.
+// sums [rows, 2] = local sums of g and g h, to be all-reduced. Behind the end of a row dy is loaded
+// as 0, so g is 0 and adds nothing.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(256) part_sums_kernel(Accumulator<T>* sums, PartGradient<T> in) {
   using A = Accumulator<T>;
@@ -146,6 +167,7 @@ __global__ void __launch_bounds__(256) part_sums_kernel(Accumulator<T>* sums, Pa
       sum_gh += g.at[k] * h.at[k];
     }
   });
+  // Two reductions with two barriers each; both are needed by the all-reduce that follows.
   sum_g = block_sum(sum_g);
   sum_gh = block_sum(sum_gh);
   if (threadIdx.x > 0) return;
@@ -153,6 +175,7 @@ __global__ void __launch_bounds__(256) part_sums_kernel(Accumulator<T>* sums, Pa
   sums[2 * row + 1] = sum_gh;
 }
 
+// `channels` is the number of channels over all ranks; sums are those of all ranks.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(256)
     part_backward_kernel(T* dx, PartGradient<T> in, const Accumulator<T>* sums,
@@ -165,16 +188,18 @@ __global__ void __launch_bounds__(256)
   const A rstd = in.stats[2 * row + 1];
   T* to = dx + row * in.n;
   each_gradient<T, kPacked>(in, row, [&](int64_t at, const auto& g, const auto& h) {
+    // dx is read only if it accumulates.
     Pack<T, kWidth> old{};
     if (accumulate) old = load_chunk<kPacked, kWidth>(to, at, in.n);
     auto value = widened(old);
 #pragma unroll
+    // dx = rstd (g - mean(g) - h mean(g h)), added in the accumulator type and rounded once.
     for (int k = 0; k < kWidth; ++k) value.at[k] += rstd * (g.at[k] - mean_g - h.at[k] * mean_gh);
     store_chunk<kPacked>(to, at, in.n, rounded<T>(value));
   });
 }
 
-// A block per row, with a thread for each chunk as far as there are threads.
+// A block per row, with one thread per chunk, at most 256.
 template <class T>
 Grid blocks_for(int64_t rows, int64_t n) {
   const int64_t chunks = (n + kPackWidth<T> - 1) / kPackWidth<T>;
@@ -188,6 +213,8 @@ void CudaKernels::do_norm_part_stats(Stream& stream, View part, ConstView x, con
   constexpr const char* op = "norm_part_stats";
   dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
     const int64_t n = x.dim(1);
+    // Rows are contiguous, so that all are aligned if the first is and n is a multiple of the pack
+    // width.
     const bool packed = n % kPackWidth<T> == 0 && can_pack<kPackWidth<T>>(x.data<T>());
     launch(stream, op, blocks_for<T>(x.dim(0), n),
            packed ? part_stats_kernel<T, true> : part_stats_kernel<T, false>,
@@ -219,6 +246,7 @@ void CudaKernels::do_norm_part_sums(Stream& stream, View sums, View dw, View db,
     using A = Accumulator<T>;
     const int64_t n = x.dim(1);
     const PartGradient<T> in(dy, x, stats, {w, {}, spec});
+    // Row sums first, then the weight gradients in two steps; dw and db are local to the rank.
     launch(stream, op, blocks_for<T>(x.dim(0), n),
            in.packs() ? part_sums_kernel<T, true> : part_sums_kernel<T, false>, sums.data<A>(), in);
     const RowNumbers rows(x);

@@ -1,4 +1,4 @@
-// What the kernels of norms share: rows of tensors of two or three dimensions, weights.
+// Shared by the norm kernels: rows of tensors of two or three dimensions, and the weights.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace tessera::cuda {
 
-/// The rows of [N, C] or [N, G, C] by number.
+/// The rows of [N, C] or [N, G, C] by number, row-major; G is the number of groups or heads that
+/// are normalised separately (query-key norm).
 struct RowNumbers {
   explicit RowNumbers(const ConstView& x)
       : count(x.numel() / std::max<std::int64_t>(1, x.dim(-1))),
@@ -16,6 +17,7 @@ struct RowNumbers {
   struct Place {
     std::int64_t outer, inner;
   };
+  // Divisions of 64-bit integers are slow, and two dimensions need none.
   __device__ Place place(std::int64_t row) const {
     if (inner == 1) return {row, 0};
     return {row / inner, row % inner};
@@ -23,6 +25,7 @@ struct RowNumbers {
   std::int64_t count, inner;
 };
 
+// Rows of C contiguous channels with any stride between them.
 template <class T>
 struct NormRows {
   template <class V>
@@ -42,6 +45,7 @@ struct NormRows {
   std::int64_t outer_stride, inner_stride;
 };
 
+// Weight and bias [C], in the type of the activations.
 template <class T>
 struct NormWeights {
   NormWeights(const ConstView& w_, const ConstView& b_, const NormSpec& spec)
@@ -51,7 +55,7 @@ struct NormWeights {
         centred(spec.kind == NormKind::layer),
         offset(static_cast<Accumulator<T>>(spec.one_plus_weight ? 1 : 0)),
         epsilon(static_cast<Accumulator<T>>(spec.epsilon)) {}
-  /// Whether rows are whole packs, and the weights too.
+  /// Whether rows consist of whole packs, and the weights are aligned for them.
   bool packs() const {
     constexpr int kWidth = kPackWidth<T>;
     return n % kWidth == 0 && can_pack<kWidth>(w) && (!b || can_pack<kWidth>(b));

@@ -1,12 +1,13 @@
-// Weight gradients of norms, in two steps: sums over pieces of the rows, then the sum of the
-// pieces. Every sum has one order, given by the shape alone.
+// Weight gradients of norms in two steps without atomics: sums over pieces of the rows, then the
+// sum of the pieces. The order of every sum is given by the shape alone.
 #pragma once
 
 #include "tessera/kernels/cuda/norm_one_pass.cuh"
 
 namespace tessera::cuda {
 
-/// What the sums of dy h and of dy are made of, and where those of each piece go.
+/// Inputs of the sums dw = sum dy h and db = sum dy, with h = (x - mean) rstd, and where the
+/// partial sums of each piece go.
 template <class T>
 struct WeightSums {
   Accumulator<T>* partials;  ///< [pieces, 2, C]
@@ -19,7 +20,10 @@ struct WeightSums {
 
 constexpr int kWeightLanes = 8;  // rows of threads in a block
 
-// Blocks: pieces x groups of 32 columns.
+// Partial sums of one piece and 32 columns per block, for rows of any alignment. Grid: pieces x
+// groups of 32 columns; block: 32 x 8. Thread (x, y) sums column x over rows y, y + 8, ... of the
+// piece: each row of threads reads 32 neighbouring elements. Then row 0 adds up the eight rows in
+// order.
 template <class T>
 __global__ void __launch_bounds__(kWarp* kWeightLanes)
     norm_partials_kernel(WeightSums<T> in, std::int64_t column_blocks) {
@@ -32,15 +36,18 @@ __global__ void __launch_bounds__(kWarp* kWeightLanes)
   A dw = 0;
   A db = 0;
   if (column < n)
+    // h from the saved statistics; x is read again rather than h stored.
     for (std::int64_t row = in.pieces.begin(piece) + threadIdx.y; row < end; row += kWeightLanes) {
       const RowNumbers::Place place = in.rows.place(row);
       const A dy = load(in.dy[place][column]);
       dw += dy * ((load(in.x[place][column]) - in.stats[2 * row]) * in.stats[2 * row + 1]);
       db += dy;
     }
+  // Threads behind the last column store zeros and reach the barrier, too.
   of_lane[0][threadIdx.y][threadIdx.x] = dw;
   of_lane[1][threadIdx.y][threadIdx.x] = db;
   __syncthreads();
+  // Rows 1-7 have stored their sums; the barrier above makes them visible to row 0.
   if (threadIdx.y > 0 || column >= n) return;
   for (int lane = 1; lane < kWeightLanes; ++lane) {
     dw += of_lane[0][lane][threadIdx.x];
@@ -50,6 +57,7 @@ __global__ void __launch_bounds__(kWarp* kWeightLanes)
   in.partials[(2 * piece + 1) * n + column] = db;
 }
 
+/// Launches norm_partials_kernel.
 template <class T>
 void sum_pieces(Stream& stream, const char* op, const WeightSums<T>& in) {
   const std::int64_t column_blocks = (in.n + kWarp - 1) / kWarp;
@@ -59,8 +67,9 @@ void sum_pieces(Stream& stream, const char* op, const WeightSums<T>& in) {
 
 constexpr int kSumLanes = 16;
 
-// dw and, unless null, db from the partials [pieces, 2, C]; a block takes 32 columns. One thread
-// writes dw, then db, so that they may be one tensor, which then holds db.
+// dw and, unless null, db from the partials [pieces, 2, C]. Block: 32 columns x 16 rows of threads;
+// thread (x, y) adds pieces y, y + 16, ..., then row 0 adds up the rows in order. One thread writes
+// dw, then db, so that they may be one tensor, which then holds db.
 template <class D, class A>
 __global__ void __launch_bounds__(kWarp* kSumLanes)
     sum_partials_kernel(D* dw, D* db, const A* partials, std::int64_t pieces, std::int64_t n,
@@ -69,6 +78,7 @@ __global__ void __launch_bounds__(kWarp* kSumLanes)
   const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   A sums[2] = {};
   if (column < n)
+  // Four independent loads in flight.
 #pragma unroll 4
     for (std::int64_t piece = threadIdx.y; piece < pieces; piece += kSumLanes) {
       sums[0] += partials[2 * piece * n + column];
@@ -82,10 +92,13 @@ __global__ void __launch_bounds__(kWarp* kSumLanes)
     sums[0] += of_lane[0][lane][threadIdx.x];
     sums[1] += of_lane[1][lane][threadIdx.x];
   }
+  // Weight gradients may be of another type than the sums; the addition is in the accumulator type
+  // of D.
   contribute<D>(dw[column], static_cast<Accumulator<D>>(sums[0]), accumulate);
   if (db) contribute<D>(db[column], static_cast<Accumulator<D>>(sums[1]), accumulate);
 }
 
+/// Second step: the weight gradients in the type of dw, added to it if `accumulate`.
 template <class A>
 void finish_weight_gradients(Stream& stream, const char* op, const View& dw, const View& db,
                              const A* partials, std::int64_t pieces, bool accumulate) {

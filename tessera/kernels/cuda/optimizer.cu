@@ -1,4 +1,15 @@
-// Updates of flat parameter ranges in one pass over memory, and the global gradient norm.
+// Optimizer updates of flat parameter ranges in one pass over memory, and the global gradient norm.
+//
+// AdamW (Loshchilov and Hutter, 2019), with gradient g = clip * grad and step t:
+//
+//   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+//   w = (1 - lr wd) w - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+//
+// All arrays are flat with one element per parameter. A thread handles packs of four elements in a
+// grid-stride loop: every array is read and written once with coalesced accesses. Step, learning
+// rate and clipping factor are read from device memory (StepState), so a captured graph can be
+// replayed for every step, and a step whose gradients overflowed is skipped without host
+// synchronisation.
 #include <algorithm>
 #include <type_traits>
 
@@ -15,12 +26,14 @@ namespace {
 using std::int64_t;
 
 constexpr int kThreads = 256;
-// Elements that a thread updates at once: 16 bytes of f32 weights, moments and gradients.
+// Elements that a thread updates at once: 16 bytes of f32 weights, moments and gradients, 8 bytes
+// of 16-bit values.
 constexpr int kWidth = 4;
 
-// Where the exact weights of values T live, and how they are read and written.
+// The three ways in which the exact weights of values T are stored. Each loads and stores packs of
+// exact weights in the accumulator type.
 //
-// In the values themselves.
+// ExactValues: the values are exact (f32, f64).
 template <class T>
 struct ExactValues {
   using A = Accumulator<T>;
@@ -35,7 +48,8 @@ struct ExactValues {
   }
 };
 
-// In a master copy, which the values are rounded from.
+// MasterCopy: an f32 master copy, which the 16-bit values are rounded from. 2 + 4 bytes per
+// parameter.
 template <class T>
 struct MasterCopy {
   using A = Accumulator<T>;
@@ -52,7 +66,8 @@ struct MasterCopy {
   }
 };
 
-// In the values and what rounding took from them.
+// SplitMaster: bf16 values plus the low 16 bits of the f32 master weights: 2 + 2 bytes per
+// parameter without loss of precision (base/master_weight.h).
 struct SplitMaster {
   using A = float;
   BFloat16* values;
@@ -81,7 +96,7 @@ struct SplitMaster {
   }
 };
 
-// One range of parameters with gradients G.
+// One range of parameters with gradients of type G.
 template <class Exact, class G>
 struct Weights {
   using A = typename Exact::A;
@@ -89,7 +104,8 @@ struct Weights {
   const G* grad;
   Packing<kWidth> packing;
 
-  /// Calls update(first element, exact weights, gradients) for the packs of this thread.
+  /// Calls update(first element, exact weights, gradients) for the packs of this thread, and stores
+  /// the weights that it leaves.
   template <class F>
   __device__ void for_each_pack(F&& update) const {
     const int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -100,6 +116,7 @@ struct Weights {
     });
   }
 
+  // Gradients widened to the accumulator type of the weights.
  private:
   template <int kCount>
   __device__ Pack<A, kCount> gradients(int64_t at) const {
@@ -111,18 +128,21 @@ struct Weights {
   }
 };
 
-// Calls f(Weights) for the way in which the range is stored. `states` are the moments: their
-// addresses count in the packing.
+// Calls f(Weights) for the way in which the range is stored. The addresses of values, master
+// weights, gradients and moments (`states`) all count in the packing, since they are accessed at
+// one index.
 template <class T, class G, class F, class... A>
 void with_weights(const View& value, const View& master, const ConstView& grad, F&& f,
                   const A*... states) {
   T* values = value.data<T>();
   const G* g = grad.data<G>();
+  // `addresses` are those of values and master weights.
   const auto call = [&](auto exact, const auto*... addresses) {
     f(Weights<decltype(exact), G>{exact, g,
                                   packing_of<kWidth>(value.numel(), addresses..., g, states...)});
   };
   const T* const_values = values;
+  // i16 master: the low halves of split bf16 master weights.
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (master.dtype() == DType::i16) {
       auto* low_bits = master.data<std::int16_t>();
@@ -130,6 +150,7 @@ void with_weights(const View& value, const View& master, const ConstView& grad, 
                   static_cast<const std::int16_t*>(low_bits));
     }
   }
+  // f32 and f64 values without a master copy are exact themselves.
   if constexpr (std::is_same_v<T, Accumulator<T>>) {
     if (!master) return call(ExactValues<T>{values}, const_values);
   }
@@ -137,7 +158,8 @@ void with_weights(const View& value, const View& master, const ConstView& grad, 
   call(MasterCopy<T>{values, copy}, const_values, static_cast<const Accumulator<T>*>(copy));
 }
 
-// Calls f(type of the gradients): that of the values, or of their sums.
+// Calls f(TypeTag<G>) for the type of the gradients: that of the values, or their accumulator (f32
+// gradient accumulation).
 template <class T, class F>
 void with_gradient_type(const ConstView& grad, F&& f) {
   if (grad.dtype() == accumulator_type(dtype_of<T>()))
@@ -146,8 +168,8 @@ void with_gradient_type(const ConstView& grad, F&& f) {
     f(TypeTag<T>{});
 }
 
-// Enough blocks that the last ones to finish leave no gap, few enough that what each computes
-// before its first element does not count.
+// Enough blocks that the last wave leaves no SM idle for long, few enough that computing the
+// factors in each block does not matter.
 template <class Exact, class G>
 Grid blocks_for(const Weights<Exact, G>& weights) {
   constexpr int64_t kMost = 16384;
@@ -155,7 +177,8 @@ Grid blocks_for(const Weights<Exact, G>& weights) {
   return {std::min((items + kThreads - 1) / kThreads, kMost), dim3(kThreads)};
 }
 
-// What all elements of a range share. Computed in double on the device, since the step lies there.
+// Factors shared by all elements of a range. Computed in double on the device, since step and
+// learning rate are in device memory.
 template <class A>
 struct AdamFactors {
   A beta1, beta2, one_minus_beta1, one_minus_beta2;
@@ -167,14 +190,18 @@ struct AdamFactors {
     beta2 = static_cast<A>(spec.beta2);
     one_minus_beta1 = static_cast<A>(1 - spec.beta1);
     one_minus_beta2 = static_cast<A>(1 - spec.beta2);
+    // Bias corrections 1 - beta^t; t starts at 1.
     step_size = static_cast<A>(step.learning_rate / (1 - pow(spec.beta1, t)));
     root_scale = static_cast<A>(1 / sqrt(1 - pow(spec.beta2, t)));
     epsilon = static_cast<A>(spec.epsilon);
+    // Decoupled weight decay: w is multiplied by 1 - lr wd, not added to the gradient.
     keep = static_cast<A>(spec.decay ? 1 - step.learning_rate * step.weight_decay : 1);
     clip = static_cast<A>(step.clip_factor);
   }
-  // Products and sums are fused as written here, so that all ways to store weights and moments give
-  // equal bits.
+  // Fused multiply-adds are written out, so that every template variant (storage of weights and
+  // moments) computes equal bits.
+  // The update of one element; gradient is still multiplied by the loss scale, which clip divides
+  // out.
   __device__ void update(A& weight, A& mean, A& square, A gradient) const {
     gradient *= clip;
     mean = fma(beta1, mean, one_minus_beta1 * gradient);
@@ -183,7 +210,7 @@ struct AdamFactors {
   }
 };
 
-// Calls f(the moment in the type that it is kept in): A, or bf16 that is computed in f32.
+// Calls f(moment) in the type that it is stored in: A, or bf16 that is updated in f32.
 template <class A, class F>
 void with_moment(const View& moment, F&& f) {
   if constexpr (std::is_same_v<A, float>)
@@ -191,11 +218,14 @@ void with_moment(const View& moment, F&& f) {
   f(moment.data<A>());
 }
 
+// At most 64 registers per thread (256 x 4 per SM): enough warps in flight to saturate memory.
 template <class Exact, class G, class M, class V>
 __global__ void __launch_bounds__(kThreads, 4)
     adamw_kernel(Weights<Exact, G> weights, M* m, V* v, const StepState* state, AdamSpec spec) {
   using A = typename Exact::A;
+  // The gradients overflowed: leave weights and moments as they are.
   if (state->skipped != 0) return;
+  // pow and sqrt in double are slow, so one thread computes the factors for the block.
   __shared__ AdamFactors<A> shared;
   if (threadIdx.x == 0) shared.set(*state, spec);
   __syncthreads();
@@ -212,10 +242,12 @@ __global__ void __launch_bounds__(kThreads, 4)
       });
 }
 
+// SGD with momentum, weight decay added to the gradient: b = mu b + g + wd w, w = w - lr b.
 template <class Exact, class G, class A>
 __global__ void __launch_bounds__(kThreads)
     sgd_kernel(Weights<Exact, G> weights, A* momentum, const StepState* state, SgdSpec spec) {
   if (state->skipped != 0) return;
+  // Each thread converts the few factors itself; there is no pow or sqrt here.
   const A rate = static_cast<A>(state->learning_rate);
   const A decay = static_cast<A>(spec.decay ? state->weight_decay : 0);
   const A clip = static_cast<A>(state->clip_factor);
@@ -233,9 +265,11 @@ __global__ void __launch_bounds__(kThreads)
       });
 }
 
-// Sums of squares in two stages of fixed order: a block per piece, then one block over the pieces.
-// As many pieces as an H200 runs blocks at once, unless they would be too short to pay. Their
-// length keeps the alignment of the first.
+// sum x^2 in two stages of fixed order, for the global gradient norm: a block per piece, then one
+// block over the pieces. As many pieces as an H200 runs blocks at once, unless they would be too
+// short to pay. The length of a piece is a multiple of 64 elements, so that all have the alignment
+// of the first. Everything is summed in double: squares of f32 gradients neither overflow nor lose
+// small terms.
 struct Pieces {
   explicit Pieces(int64_t n)
       : length(std::max(kShortest, (n / kMost / kAligned + 1) * kAligned)),
@@ -246,6 +280,7 @@ struct Pieces {
   int64_t length, count;
 };
 
+// A block per piece; thread i takes every 256th pack.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     squares_of_pieces_kernel(double* partials, const T* x, int64_t n, int64_t length) {
@@ -261,10 +296,12 @@ __global__ void __launch_bounds__(kThreads)
           sum = fma(value, value, sum);
         }
       });
+  // A fixed order: every thread's sum, a butterfly in each warp, then the warps in order.
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
+// One thread per piece.
 constexpr int kTotalThreads = static_cast<int>(Pieces::kMost);
 
 __global__ void __launch_bounds__(kTotalThreads)
@@ -276,7 +313,8 @@ __global__ void __launch_bounds__(kTotalThreads)
 }  // namespace
 
 std::size_t CudaKernels::sum_squares_workspace_bytes(int64_t elements) const {
-  // Not Pieces(elements).count: that is not monotone, and parts of a range are measured, too.
+  // Not Pieces(elements).count, which is not monotone: the workspace must also do for parts of the
+  // range.
   const int64_t most =
       std::min((elements + Pieces::kShortest - 1) / Pieces::kShortest, Pieces::kMost);
   return static_cast<std::size_t>(most) * sizeof(double);

@@ -1,5 +1,5 @@
-// Ops on single elements: dropout, fill. Each says what it makes of an element or a
-// chunk; chunks.cuh walks them.
+// Elementwise ops: residual addition with dropout, fill. Each defines what happens to a chunk of 16
+// bytes; chunks.cuh assigns chunks to threads.
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/dropout_block.cuh"
 
@@ -8,6 +8,8 @@ namespace {
 
 using std::int64_t;
 
+// y = x + dropout(branch) over contiguous rows [rows, n]. kPart: the rows hold a part of the
+// channels, from channel_start on.
 template <class T, bool kPart>
 struct AddDropout {
   static constexpr int kWidth = kPackWidth<T>;
@@ -17,11 +19,13 @@ struct AddDropout {
   const T* branch;
   int64_t n;
   HiddenDropout<Accumulator<T>> dropout;
+  // Row number `row` also selects the sample and position of the mask.
   __device__ AddedRow<T, kPart> row(int64_t row) const {
     return {y + row * n, x ? x + row * n : nullptr, branch + row * n, row, dropout};
   }
 };
 
+// x = value; nothing is read.
 template <class T>
 struct Fill {
   static constexpr int kWidth = kPackWidth<T>;
@@ -48,10 +52,11 @@ void CudaKernels::do_add_dropout(Stream& stream, View y, ConstView x, ConstView 
                                  const DropoutSpec& spec) {
   dispatch_float(branch.dtype(), "add_dropout", [&]<class T>(TypeTag<T>) {
     const HiddenDropout<Accumulator<T>> dropout(spec);
-    // Without random numbers rows do not matter.
+    // Without dropout rows do not matter: the tensor is one long row.
     const int64_t rows = dropout.on ? branch.dim(0) : 1;
     const int64_t n = dropout.on ? branch.dim(1) : branch.numel();
     const T* residual = x ? x.data<T>() : nullptr;
+    // A null residual counts as aligned.
     constexpr int kWidth = kPackWidth<T>;
     const bool packed = (rows == 1 || n % kWidth == 0) && can_pack<kWidth>(y.data<T>()) &&
                         can_pack<kWidth>(branch.data<T>()) && can_pack<kWidth>(residual);
@@ -59,6 +64,8 @@ void CudaKernels::do_add_dropout(Stream& stream, View y, ConstView x, ConstView 
       const AddDropout<T, kPart> add{y.data<T>(), residual, branch.data<T>(), n, dropout};
       for_each_chunk(stream, "add_dropout", rows, n, packed, add);
     };
+    // Rows of all channels need no offset, which is a template argument to keep the common case
+    // short.
     if (dropout.channel_start == 0)
       run(std::false_type{});
     else
@@ -71,6 +78,7 @@ void CudaKernels::do_fill(Stream& stream, View x, double value) {
     T* to = x.data<T>();
     for_each_chunk(stream, "fill", 1, x.numel(), can_pack<kPackWidth<T>>(to), Fill<T>{to, element});
   };
+  // Integers are converted from double directly, floats through their accumulator.
   switch (x.dtype()) {
     case DType::i64: return fill_with(TypeTag<int64_t>{}, static_cast<int64_t>(value));
     case DType::i32: return fill_with(TypeTag<std::int32_t>{}, static_cast<std::int32_t>(value));

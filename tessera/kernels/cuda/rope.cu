@@ -1,4 +1,12 @@
-// Rotation by position. A thread reads the angles of a few channels once for several heads.
+// Rotary position embedding (Su et al., 2021), in place: each pair of channels (a, b) of a head is
+// rotated by an angle that depends on its position and the pair's number.
+//
+//   a' = a cos - b sin,  b' = b cos + a sin     (inverse: sin -> -sin, the backward pass)
+//
+// x [S, B, heads, D] with any strides but the last; cos and sin acc [positions, half]; positions
+// i32 [S, B]. Pairs are (i, i + half) (halves: GPT-NeoX, Llama) or (2i, 2i + 1) (interleaved:
+// GPT-J); channels from 2 half on are left as they are. A thread loads the cos and sin of one pack
+// of pairs once and applies them to up to four heads.
 #include "tessera/kernels/cuda/chunks.cuh"
 #include "tessera/kernels/cuda/cuda_kernels.h"
 
@@ -7,9 +15,11 @@ namespace {
 
 using std::int64_t;
 
+// Heads per thread that are rotated by the same angles: the tables are read a quarter as often, and
+// four pairs of loads are in flight.
 constexpr int kHeadsAtOnce = 4;  // that a thread turns by the same angles
 
-// x[S, B, heads, D], of which the first 2 half channels turn.
+// The arguments. rows = S * batch; `half` is the number of pairs; direction is 1 or -1.
 template <class T>
 struct Rotation {
   using A = Accumulator<T>;
@@ -22,8 +32,8 @@ struct Rotation {
   A direction;
 };
 
-// kWidth pairs of one head, from pair number `at` on, as two packs: their x1 and their x2 where
-// halves are paired, or the pairs side by side where they are interleaved.
+// kWidth pairs of one head, from pair number `at` on, as two packs: all a and all b where halves
+// are paired, or kWidth / 2 pairs each where they are interleaved.
 template <class T, bool kPacked, bool kInterleaved>
 struct Pairs {
   static constexpr int kWidth = kPackWidth<T>;
@@ -31,12 +41,14 @@ struct Pairs {
   using Angles = Pack<Accumulator<T>, kWidth>;
   Pack<T, kWidth> first, second;
 
-  // Where the second pack lies from the first, and where elements that turn end, seen from there.
+  // The offset of the second pack from the first, and the end of the rotated elements as seen from
+  // there (for the element-wise tail).
   __device__ static int64_t distance(int64_t half) { return kInterleaved ? kWidth : half; }
   __device__ static int64_t second_end(int64_t half) {
     return kInterleaved ? 2 * half - kWidth : half;
   }
 
+  // Tails of short packs are loaded as zeros and not stored.
   __device__ void read(const T* head, int64_t at, int64_t half) {
     first = load_chunk<kPacked, kWidth>(head, kStep * at, kStep * half);
     second = load_chunk<kPacked, kWidth>(head + distance(half), kStep * at, second_end(half));
@@ -45,6 +57,7 @@ struct Pairs {
     const Angles x[2] = {widened(first), widened(second)};
     Angles y[2];
 #pragma unroll
+    // Constants after unrolling: the index arithmetic selects registers.
     for (int k = 0; k < kWidth; ++k) {
       const int i1 = kStep * k;  // of both packs together
       const int i2 = i1 + (kInterleaved ? 1 : kWidth);
@@ -58,8 +71,9 @@ struct Pairs {
   }
 };
 
-// Threads count [rows, teams, chunks]. A team takes every teams-th head of a row, so that
-// neighbouring threads have neighbouring heads.
+// Threads are numbered [rows, teams, chunks], chunks fastest. A team takes heads first, first +
+// teams, ... of a row, so that neighbouring threads work on neighbouring heads and accesses are
+// coalesced.
 template <class T, bool kPacked, bool kInterleaved>
 __global__ void __launch_bounds__(kChunkThreads) rotate_kernel(Rotation<T> r) {
   constexpr int kWidth = kPackWidth<T>;
@@ -74,14 +88,18 @@ __global__ void __launch_bounds__(kChunkThreads) rotate_kernel(Rotation<T> r) {
   const int64_t first = team - row * teams;
   T* heads = r.x + s * r.s_stride + (row - s * r.batch) * r.b_stride + first * r.head_stride;
   const int64_t distance = teams * r.head_stride;
+  // All heads are loaded before the first is rotated.
   Pairs<T, kPacked, kInterleaved> pairs[kHeadsAtOnce];
 #pragma unroll
   for (int i = 0; i < kHeadsAtOnce; ++i)
     if (first + i * teams < r.heads) pairs[i].read(heads + i * distance, at, r.half);
+  // positions may be any integers within the table: they count within documents or context-parallel
+  // shards.
   const int64_t angle = r.positions[row] * r.half;
   const auto cos = load_chunk<kPacked, kWidth>(r.cos + angle, at, r.half);
   auto sin = load_chunk<kPacked, kWidth>(r.sin + angle, at, r.half);
 #pragma unroll
+  // The inverse rotation only changes the sign of sin.
   for (int k = 0; k < kWidth; ++k) sin.at[k] *= r.direction;
 #pragma unroll
   for (int i = 0; i < kHeadsAtOnce; ++i)
@@ -91,6 +109,8 @@ __global__ void __launch_bounds__(kChunkThreads) rotate_kernel(Rotation<T> r) {
 template <bool kInterleaved, class T>
 void rotate(Stream& stream, const Rotation<T>& r) {
   constexpr int kWidth = kPackWidth<T>;
+  // Packs if every head of every row is aligned and holds whole packs of pairs; single elements
+  // otherwise.
   const bool packed = r.half % kWidth == 0 && r.s_stride % kWidth == 0 &&
                       r.b_stride % kWidth == 0 && r.head_stride % kWidth == 0 &&
                       can_pack<kWidth>(r.x) && can_pack<kWidth>(r.cos) && can_pack<kWidth>(r.sin);

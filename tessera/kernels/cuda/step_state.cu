@@ -1,4 +1,6 @@
-// How a step begins and ends: one thread runs the same decision as the CPU backend.
+// Begin and end of a training step on the device: a single thread runs the decision code that the
+// CPU backend runs, so that no host synchronisation is needed and steps can be captured in a CUDA
+// graph. All sums are in double and in a fixed order.
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/launch.cuh"
 #include "tessera/kernels/step_state.h"
@@ -8,6 +10,8 @@ namespace {
 
 using std::int64_t;
 
+// weights[i] /= max(1, sum of totals): the loss weights of microbatches from token counts. Every
+// thread adds the few totals itself. A batch without tokens divides by 1.
 struct DivideBySum {
   double* weights;
   const double* totals;
@@ -19,6 +23,7 @@ struct DivideBySum {
   }
 };
 
+// The gradient scale of each microbatch: its loss weight times the loss scale.
 struct ScaleWeights {
   double* grad_scales;
   const double* weights;
@@ -26,6 +31,8 @@ struct ScaleWeights {
   __device__ void operator()(int64_t i) const { grad_scales[i] = weights[i] * state->loss_scale; }
 };
 
+// Learning rate, clipping factor, loss scale and whether to skip the step, from the sum of squared
+// gradients; writes the step's record into the ring buffer that the host reads later.
 struct FinishStep {
   StepState* state;
   StepRecord* records;
@@ -41,10 +48,12 @@ struct FinishStep {
   int64_t extra_count;
 
   __device__ void operator()(int64_t) const {
+    // The loss of the step: the weighted sum over microbatches, in their order.
     StepSums sums{*squares, 0};
     for (int64_t i = 0; i < microbatches; ++i) sums.loss += losses[i] * weights[i];
     StepRecord record = finish_step_state(*state, sums, rates, rate_count, rules);
     for (int64_t i = 0; i < extra_count; ++i) record.extra_losses[i] = extra_losses[i];
+    // A ring buffer by iteration: the host has to read a record before it is overwritten.
     records[record.iteration % room] = record;
   }
 };

@@ -1,5 +1,6 @@
-// Elements in packs of 16 bytes, the widest access of a thread, for ranges that need not begin or
-// end where a pack does.
+// Packs: neighbouring elements that a thread moves in one 16-byte access, the widest there is,
+// which bandwidth-bound kernels need to saturate memory. Ranges need not begin or end at a pack
+// boundary.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +11,25 @@
 
 namespace tessera::cuda {
 
-/// Neighbouring elements that move together. More than 16 bytes move as several accesses.
+/// kCount neighbouring elements that move together. More than 16 bytes move as several accesses.
 template <class T, int kCount>
 struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
   T at[kCount];
 };
 
-/// How many elements make 16 bytes.
+/// Elements of T in 16 bytes: 8 of bf16, 4 of f32, 2 of f64.
 template <class T>
 constexpr int kPackWidth = 16 / static_cast<int>(sizeof(T));
 
-/// 16 bytes at a time, or all of a smaller pack.
+/// One load of 16 bytes, or of all of a smaller pack; x must be aligned to it.
 template <int kCount, class T>
 __device__ Pack<T, kCount> load_pack(const T* x) {
   return *reinterpret_cast<const Pack<T, kCount>*>(x);
 }
-/// Spelled out, since the compiler cuts assignments of this size into words.
+/// One store of the pack. Written in PTX, since the compiler splits assignments of this size into
+/// 32-bit stores.
 template <int kCount, class T>
+// Packs of less than 8 bytes are a single store anyway.
 __device__ void store_pack(T* x, const Pack<T, kCount>& pack) {
   constexpr int kBytes = static_cast<int>(sizeof(pack));
   if constexpr (kBytes < 8) {
@@ -47,16 +50,19 @@ __device__ void store_pack(T* x, const Pack<T, kCount>& pack) {
     }
   }
 }
+/// Whether x is aligned for packs of kCount elements.
 template <int kCount, class T>
 TESSERA_HOST_DEVICE bool can_pack(const T* x) {
   return reinterpret_cast<std::uintptr_t>(x) % alignof(Pack<T, kCount>) == 0;
 }
 
-/// The hardware's conversions of two 16-bit floats in a word; they round as dtype.h does.
+/// The hardware's conversions of two 16-bit floats in one 32-bit word; they round to nearest even,
+/// as dtype.h does. Half as many instructions as one at a time.
 template <class T>
 struct Pair;
 template <>
 struct Pair<BFloat16> {
+  // bf16 is the upper half of an f32, so widening is a shift or a mask.
   __device__ static float low(std::uint32_t pair) { return detail::float_from_bits(pair << 16); }
   __device__ static float high(std::uint32_t pair) {
     return detail::float_from_bits(pair & 0xffff0000u);
@@ -82,6 +88,7 @@ struct Pair<Float16> {
   }
 };
 
+/// A pack converted to its accumulator type, exactly. A no-op for f32 and f64.
 template <class T, int kCount>
 __device__ Pack<Accumulator<T>, kCount> widened(const Pack<T, kCount>& x) {
   if constexpr (sizeof(T) > 2) {
@@ -89,6 +96,7 @@ __device__ Pack<Accumulator<T>, kCount> widened(const Pack<T, kCount>& x) {
   } else {
     Pack<float, kCount> wide;
 #pragma unroll
+    // memcpy of two elements is a register move; a single element fills the lower half only.
     for (int k = 0; k < kCount; k += 2) {
       std::uint32_t pair = 0;
       memcpy(&pair, x.at + k, kCount == 1 ? 2 : 4);
@@ -99,6 +107,7 @@ __device__ Pack<Accumulator<T>, kCount> widened(const Pack<T, kCount>& x) {
   }
 }
 
+/// A pack of accumulators rounded to T. A no-op for f32 and f64.
 template <class T, int kCount>
 __device__ Pack<T, kCount> rounded(const Pack<Accumulator<T>, kCount>& x) {
   if constexpr (sizeof(T) > 2) {
@@ -114,15 +123,18 @@ __device__ Pack<T, kCount> rounded(const Pack<Accumulator<T>, kCount>& x) {
   }
 }
 
-/// n elements as `lead` single ones, packs of kWidth, and single ones behind.
+/// n elements as `lead` single ones up to the first pack boundary, `packs` packs of kWidth, and
+/// single ones behind the last pack.
 template <int kWidth>
 struct Packing {
   std::int64_t n, lead, packs;
 
+  /// Single elements before and after the packs.
   TESSERA_HOST_DEVICE std::int64_t singles() const { return n - packs * kWidth; }
 
   /// Calls f<elements>(first element) for one thread's share: every `step`-th pack from `first`,
-  /// then every `step`-th single element.
+  /// then every `step`-th single element. With first = thread and step = threads neighbouring
+  /// threads take neighbouring packs, so accesses are coalesced.
   template <class F>
   __device__ void for_each(std::int64_t first, std::int64_t step, F&& f) const {
 #pragma unroll 1
@@ -132,8 +144,9 @@ struct Packing {
     for (std::int64_t i = first; i < singles(); i += step) f.template operator()<1>(single(i));
   }
 
-  /// Calls f(first element, pack) for one thread's share of x. Four loads are under way before the
-  /// first of them is used, and all four before f may overwrite x.
+  /// Calls f(first element, pack) for one thread's share of x. Four loads are issued before the
+  /// first is used, which hides memory latency, and all four before f may overwrite x: f may work
+  /// in place.
   template <class T, class F>
   __device__ void read(const T* x, std::int64_t first, std::int64_t step, F&& f) const {
     constexpr int kAhead = 4;
@@ -152,12 +165,14 @@ struct Packing {
       f(single(i), load_pack<1>(x + single(i)));
   }
 
+  // The i-th single element, skipping the packs.
  private:
   __device__ std::int64_t single(std::int64_t i) const { return i < lead ? i : i + packs * kWidth; }
 };
 
-/// The packing of ranges of n elements that are walked together. There are no packs where no lead
-/// fits them all.
+/// The packing of ranges of n elements that are read and written at the same index: the smallest
+/// lead after which all of them are aligned. If their misalignments differ, there is none, and all
+/// elements are single.
 template <int kWidth, class... T>
 TESSERA_HOST_DEVICE Packing<kWidth> packing_of(std::int64_t n, const T*... x) {
   for (std::int64_t lead = 0; lead < kWidth && lead < n; ++lead)

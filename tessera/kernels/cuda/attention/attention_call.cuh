@@ -1,5 +1,9 @@
-// What every attention kernel is told: who sees whom, which probabilities are dropped, and where
-// the heads lie.
+// The arguments of all attention kernels: which keys a query sees, which probabilities are dropped,
+// and where the heads lie in memory.
+//
+// Symbols: S queries, T keys, B samples, H query heads, K key/value heads, d and e the head sizes
+// of q and k, and of v and o. Tensors are [rows, B, heads, channels]; only the channels must be
+// contiguous.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +15,18 @@
 
 namespace tessera::cuda {
 
+// A half-open range [begin, end).
 struct Span {
   std::int64_t begin, end;
   __device__ bool holds(std::int64_t i) const { return i >= begin && i < end; }
 };
 
-/// Who sees whom in a sample b, as local indices. Causality, windows and documents all leave
-/// contiguous spans, in both directions.
+/// Which keys a query of sample b sees, as local indices: query i stands at position q_start + i,
+/// key j at kv_start + j. A key is visible if it is in the query's document, not after it (causal),
+/// and less than `window` positions before it (window > 0).
+///
+/// Each of these conditions leaves one contiguous span, of keys for a query and of queries for a
+/// key. Kernels therefore loop over spans and never read a mask tensor.
 struct Visibility {
   Visibility(std::int64_t q, std::int64_t k, const AttentionSpec& spec)
       : queries(q),
@@ -29,7 +38,7 @@ struct Visibility {
         documents(spec.documents ? spec.documents.data<std::int32_t>() : nullptr),
         starts(documents ? spec.documents.dim(1) : 0) {}
 
-  /// The keys that a query sees.
+  /// The keys that a query sees; an empty span if there are none.
   __device__ Span keys_of(std::int64_t b, std::int64_t query) const {
     const std::int64_t position = q_start + query;
     Span span = document_at(b, position, {kv_start, kv_start + keys});
@@ -37,17 +46,18 @@ struct Visibility {
     if (window > 0) span.begin = max(span.begin, position - window + 1);
     return local(span, kv_start, keys);
   }
-  /// The queries that see a key.
+  /// The queries that see a key: the same conditions solved for the query.
   __device__ Span queries_of(std::int64_t b, std::int64_t key) const {
     const std::int64_t position = kv_start + key;
     Span span = document_at(b, position, {q_start, q_start + queries});
     if (causal) span.begin = max(span.begin, position);
+    // Written without position + window, which could overflow for a window without limit.
     if (window > 0 && window < span.end - position) span.end = position + window;
     return local(span, q_start, queries);
   }
 
-  // Both ends of a span only ever grow with the position that it belongs to, so neighbours see what
-  // lies between the first one's begin and the last one's end.
+  // The union over neighbouring rows. Both ends of a span are monotone in the position, so it
+  // reaches from the first row's begin to the last row's end. `rows` must not be empty.
   __device__ Span keys_of(std::int64_t b, Span rows) const {
     return {keys_of(b, rows.begin).begin, keys_of(b, rows.end - 1).end};
   }
@@ -60,8 +70,11 @@ struct Visibility {
   const std::int32_t* documents;  ///< [B, starts]
   std::int64_t starts;
 
+  // Restricts `span` to the document of a position.
  private:
-  // The part of `span` in the document of a position: between the starts around it.
+  // Documents are given by the positions where they begin, in rising order, so the document reaches
+  // from the last start at or before the position to the next one. A binary search finds it;
+  // without documents starts = 0 and the span stays as it is.
   __device__ Span document_at(std::int64_t b, std::int64_t position, Span span) const {
     const std::int32_t* const start = documents + b * starts;
     std::int64_t low = 0;  // becomes the first start after the position
@@ -77,13 +90,19 @@ struct Visibility {
     if (low < starts) span.end = min(span.end, std::int64_t{start[low]});
     return span;
   }
+  // Positions to local indices, clamped to [0, count]; begin <= end even if the span is empty.
   static __device__ Span local(Span span, std::int64_t start, std::int64_t count) {
     const std::int64_t begin = min(max(span.begin - start, std::int64_t{0}), count);
     return {begin, min(max(span.end - start, begin), count)};
   }
 };
 
-/// Dropout of probabilities, as kernels read it.
+/// Dropout of probabilities. An element is kept if its random word is at least `bound`, which has
+/// probability 1 - p, and is then multiplied by 1 / (1 - p).
+///
+/// Words come from the counter-based Philox generator with the global coordinates (sample, head,
+/// query, key) as the counter. Forward and backward, every kernel and every parallel layout thus
+/// agree on the mask without storing it.
 template <class A>
 struct ProbabilityDropout {
   explicit ProbabilityDropout(const AttentionSpec& spec)
@@ -96,7 +115,7 @@ struct ProbabilityDropout {
         q_start(spec.q_start),
         kv_start(spec.kv_start) {}
 
-  /// What the probability of a (local) key for a (local) query is multiplied by.
+  /// The factor M of a (local) key for a (local) query. Draws four words and uses one.
   __device__ A factor(std::int64_t b, std::int64_t head, std::int64_t query,
                       std::int64_t at) const {
     if (!on) return A(1);
@@ -105,7 +124,8 @@ struct ProbabilityDropout {
         attention_dropout_words(key, samples[b], head_start + head, q_start + query, position / 4);
     return words.v[position % 4] >= bound ? scale : A(0);
   }
-  /// The same for four neighbouring keys, the first at a position that four divides: one draw.
+  /// The factors of four neighbouring keys, the first at a position that is a multiple of four: one
+  /// draw serves all of them.
   __device__ void factors(A (&to)[4], std::int64_t sample, std::int64_t head, std::int64_t query,
                           std::int64_t at) const {
     const Philox4 words = attention_dropout_words(key, sample, head_start + head, q_start + query,
@@ -122,7 +142,7 @@ struct ProbabilityDropout {
   std::int64_t head_start, q_start, kv_start;
 };
 
-/// [rows, B, heads, D] with any strides but the last.
+/// Heads of a tensor [rows, B, heads, D]: any strides, but contiguous channels.
 template <class T>
 struct Heads {
   T* data;
@@ -132,12 +152,13 @@ struct Heads {
   }
 };
 
+/// From a View (T mutable) or a ConstView (T const).
 template <class T, class V>
 Heads<T> heads_of(const V& x) {
   return {x.template data<std::remove_const_t<T>>(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
-/// The arguments that all attention kernels have.
+/// The arguments that all attention kernels have, passed by value as kernel parameters.
 template <class T>
 struct AttentionCall {
   using A = Accumulator<T>;
@@ -156,11 +177,13 @@ struct AttentionCall {
         seen(queries.dim(0), keys.dim(0), spec),
         dropout(spec) {}
 
-  /// A scaled score as the softmax takes it.
+  /// The score as the softmax takes it: softcap * tanh(score / softcap), or the scaled score
+  /// itself.
   __device__ A capped(A score) const {
     return softcap > 0 ? softcap * tanh(score / softcap) : score;
   }
-  /// The derivative of that, from what it gave.
+  /// The derivative of that by the scaled score, from the capped score c: 1 - tanh^2 = 1 - (c /
+  /// softcap)^2.
   __device__ A cap_slope(A score) const {
     const A bent = softcap > 0 ? score / softcap : A(0);
     return A(1) - bent * bent;
@@ -174,7 +197,8 @@ struct AttentionCall {
   ProbabilityDropout<A> dropout;
 };
 
-/// Calls f(TypeTag<G>) for the type of a gradient: T or its accumulator.
+/// Calls f(TypeTag<G>) for the type of a gradient: T, or its accumulator where gradients are summed
+/// in higher precision.
 template <class T, class F>
 void dispatch_gradient(const ConstView& d, F&& f) {
   if (d.dtype() == dtype_of<T>())
@@ -183,7 +207,8 @@ void dispatch_gradient(const ConstView& d, F&& f) {
     f(TypeTag<Accumulator<T>>{});
 }
 
-/// What the backward passes read besides q, k and v. lse, delta: acc [B, H, S].
+/// What the backward passes read besides q, k and v: o and d_o [S, B, H, e], lse and delta acc [B,
+/// H, S].
 template <class T>
 struct Upstream {
   Heads<const T> o, d_o;

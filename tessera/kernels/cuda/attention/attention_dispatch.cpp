@@ -1,4 +1,5 @@
-// Which attention runs: cuDNN's, ours on tensor cores, or ours for everything else.
+// Chooses the attention implementation per call, in this order: cuDNN, the tensor-core kernels
+// (attention_tensor*.cu), the plain kernels (attention.cu, attention_backward.cu).
 #include <algorithm>
 #include <cstdint>
 
@@ -10,10 +11,11 @@
 namespace tessera::cuda {
 namespace {
 
-// From here on a run is training rather than a test, and its speed matters.
+// From this many queries on a call is treated as training rather than a test, and a slow kernel is
+// logged.
 constexpr std::int64_t kTrainingQueries = 256;
 
-// What keeps a training from cuDNN's attention, if it is worth a word.
+// Logs why a training run does not get cuDNN's attention, and what would be faster.
 void explain(const AttentionSpec& spec, bool tiles) {
   if (spec.dropout.p > 0)
     log_info(
@@ -31,16 +33,19 @@ void explain(const AttentionSpec& spec, bool tiles) {
                        : "the soft cap of attention scores takes");
 }
 
-// Tensor cores take heads of one size only.
+// The tensor-core kernels need one head size for q, k and v.
 bool tensors_fit_tiles(const ConstView& q, const ConstView& k, const ConstView& v,
                        const ConstView& o) {
   return fits_tiles(q) && fits_tiles(k) && fits_tiles(v) && fits_tiles(o) && q.dim(3) == v.dim(3);
 }
 
+// f32 gradients are written element by element and need no alignment.
 bool gradient_fits_tiles(const ConstView& d) { return d.dtype() == DType::f32 || fits_tiles(d); }
 
 }  // namespace
 
+// Strides in elements of two bytes: a multiple of 8 is a multiple of 16 bytes. The stride of a
+// dimension of size 1 is never used.
 bool has_aligned_rows(const ConstView& heads) {
   for (int i = 0; i < 3; ++i)
     if (heads.dim(i) > 1 && heads.stride(i) % 8 != 0) return false;
@@ -61,7 +66,7 @@ void attention_backward_tiles(Stream& stream, const View& dq, const View& dk, co
   attention_key_gradient_tiles(stream, dk, dv, d_o, q, k, v, o, lse, spec, delta, accumulate.dk_dv);
 }
 
-// Room for cuDNN, or for delta of our own kernels.
+// Workspace for cuDNN, or for delta [B, H, S] of our own kernels; never both in one call.
 std::size_t CudaKernels::attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                                    DType dtype) const {
   const std::size_t delta =
@@ -74,6 +79,7 @@ void CudaKernels::do_attention_forward(Stream& stream, View o, View lse, ConstVi
                                        Workspace workspace) {
   if (cudnn_->forward(stream, o, lse, q, k, v, spec, workspace)) return;
   const bool tiles = tensors_fit_tiles(q, k, v, o);
+  // Logged once per object, since the choice is made for every layer and every step.
   if (q.dim(0) >= kTrainingQueries && !warned_about_attention_) {
     warned_about_attention_ = true;
     explain(spec, tiles);
@@ -90,7 +96,7 @@ void CudaKernels::do_attention_backward(Stream& stream, View dq, View dk, View d
                                         Workspace workspace,
                                         const AttentionAccumulate& accumulate) {
   const bool plain = !accumulate.dq && !accumulate.dk_dv && dq.dtype() == q.dtype() &&
-                     dk.dtype() == q.dtype();  // cuDNN replaces, in the type of its inputs
+                     dk.dtype() == q.dtype();  // cuDNN only overwrites, in the type of its inputs
   if (plain && cudnn_->backward(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace)) return;
   const bool fits = tensors_fit_tiles(q, k, v, o) && fits_tiles(d_o) && gradient_fits_tiles(dq) &&
                     gradient_fits_tiles(dk) && gradient_fits_tiles(dv);

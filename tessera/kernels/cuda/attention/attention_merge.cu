@@ -1,4 +1,12 @@
-// Joins attention over two parts of the keys by their log-sum-exps: a warp per query and head.
+// Combines attention over two disjoint sets of keys into attention over their union, as ring
+// attention (context parallelism by exchange of keys) would after each step. With lse the
+// log-sum-exp of a row's scores:
+//
+//   lse = ln(e^lse_a + e^lse_b)
+//   o   = e^(lse_a - lse) o_a + e^(lse_b - lse) o_b
+//
+// o, o_a, o_b [S, B, H, e]; lse, lse_a, lse_b acc [B, H, S]. A warp computes one query of one head;
+// lanes take every 32nd channel. o_b may be of another type than o (f32 partial results, say).
 #include "tessera/kernels/cuda/attention/attention_call.cuh"
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/launch.cuh"
@@ -11,7 +19,8 @@ using std::int64_t;
 constexpr int kMergeThreads = 256;
 constexpr int kMergeRows = kMergeThreads / kWarp;
 
-// The log of the sum of two exponentials.
+// ln(e^a + e^b), with the larger one factored out so that nothing overflows; log1p keeps the digits
+// of the smaller. Two -inf stay -inf, where a - b would be NaN.
 template <class A>
 __device__ A log_add(A a, A b) {
   const A most = b > a ? b : a;
@@ -19,13 +28,15 @@ __device__ A log_add(A a, A b) {
   return most + log1p(exp(-fabs(a - b)));
 }
 
-// What one part gives to a row of the output; a part that saw no key gives nothing.
+// The contribution of one part to an element. A part that saw no key contributes nothing: its
+// weight would be NaN if the other part is empty, too.
 template <class T, class A = Accumulator<T>>
 __device__ A part_of(const T& value, A part, A all) {
   return part == A(-INFINITY) ? A(0) : exp(part - all) * load(value);
 }
 
-// The arguments; o, a and lse may be the same memory as o_a and lse_a.
+// o and lse may be the same memory as o_a and lse_a: each element is read by the thread that writes
+// it, and lse is written after all lanes have read it.
 template <class T, class B>
 struct MergeCall {
   Heads<T> o;
@@ -44,6 +55,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(MergeCall<T, B> ca
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t at = int64_t{blockIdx.x} * kMergeRows + threadIdx.x / kWarp;
   if (at >= call.rows) return;
+  // Rows in the order of lse: [B, H, S].
   const int64_t i = at % call.queries;
   const int64_t h = at / call.queries % call.heads;
   const int64_t b = at / call.queries / call.heads;
@@ -55,7 +67,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(MergeCall<T, B> ca
   const B* const other = call.o_b.row(i, b, h);
   for (int c = lane; c < call.e; c += kWarp)
     store<T>(out[c], part_of(a[c], log_a, all) + part_of(other[c], log_b, all));
-  __syncwarp();  // every lane has read
+  __syncwarp();  // every lane has read lse_a and lse_b before lse is overwritten
   if (lane == 0) call.lse[at] = all;
 }
 

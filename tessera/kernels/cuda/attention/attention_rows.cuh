@@ -1,8 +1,13 @@
-// What the simple attention kernels share, those for any type, head size and stride. A warp owns
-// one row (a query, or a key with its value) and a block of them owns neighbouring rows of one
-// head; the rows of the other side stream past in tiles of 32 through shared memory, one lane for
-// each. Nothing of size queries x keys ever exists, and no two blocks write the same element, so
-// results repeat bit for bit.
+// Building blocks of the plain attention kernels (attention.cu, attention_backward.cu), for every
+// float type, stride and head size up to 256.
+//
+// A warp owns one row (a query, or a key with its value) and a block of eight warps owns eight
+// neighbouring rows of one head. The rows of the other side stream past in tiles of 32 through
+// shared memory, one per lane: lane i computes the score of tile row i. No matrix of size queries x
+// keys is ever stored, and no two blocks write the same element, so results are bitwise
+// reproducible.
+//
+// All arithmetic is in the accumulator type A: f32 for 16-bit types and f32, f64 for f64.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +24,14 @@ constexpr int kRowsPerBlock = 8;  ///< one warp each
 constexpr int kAttentionThreads = kRowsPerBlock * kWarp;
 constexpr std::int64_t kMaxHeadSize = 256;
 
-/// Where a warp works.
+/// What a warp works on. Grid: blockIdx.x = (b * heads + h) * blocks + block of rows.
 struct Place {
   __device__ Place(std::int64_t rows, std::int64_t heads)
       : lane(static_cast<int>(threadIdx.x) % kWarp), warp(static_cast<int>(threadIdx.x) / kWarp) {
     const std::int64_t blocks = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
     const std::int64_t head = blockIdx.x / blocks;
+    // The last block of a head may have warps without a row. They still copy tiles and reach the
+    // barriers; `valid` keeps them from reading and writing rows.
     first = blockIdx.x % blocks * kRowsPerBlock;
     row = first + warp;
     valid = row < rows;
@@ -39,13 +46,16 @@ struct Place {
   bool valid;
 };
 
+/// Blocks of a grid over [batch, heads, rows].
 inline std::int64_t attention_blocks(std::int64_t rows, std::int64_t heads, std::int64_t batch) {
   return (rows + kRowsPerBlock - 1) / kRowsPerBlock * heads * batch;
 }
 
-/// Shared memory of a block: two tiles of 32 rows, and two rows for each warp; the first of each
-/// two has heads of d, the second of e. Rows of tiles are one element longer than they need be, so
-/// that lanes reading a column meet different banks.
+/// Shared memory of a block, in elements of A: tile1 [32, d + 1], tile2 [32, e + 1], and for each
+/// warp row1 [d] and row2 [e]. Queries and keys have heads of d, values and outputs of e.
+///
+/// Rows of tiles are padded by one element, so that 32 lanes that read one column of 32 rows hit 32
+/// different banks. The rows of a warp are read by all lanes at the same address, a broadcast.
 template <class A>
 struct SharedRows {
   static std::size_t bytes(std::int64_t d, std::int64_t e) {
@@ -62,13 +72,15 @@ struct SharedRows {
   A *tile1, *tile2, *row1, *row2;
 };
 
-/// One warp's row, scaled.
+/// Loads one row into shared memory by one warp, widened to A and scaled. Lanes read neighbouring
+/// elements, which needs no alignment.
 template <class T, class A = Accumulator<T>>
 __device__ void load_row(A* to, const T* from, int lane, int d, A scale = A(1)) {
   for (int c = lane; c < d; c += kWarp) to[c] = load(from[c]) * scale;
 }
 
-/// Rows [first, last) of one head, at most 32, by the whole block.
+/// Loads rows `rows`, at most 32, of one head by the whole block: warp w takes every eighth row.
+/// The caller puts barriers before (the tile is free) and after (it is complete).
 template <class T, class A = Accumulator<T>>
 __device__ void load_tile(A* tile, int stride, const Heads<const T>& from, const Place& place,
                           std::int64_t h, Span rows, int d, A scale = A(1)) {
@@ -76,6 +88,7 @@ __device__ void load_tile(A* tile, int stride, const Heads<const T>& from, const
     load_row(tile + (i - rows.begin) * stride, from.row(i, place.b, h), place.lane, d, scale);
 }
 
+// Computed by one lane, in the order of the channels.
 template <class A>
 __device__ A dot(const A* x, const A* y, int d) {
   A sum = 0;
@@ -83,12 +96,14 @@ __device__ A dot(const A* x, const A* y, int d) {
   return sum;
 }
 
-/// Channels lane, lane + 32, ... of a row that a warp sums up.
+/// A row of d channels that a warp sums up in registers: lane i holds channels i, i + 32, ..., at
+/// most kPerLane of them.
 template <class A, int kPerLane>
 struct RowSum {
   __device__ void scale_by(A factor) {
     for (int i = 0; i < kPerLane; ++i) values[i] *= factor;
   }
+  // Adds factor * row; rows of tiles are read without bank conflicts, lane by lane.
   __device__ void add(A factor, const A* row, int lane, int d) {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
@@ -107,7 +122,8 @@ struct RowSum {
   A values[kPerLane] = {};
 };
 
-/// Calls f(std::integral_constant<int, channels per lane>) for the larger of two head sizes.
+/// Calls f(std::integral_constant<int, channels per lane>) for the larger of two head sizes: 2, 4
+/// or 8 channels per lane. The count is a constant so that RowSum stays in registers.
 template <class F>
 void dispatch_head_size(const char* op, std::int64_t d1, std::int64_t d2, F&& f) {
   const std::int64_t d = d1 > d2 ? d1 : d2;

@@ -1,5 +1,14 @@
-// The first pass of attention backward by tensor cores: delta, and dq of a block of 128 queries.
-// Probabilities are recomputed from the log-sum-exp.
+// First pass of attention backward on tensor cores: delta and dq. Formulas as in
+// attention_backward.cu; P is recomputed from the log-sum-exp.
+//
+// Grid: one block of 8 warps per 128 queries of one head, as in the forward pass. A warp owns 16
+// queries: q and d_o stay in registers as A fragments, dq [16, D] as f32 accumulators, while k and
+// v stream past in tiles of 64 keys:
+//
+//   S = q k^T,  P = 2^(S - lse),  dS = P (M (d_o v^T) - delta),  dq += dS k
+//
+// dq is a sum over keys in ascending order within one warp, so it needs no atomics and is bitwise
+// reproducible. delta f32 [B, H, S] is left in the workspace for the second pass.
 #include "tessera/kernels/cuda/attention/attention_gradients.cuh"
 #include "tessera/kernels/cuda/attention/attention_kernels.h"
 #include "tessera/kernels/cuda/launch.cuh"
@@ -10,7 +19,8 @@ namespace {
 
 using std::int64_t;
 
-// delta of the warp's 16 queries: as many lanes for a row as it has packs.
+// delta = sum over channels of o d_o, for the warp's 16 queries. D / 8 lanes share a row, 16 bytes
+// each, so that a warp reads 4 rows (D = 64) or 2 rows (D = 128) at once.
 template <class T, int kHead>
 __device__ void sum_delta(float* delta, const HeadRows<const T>& o, const HeadRows<const T>& d_o,
                           int first) {
@@ -19,20 +29,25 @@ __device__ void sum_delta(float* delta, const HeadRows<const T>& o, const HeadRo
 #pragma unroll
   for (int row = lane / kLanes; row < 16; row += kWarp / kLanes) {
     float sum = 0;
+    // Rows behind the end of the sequence give delta = 0; their lanes still take part in the
+    // shuffles.
     if (first + row < o.count) {
       const auto x = load_pack<8>(o.data + (first + row) * o.stride + lane % kLanes * 8);
       const auto y = load_pack<8>(d_o.data + (first + row) * d_o.stride + lane % kLanes * 8);
 #pragma unroll
       for (int i = 0; i < 8; ++i) sum += load(x.at[i]) * load(y.at[i]);
     }
+    // Butterfly over the lanes of a row: a fixed order, and every lane gets the sum.
 #pragma unroll
     for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
     if (lane % kLanes == 0) delta[row] = sum;
   }
+  // The lanes of this warp read what others of it wrote.
   __syncwarp();
 }
 
-// q and d_o of the block, two tiles each of k and v, delta of the block.
+// Shared memory: q and d_o of the block [128, D], two stages each of k and v [64, D], delta of the
+// block [128]. 64.5 KiB for D = 64 and 128.5 KiB for D = 128.
 template <class T, int kHead>
 struct QueryPassShared {
   static constexpr std::size_t kBytes =
@@ -47,35 +62,42 @@ struct QueryPassShared {
   float* delta;
 };
 
-// A warp's 16 queries and the gradients that it sums up for them.
+// A warp's 16 queries and their gradients.
 template <class T, int kHead>
 struct QueryPassWarp {
   __device__ explicit QueryPassWarp(const LaneQueries& queries) : lane{queries, {}, {}} {}
 
-  // Takes lse, leaves delta in global memory for the other pass; both [S].
+  // Reads lse and writes delta to global memory for the second pass; both [S]. Queries behind the
+  // end of the sequence keep zeros and see no key.
   __device__ void load_statistics(const float* lse, float* delta, const float* summed, int count) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int query = lane.queries.query[r];
       if (query >= count) continue;
+      // In units of log2, as the recomputation of P by exp2 needs it.
       lane.lse[r] = lse[query] * kLog2E;
       lane.delta[r] = summed[Lane().g + 8 * r];
       if (Lane().t == 0) delta[query] = lane.delta[r];
     }
   }
 
+  // Adds one tile of 64 keys, 16 at a time, which keeps only 2 x 8 f32 values of scores per lane
+  // live next to q, d_o and dq.
   __device__ void add_tile(const AttentionCall<T>& call, int64_t sample, int64_t h, int first_key,
                            const Tile<T, kHead>& k, const Tile<T, kHead>& v) {
+    // Uniform over the warp; skipping is safe, since there is no block barrier in here.
     if (!lane.queries.see_any(first_key, kTileKeys)) return;
     const bool whole = lane.queries.see_all(first_key, kTileKeys);
 #pragma unroll
     for (int j = 0; j < kTileKeys / 16; ++j) {
       float scores[2][4] = {};
       float products[2][4] = {};
+      // Both products have the same fragment layout, so dS is computed element by element.
       multiply_by_rows(scores, q, k, 16 * j);
       multiply_by_rows(products, d_o, v, 16 * j);
       score_gradients(scores, products, call, sample, h, lane, first_key + 16 * j + 4 * Lane().t,
                       whole);
+      // dS is rounded to 16 bits from its accumulators, which have the layout of an A fragment.
       std::uint32_t d_scores[4];
       round_to_rows<T>(d_scores, products);
       multiply_by_columns(dq, d_scores, k, 16 * j);
@@ -88,8 +110,8 @@ struct QueryPassWarp {
   float dq[kHead / 8][4] = {};
 };
 
-// In the type of the queries the gradient is rounded once, on its way through shared memory, which
-// makes wide stores of it; sums go straight to where they are added.
+// If dq has the type of q, it is rounded once on its way through shared memory, which makes 16-byte
+// stores of it. If it accumulates or is f32 (G), the f32 sums go straight to global memory.
 template <class T, class G, int kHead>
 __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
     tensor_query_gradient_kernel(AttentionCall<T> call, Upstream<T> upstream, Heads<G> dq,
@@ -100,6 +122,7 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
   const int row0 = 16 * Lane().warp;
   const QueryPassShared<T, kHead> shared({shared_memory()});
   const KeyStream<T, kHead> keys = keys_for(call, at, first, shared.k, shared.v);
+  // q, d_o and the first tile of k and v are in flight while delta is computed from global memory.
   const HeadRows<const T> d_o(upstream.d_o, at.b, at.h, queries);
   start_queries<kBlockQueries>(shared.q, {call.q, at.b, at.h, queries}, first);
   start_queries<kBlockQueries>(shared.d_o, d_o, first);
@@ -111,6 +134,7 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
   sum_delta<T, kHead>(shared.delta + row0, {upstream.o, at.b, at.h, queries}, d_o, first + row0);
   warp.load_statistics(upstream.lse + statistics, upstream.delta + statistics, shared.delta + row0,
                        queries);
+  // Rows of q and d_o were copied by threads of other warps, too.
   wait_for_copies();
   __syncthreads();
   load_rows(warp.q, shared.q, row0);
@@ -119,10 +143,12 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
     warp.add_tile(call, sample, at.h, first_key, k, v);
   });
   const HeadRows<G> to(dq, at.b, at.h, queries);
+  // dq = scale dS k; q is not scaled in shared memory, so the factor is applied at the end.
   const int low = row0 + Lane().g;
   if constexpr (std::is_same_v<T, G>) {
-    if (!add) {  // each warp passes its results through its own rows of q
+    if (!add) {  // each warp writes through its own rows of q, which it has in registers
       store_sums(shared.q, low, low + 8, 0, warp.dq, call.scale, call.scale);
+      // Written by other lanes of the warp. No block barrier: no other warp uses these rows.
       __syncwarp();
       write_rows(to, first, shared.q, row0, row0 + 16, Lane().index, kWarp);
       return;

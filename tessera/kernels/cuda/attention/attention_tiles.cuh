@@ -1,7 +1,14 @@
-// What the tensor-core attention kernels share. A block of eight warps owns neighbouring queries,
-// or keys, of one head; the other side streams past in tiles of 64 rows, one tile being copied into
-// shared memory while another is multiplied. Nothing of size queries x keys ever leaves the chip,
-// and no two blocks write the same element, so results repeat bit for bit.
+// Building blocks of the tensor-core attention kernels (attention_tensor*.cu), for bf16 and f16
+// with head sizes 64 and 128. The scheme is that of FlashAttention-2 (Dao, 2023): a block of eight
+// warps owns neighbouring queries, or keys, of one head; the other side streams past in tiles of 64
+// rows. Two tiles are in shared memory: cp.async fills one while the tensor cores multiply the
+// other.
+//
+// No matrix of size queries x keys is ever written to global memory. No two blocks write the same
+// element and there are no atomics, so results are bitwise reproducible.
+//
+// Conventions: D is the head size (kHead); all tiles are row-major with D elements to a row,
+// swizzled as Tile says; products take 16-bit inputs and sum in f32.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +20,32 @@
 
 namespace tessera::cuda {
 
+// Eight warps with 16 queries each make 128 queries per block. Every tile of keys that is copied to
+// shared memory then serves 128 queries, and each warp's m16n8k16 fragments stay in registers.
+// Tiles of 64 keys keep two stages of k and v within 64 KiB for D = 128.
 constexpr int kTileWarps = 8;
 constexpr int kTileThreads = kTileWarps * kWarp;
 constexpr int kTileKeys = 64;
+// Queries per block in the forward pass and in the dq pass; the dk/dv pass owns 64 keys instead.
 constexpr int kBlockQueries = 16 * kTileWarps;  ///< where a block owns queries
 constexpr int kTileQueries = 64;                ///< where queries stream past
+// Scores are kept in units of log2, since the hardware's exponential is base 2:
+// e^x = 2^(x log2(e)), and ln(x) = log2(x) ln(2).
 constexpr float kLog2E = 1.44269504088896340736f;
 constexpr float kLn2 = 0.69314718055994530942f;
 
-/// Rows of kWidth 16-bit elements in shared memory. The eight-element chunks of a row change places
-/// by its number, so that eight rows read at one column meet all banks.
+/// Rows of kWidth 16-bit elements in shared memory, in chunks of eight elements (16 bytes), the
+/// unit of cp.async and of a row of ldmatrix.
+///
+/// Swizzle: chunk c of row r is stored at place c ^ (r % 8). A row of 64 elements is 128 bytes, all
+/// 32 banks, so without the swizzle the eight rows that one ldmatrix phase reads at one column
+/// would start in the same bank (an 8-way conflict). With it they cover eight different 16-byte
+/// bank groups.
 template <class T, int kWidth>
 struct Tile {
   static constexpr int kChunks = kWidth / 8;
   static constexpr std::size_t bytes(int rows) { return rows * kWidth * sizeof(T); }
+  /// Address of a chunk. `chunk` counts within the row, before swizzling.
   __device__ T* at(int row, int chunk) const {
     return data + row * kWidth + (chunk ^ (row & 7)) * 8;
   }
@@ -35,7 +54,8 @@ struct Tile {
   T* data;
 };
 
-/// Hands out the block's shared memory, part after part.
+/// Lays out the block's dynamic shared memory, one part after another. Parts are multiples of 16
+/// bytes, so that every tile is aligned for 16-byte copies.
 struct SharedLayout {
   template <class T>
   __device__ T* take(int count) {
@@ -50,17 +70,22 @@ struct SharedLayout {
   unsigned char* next;
 };
 
-/// Keys do not lie in a tile in their own order: of each 16, key 4t + 2u + e is row 8u + 2t + e.
-/// Columns of scores follow rows of keys, so that a lane holds four neighbouring keys of a query,
-/// which is what one draw of random numbers serves.
+/// Keys are permuted within each group of 16 rows of a tile: key 4t + 2u + e is stored in row 8u +
+/// 2t + e (t < 4, u < 2, e < 2).
+///
+/// Rows of keys are columns of scores. In an accumulator fragment a lane holds columns 2t and 2t +
+/// 1 of each 8-column block u, which under this permutation are the four neighbouring keys 4t ...
+/// 4t + 3: one Philox call yields the dropout decisions of exactly four neighbouring keys. Rows of
+/// v are permuted likewise, so P v sums over the same keys.
 __device__ inline int row_of_key(int key) {
   return (key & ~15) | (key & 2) << 2 | (key & 12) >> 1 | (key & 1);
 }
+/// The inverse of row_of_key.
 __device__ inline int key_of_row(int row) {
   return (row & ~15) | (row & 6) << 1 | (row & 8) >> 2 | (row & 1);
 }
 
-/// One head of one sample, as rows of a tensor.
+/// One head of one sample: `count` rows of D elements, `stride` elements apart.
 template <class T>
 struct HeadRows {
   __device__ HeadRows(const Heads<T>& heads, std::int64_t b, std::int64_t h, std::int64_t rows)
@@ -70,7 +95,12 @@ struct HeadRows {
   int count;
 };
 
-/// Starts the copy of rows [first, first + kRows); rows outside [0, count) become 0.
+/// Starts the asynchronous copy of rows [first, first + kRows) of a head into a tile; row i goes to
+/// tile row order(i). Rows outside [0, count) are filled with zeros, which keeps the products
+/// finite; masking decides what counts.
+///
+/// Consecutive threads copy consecutive 16-byte chunks of a row, so that global reads are
+/// coalesced: 256 threads cover 32 rows at D = 64 and 16 rows at D = 128 in one step.
 template <int kRows, class T, int kHead, class Order>
 __device__ void start_rows(const Tile<T, kHead>& tile, const HeadRows<const T>& from, int first,
                            Order&& order) {
@@ -81,6 +111,8 @@ __device__ void start_rows(const Tile<T, kHead>& tile, const HeadRows<const T>& 
   const T* source = from.data + (first + row0) * from.stride + chunk * 8;
 #pragma unroll
   for (int row = 0; row < kRows; row += kStep) {
+    // cp.async with a source size of 0 reads nothing, so that the address of a row outside the
+    // tensor is never dereferenced.
     const int at = first + row + row0;
     copy_async<16>(tile.at(order(row + row0), chunk), source + row * from.stride,
                    at >= 0 && at < from.count);
@@ -96,31 +128,41 @@ __device__ void start_keys(const Tile<T, kHead>& tile, const HeadRows<const T>& 
   start_rows<kTileKeys>(tile, from, first, [](int row) { return row_of_key(row); });
 }
 
-/// Tiles of keys begin at positions that four divides, so the first may begin before key 0.
+/// Tiles of a span of keys. They start at global positions that are multiples of four, because
+/// dropout draws are shared by aligned groups of four positions. If kv_start is not a multiple of
+/// four, the first tile therefore starts up to three rows before key 0; those rows are zeros and
+/// masked.
 struct KeyTiles {
   __device__ KeyTiles(const Visibility& seen, Span span)
       : shift(static_cast<int>(seen.kv_start & 3)),
         begin(static_cast<int>(span.begin + shift) / kTileKeys),
         end(span.begin < span.end ? (static_cast<int>(span.end) + shift - 1) / kTileKeys + 1
                                   : begin) {}
+  /// Local number of the first key of a tile; negative for the first tile when shift > 0.
   __device__ int first_key(int tile) const { return tile * kTileKeys - shift; }
   int shift, begin, end;
 };
 
-/// The keys and values that stream past a block of queries, two tiles of each in shared memory.
+/// The keys and values that stream past a block of queries, double-buffered: tile i is in stage i %
+/// 2.
 template <class T, int kHead>
 struct KeyStream {
+  /// Starts the copy of a tile's k and v; does nothing behind the last tile.
   __device__ void start(int tile) const {
     if (tile >= tiles.end) return;
     start_keys(k.stage(kTileKeys, tile % 2), from_k, tiles.first_key(tile));
     start_keys(v.stage(kTileKeys, tile % 2), from_v, tiles.first_key(tile));
   }
-  /// Calls f(first key, k, v) for each tile; the first was started. All threads must call.
+  /// Calls f(first key, k, v) for each tile; the caller has started the copy of the first. All
+  /// threads of the block must call it, since it contains block barriers.
   template <class F>
   __device__ void run(F&& f) const {
     for (int tile = tiles.begin; tile < tiles.end; ++tile) {
+      // wait_for_copies covers this thread's own copies, the barrier those of all threads. The
+      // barrier also orders the last reads of tile - 1 before start(tile + 1), which overwrites its
+      // stage. One barrier per tile is enough.
       wait_for_copies();
-      __syncthreads();  // the tile is there, and nobody reads the one before it any more
+      __syncthreads();
       start(tile + 1);
       f(tiles.first_key(tile), k.stage(kTileKeys, tile % 2), v.stage(kTileKeys, tile % 2));
     }
@@ -130,7 +172,8 @@ struct KeyStream {
   Tile<T, kHead> k, v;
 };
 
-// In what follows a warp works on 16 rows; g and t are the lane's part as mma.cuh has it.
+// In what follows a warp works on 16 rows. g = lane / 4 and t = lane % 4 are the lane's coordinates
+// in an mma fragment: it holds rows g and g + 8, and columns 2t and 2t + 1 (mma.cuh).
 struct Lane {
   __device__ Lane()
       : index(static_cast<int>(threadIdx.x) % kWarp),
@@ -140,9 +183,12 @@ struct Lane {
   int index, warp, g, t;
 };
 
-/// A[16, 16 kSteps] = the tile's rows from row0 on.
+/// A[16, 16 kSteps] = the tile's rows [row0, row0 + 16), as kSteps A fragments.
 template <int kSteps, class T, int kWidth>
 __device__ void load_rows(std::uint32_t (&a)[kSteps][4], const Tile<T, kWidth>& tile, int row0) {
+  // Addresses for ldmatrix.x4: lanes 0-15 give rows 0-15 of the left chunk, lanes 16-31 those of
+  // the right chunk. This is the register order of the A operand: (rows 0-7, left), (rows 8-15,
+  // left), then the same for the right half.
   const int lane = Lane().index;
 #pragma unroll
   for (int k = 0; k < kSteps; ++k)
@@ -150,7 +196,8 @@ __device__ void load_rows(std::uint32_t (&a)[kSteps][4], const Tile<T, kWidth>& 
 }
 
 /// A[16, 16] = the transpose of the tile's rows [row0, row0 + 16) at columns [8 chunk, 8 chunk +
-/// 16).
+/// 16). ldmatrix.trans transposes each 8 x 8 matrix; swapping the two off-diagonal ones is done by
+/// the addresses.
 template <class T, int kWidth>
 __device__ void load_columns(std::uint32_t (&a)[4], const Tile<T, kWidth>& tile, int row0,
                              int chunk) {
@@ -158,10 +205,13 @@ __device__ void load_columns(std::uint32_t (&a)[4], const Tile<T, kWidth>& tile,
   load_transposed(a, tile.at(row0 + lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2));
 }
 
-/// sums[16, 16] += A B^T, where B is the tile's rows [row0, row0 + 16).
+/// sums[16, 16] += A B^T, where B is the tile's rows [row0, row0 + 16); the sum runs over the
+/// columns. Used for S = q k^T and for d_o v^T.
 template <int kSteps, class T, int kWidth>
 __device__ void multiply_by_rows(float (&sums)[2][4], const std::uint32_t (&a)[kSteps][4],
                                  const Tile<T, kWidth>& tile, int row0) {
+  // The mma's B operand is stored by columns, and the columns of B^T are the tile's rows, so no
+  // transposition is needed. One ldmatrix.x4 yields two B operands: rows 0-7 and rows 8-15.
   const int lane = Lane().index;
 #pragma unroll
   for (int k = 0; k < kSteps; ++k) {
@@ -172,10 +222,13 @@ __device__ void multiply_by_rows(float (&sums)[2][4], const std::uint32_t (&a)[k
   }
 }
 
-/// sums[16, 8 kColumns] += A B, where B is the tile's rows [row0, row0 + 16) from a chunk on.
+/// sums[16, 8 kColumns] += A B, where B is the tile's rows [row0, row0 + 16) at chunks [chunk,
+/// chunk + kColumns); the sum runs over the 16 rows. Used for P v, dS k, P^T d_o and dS^T q.
 template <int kColumns, class T, int kWidth>
 __device__ void multiply_by_columns(float (&sums)[kColumns][4], const std::uint32_t (&a)[4],
                                     const Tile<T, kWidth>& tile, int row0, int chunk = 0) {
+  // Here the columns of B are columns of the tile, so the load transposes. One ldmatrix.x4 yields
+  // the operands of two neighbouring chunks.
   const int lane = Lane().index;
 #pragma unroll
   for (int i = 0; i < kColumns; i += 2) {
@@ -186,14 +239,18 @@ __device__ void multiply_by_columns(float (&sums)[kColumns][4], const std::uint3
   }
 }
 
-/// A[16, 16] from sums of the same shape, rounded.
+/// A[16, 16] from accumulators of the same shape, rounded to T. The D fragments of two neighbouring
+/// 8-column blocks have the lane layout of one A fragment, so the probabilities of S = q k^T become
+/// the left operand of P v without any shuffle.
 template <class T>
 __device__ void round_to_rows(std::uint32_t (&a)[4], const float (&sums)[2][4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) a[i] = pack<T>(sums[i / 2][i % 2 * 2], sums[i / 2][i % 2 * 2 + 1]);
 }
 
-/// Rounds sums[16, 8 kColumns] times a factor into a tile: lane row g to `low`, g + 8 to `high`.
+/// Rounds sums[16, 8 kColumns] times a factor into a tile, from a chunk on: the lane's row g goes
+/// to row `low`, row g + 8 to `high`. A lane writes two elements (4 bytes) at a time; the four
+/// lanes of a row fill one 16-byte chunk, and the swizzle spreads the eight rows over all banks.
 template <int kColumns, class T, int kWidth>
 __device__ void store_sums(const Tile<T, kWidth>& tile, int low, int high, int chunk,
                            const float (&sums)[kColumns][4], float low_factor, float high_factor) {
@@ -207,8 +264,9 @@ __device__ void store_sums(const Tile<T, kWidth>& tile, int low, int high, int c
   }
 }
 
-/// Copies rows [begin, end) of a tile to rows first + begin, ..., those inside [0, count). The work
-/// is shared by `workers` threads.
+/// Copies rows [begin, end) of a tile to rows first + begin, ... of a tensor, those inside [0,
+/// count). Work is divided among `workers` threads, 16 bytes each: going through shared memory
+/// turns the 4-byte pieces of an accumulator fragment into coalesced 16-byte stores.
 template <class T, int kHead>
 __device__ void write_rows(const HeadRows<T>& to, int first, const Tile<T, kHead>& tile, int begin,
                            int end, int worker, int workers) {
@@ -222,8 +280,10 @@ __device__ void write_rows(const HeadRows<T>& to, int first, const Tile<T, kHead
   }
 }
 
-/// Adds sums[16, 8 kColumns] times a factor to rows of a tensor from a column on, or puts them
-/// there: lane row g to row `low`, g + 8 to `high`, where those are inside [0, count).
+/// Adds sums[16, 8 kColumns] times a factor to rows of a tensor from a column on, or stores them if
+/// not `add`: the lane's row g to row `low`, g + 8 to `high`, where those are inside [0, count).
+/// For gradients that accumulate or are kept in f32. Each element belongs to one lane of one block,
+/// so that the read-modify-write needs no atomics.
 template <int kColumns, class G>
 __device__ void contribute_sums(const HeadRows<G>& to, int low, int high, int column,
                                 const float (&sums)[kColumns][4], float factor, bool add) {
@@ -240,7 +300,8 @@ __device__ void contribute_sums(const HeadRows<G>& to, int low, int high, int co
   }
 }
 
-/// The two queries of a lane, g and g + 8 of its warp, and the keys that they see.
+/// The two queries of a lane, rows g and g + 8 of its warp, and the span of keys that each sees.
+/// Queries behind the end of the sequence see none.
 struct LaneQueries {
   __device__ LaneQueries(const Visibility& seen, std::int64_t b, int first) {
 #pragma unroll
@@ -252,7 +313,9 @@ struct LaneQueries {
     }
   }
   __device__ bool sees(int r, int key) const { return key >= begin[r] && key < end[r]; }
-  /// Whether any query of the warp sees any, or all see all, of the keys [first, first + count).
+  /// Warp-wide tests for the keys [first, first + count): whether any query sees any of them
+  /// (otherwise the warp skips the tile), and whether all queries see all of them (then no element
+  /// needs a mask). Votes rather than per-lane tests, since mma and ldmatrix need the whole warp.
   __device__ bool see_any(int first, int count) const {
     const bool mine = (begin[0] < first + count && end[0] > first) ||
                       (begin[1] < first + count && end[1] > first);
@@ -266,8 +329,10 @@ struct LaneQueries {
   int query[2], begin[2], end[2];
 };
 
-/// Where a block works. Where attention is causal the last queries and the first keys have the most
-/// to do, so those blocks come first.
+/// Which tile, sample and head a block works on: blockIdx.x = (i * batch + b) * heads + h. The tile
+/// varies slowest, and the tiles with the most work come first: blocks are dispatched in order, so
+/// that the short ones fill the gaps at the end. With a causal mask those are the last queries, or
+/// the first keys.
 struct BlockPlace {
   __device__ BlockPlace(int tiles, std::int64_t heads, std::int64_t batch, bool last_first)
       : b(blockIdx.x % (heads * batch) / heads), h(blockIdx.x % heads) {
@@ -278,7 +343,8 @@ struct BlockPlace {
   int tile;
 };
 
-/// The keys that a block of queries from `first` on sees, to stream through the tiles k and v.
+/// The keys that a block of queries from `first` on sees, to stream through the tiles k and v. With
+/// grouped-query attention `group` query heads read the same key/value head.
 template <class T, int kHead>
 __device__ KeyStream<T, kHead> keys_for(const AttentionCall<T>& call, const BlockPlace& at,
                                         int first, const Tile<T, kHead>& k,

@@ -1,3 +1,6 @@
+// Attention as graphs of the cuDNN frontend: one node (sdpa or sdpa_backward), planned once per
+// problem and cached. A problem is everything that a plan depends on: shapes, strides, types, mask
+// and scale.
 #include "tessera/kernels/cuda/attention/cudnn_attention.h"
 
 // Graphs are never written to files, so the frontend needs no JSON.
@@ -26,13 +29,13 @@ using std::int64_t;
 using Plan = fe::graph::Graph;  // a graph of operations that carries its plan
 using TensorPtr = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// The tensors of a call, in this order; forward has the first five. cuDNN knows each by its number
-// plus one.
+// The tensors of a call, in this order; forward has the first five. The cuDNN uid of each is its
+// number plus one.
 enum Argument { kQ, kK, kV, kO, kLse, kDO, kDq, kDk, kDv, kArguments };
 constexpr std::size_t kForwardArguments = kLse + 1;
 
-// Which keys a query sees, as cuDNN says it: the diagonal starts at the top left corner of the
-// matrix of scores, or ends at the bottom right one.
+// The mask in cuDNN's terms: a diagonal band of the score matrix, aligned to its top left corner
+// (query 0 stands at key 0) or to its bottom right one (the last query stands at the last key).
 struct Band {
   bool causal = false;
   bool bottom_right = false;
@@ -40,7 +43,7 @@ struct Band {
   auto operator<=>(const Band&) const = default;
 };
 
-// All that a plan depends on.
+// The key of the plan cache. The scale is compared by its bits: it is part of the graph.
 struct Problem {
   bool backward = false;
   DType dtype = DType::bf16;
@@ -57,26 +60,32 @@ void check_cudnn(cudnnStatus_t status, const char* call) {
         cudnnGetErrorString(status));
 }
 
-// Nothing where masks are such that cuDNN has no words for them, or leave a query without keys.
+// The band of a spec, or nothing if cuDNN cannot express the mask or if it leaves a query without
+// keys, whose result cuDNN does not define as ours (o = 0, lse = -inf).
 std::optional<Band> band_of(int64_t s, int64_t t, const AttentionSpec& spec) {
+  // `ahead` is the local index of the key at the position of query 0. If it is at least t - 1,
+  // every key is at or before every query, and the causal mask has no effect.
   const int64_t ahead = spec.q_start - spec.kv_start;  // the key that stands where query 0 does
   const bool causal = spec.causal && ahead < t - 1;    // else all keys come before all queries
+  // A window has no effect unless the last query is at least `window` positions after key 0.
   const bool windowed = spec.window > 0 && ahead + s > spec.window;
   if (!causal && !windowed) return Band{};
+  // Any other offset of the diagonal has no alignment in cuDNN.
   const bool bottom_right = ahead != 0;
   if (bottom_right && (ahead != t - s || s > t)) return std::nullopt;
   if (windowed && s > t) return std::nullopt;
   return Band{causal, bottom_right, windowed ? spec.window : 0};
 }
 
-// What cuDNN's attention takes at all. One query at a time is the step of a generation, whose
-// number of keys changes from call to call: planning each would cost a second a token.
+// Whether cuDNN's attention supports these shapes at all. A single query is a step of generation,
+// where the number of keys changes with every call: planning each would cost a second per token.
 bool takes(const Shape& q, const Shape& k, const Shape& v, DType dtype) {
   const auto fits = [](int64_t d) { return d % 8 == 0 && d <= 256; };
   return (dtype == DType::bf16 || dtype == DType::f16) && fits(q[3]) && fits(v[3]) && q[0] > 1 &&
          q.numel() > 0 && k.numel() > 0 && v.numel() > 0;
 }
 
+// The problem of a call, or nothing if cuDNN does not support it.
 std::optional<Problem> problem_of(std::span<const ConstView> tensors, const AttentionSpec& spec) {
   const ConstView& q = tensors[kQ];
   const ConstView& k = tensors[kK];
@@ -98,6 +107,7 @@ std::optional<Problem> problem_of(std::span<const ConstView> tensors, const Atte
                   *band,
                   std::bit_cast<std::uint32_t>(static_cast<float>(spec.scale)),
                   {}};
+  // lse is contiguous and f32; all other tensors bring their strides and must be 16-byte aligned.
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (i == kLse) continue;
     if (!has_aligned_rows(tensors[i])) return std::nullopt;
@@ -107,7 +117,8 @@ std::optional<Problem> problem_of(std::span<const ConstView> tensors, const Atte
   return problem;
 }
 
-// Says where an argument lies: ours is [rows, B, heads, D], cuDNN's [B, heads, rows, D].
+// Describes an argument: ours is [rows, B, heads, D], cuDNN's [B, heads, rows, D]. Only strides
+// differ, no data moves.
 void place(fe::graph::Tensor_attributes& tensor, const Problem& p, Argument argument) {
   const bool of_keys = argument == kK || argument == kV || argument == kDk || argument == kDv;
   const bool of_values = argument == kV || argument == kO || argument == kDO || argument == kDv;
@@ -118,7 +129,7 @@ void place(fe::graph::Tensor_attributes& tensor, const Problem& p, Argument argu
       .set_data_type(p.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF);
 }
 
-// Our lse [B, H, S] is what cuDNN calls its statistics: the natural logarithm of the sum.
+// Our lse [B, H, S] is cuDNN's softmax statistics tensor [B, H, S, 1]: the natural log-sum-exp.
 void place_lse(fe::graph::Tensor_attributes& tensor, const Problem& p) {
   tensor.set_uid(kLse + 1)
       .set_dim({p.b, p.h, p.s, 1})
@@ -132,6 +143,8 @@ TensorPtr input(Plan& graph, const Problem& p, Argument argument) {
   return graph.tensor(tensor);
 }
 
+// Scale and mask, the same for both directions. The right bound 0 is the causal diagonal; the left
+// bound is exclusive, so it equals our window, which counts the query's own position.
 template <class Attributes>
 Attributes attributes_of(const Problem& p) {
   Attributes attributes;
@@ -143,6 +156,7 @@ Attributes attributes_of(const Problem& p) {
   return attributes;
 }
 
+// o and lse from q, k and v.
 void add_forward(Plan& graph, const Problem& p) {
   auto attributes = attributes_of<fe::graph::SDPA_attributes>(p);
   attributes.set_generate_stats(true);
@@ -152,6 +166,7 @@ void add_forward(Plan& graph, const Problem& p) {
   place_lse(lse->set_output(true), p);
 }
 
+// dq, dk and dv. The backward pass recomputes the probabilities from lse.
 void add_backward(Plan& graph, const Problem& p, bool deterministic) {
   auto attributes = attributes_of<fe::graph::SDPA_backward_attributes>(p);
   attributes.set_deterministic_algorithm(deterministic);
@@ -165,7 +180,7 @@ void add_backward(Plan& graph, const Problem& p, bool deterministic) {
   place(dv->set_output(true), p, kDv);
 }
 
-// Everything of a problem but the plan itself.
+// Builds the graph of a problem: 16-bit tensors, f32 arithmetic.
 void describe_graph(Plan& graph, const Problem& p, bool deterministic) {
   graph.set_io_data_type(p.dtype == DType::bf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
@@ -176,8 +191,9 @@ void describe_graph(Plan& graph, const Problem& p, bool deterministic) {
     add_forward(graph, p);
 }
 
-// Loading a kernel's code is not allowed while a stream of this thread is captured, unless the
-// thread says that it knows what it does: nothing that is loaded here touches a stream.
+// Allows lazy loading of kernel code while a stream is being captured into a CUDA graph. By default
+// the driver forbids that in the capturing thread; it is safe here, since planning does not touch a
+// stream.
 class RelaxedCapture {
  public:
   RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -193,18 +209,19 @@ constexpr std::size_t round_up(int64_t n, int64_t step) {
   return static_cast<std::size_t>((n + step - 1) / step * step);
 }
 
-// In a deterministic backward pass cuDNN keeps the gradients of all scores, 16-bit [B, H, S, T] in
-// whole tiles.
+// A deterministic backward pass keeps the gradients of all scores in the workspace: 16-bit [B, H,
+// S, T], rounded up to whole tiles of 64 x 128.
 std::size_t score_bytes(const Shape& q, int64_t keys) {
   return static_cast<std::size_t>(q[1] * q[2]) * round_up(q[0], 64) * round_up(keys, 128) * 2;
 }
 
-// Beyond 8 GiB of them our own kernels, which keep none, take over. The number of keys has no
-// effect, so that room for more keys is never less room.
+// Above 8 GiB of score gradients our own kernels, which keep none, take over. The limit uses the
+// number of queries for both dimensions, so that the workspace is monotone in the number of keys.
 bool has_too_many_scores(const Shape& q) { return score_bytes(q, q[0]) > std::size_t{8} << 30; }
 
 }  // namespace
 
+// The cache of plans and the cuDNN handle of one device. Not thread-safe: one rank, one stream.
 class CudnnAttention::Plans {
  public:
   Plans(Device device, bool deterministic) : deterministic_(deterministic) {
@@ -214,6 +231,7 @@ class CudnnAttention::Plans {
     handle_.reset(handle);
   }
 
+  // Runs a call, or returns false without side effects if cuDNN does not support it.
   bool run(Stream& stream, const char* op, std::span<const ConstView> tensors,
            const AttentionSpec& spec, const Workspace& workspace) {
     const std::optional<Problem> problem = problem_of(tensors, spec);
@@ -222,6 +240,7 @@ class CudnnAttention::Plans {
     Plan* plan = find(*problem, workspace.bytes());
     if (!plan) return false;
     check_cudnn(cudnnSetStream(handle_.get(), on), "cudnnSetStream");
+    // Addresses by uid order; execute() changes no tensor that the graph only reads.
     std::array<void*, kArguments> addresses{};
     for (std::size_t i = 0; i < tensors.size(); ++i)
       addresses[i] = const_cast<void*>(tensors[i].raw());
@@ -236,13 +255,16 @@ class CudnnAttention::Plans {
     void operator()(cudnnContext* handle) const noexcept { cudnnDestroy(handle); }
   };
 
-  // Null where cuDNN has none that fits.
+  // The plan of a problem, made at first use; null if cuDNN has none that fits. Failures are
+  // cached, too.
   Plan* find(const Problem& problem, std::size_t workspace_bytes) {
     const auto [at, fresh] = plans_.try_emplace(problem);
     if (fresh) at->second = make(problem, workspace_bytes);
     return at->second.get();
   }
 
+  // HeurMode A lets cuDNN's heuristic choose the engine. A plan that needs more workspace than was
+  // reserved is refused, and the call goes to our own kernels.
   std::unique_ptr<Plan> make(const Problem& p, std::size_t workspace_bytes) {
     const RelaxedCapture relaxed;
     auto plan = std::make_unique<Plan>();
@@ -269,10 +291,15 @@ CudnnAttention::CudnnAttention(Device device, bool deterministic)
 
 CudnnAttention::~CudnnAttention() = default;
 
-// A formula, since plans need what is not known when memory is laid out (strides, masks) and a
-// second of time each. The parts are those of the Hopper engines: delta, f32 [B, H, S]; the sum of
-// dq, f32 [B, H, S, D], or the gradients of the scores; dk and dv of each query head, 16-bit
-// [B, H, T, D] and [B, H, T, E], where heads share keys. Plans add some hundred bytes.
+// A formula, since memory is laid out before strides and masks are known and a plan costs a second.
+// The terms are those of cuDNN's Hopper engines:
+//
+//   delta, f32 [B, H, S]
+//   not deterministic: the sum of dq, f32 [B, H, S, D]
+//   deterministic: the gradients of all scores, 16-bit [B, H, S, T]
+//   grouped-query heads: dk and dv of each query head, 16-bit [B, H, T, D] and [B, H, T, E]
+//
+// Plans add a few hundred bytes, covered by kSmallParts.
 std::size_t CudnnAttention::workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                             DType dtype) const {
   constexpr std::size_t kSmallParts = 64 << 10;

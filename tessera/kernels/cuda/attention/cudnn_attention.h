@@ -1,8 +1,8 @@
-// Attention by cuDNN: the fast way for 16-bit types. What it cannot do, the kernels of
-// attention_kernels.h do.
+// Attention by cuDNN: the fastest implementation for 16-bit types. The kernels of
+// attention_kernels.h cover the cases that it does not support.
 //
-// This header is read by nvcc too. The frontend's headers, which take most of a minute to compile,
-// are seen by cudnn_attention.cpp alone.
+// This header is compiled by nvcc, too. The headers of the cuDNN frontend, which take most of a
+// minute to compile, are included by cudnn_attention.cpp only.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,17 @@ namespace tessera::cuda {
 
 class CudnnAttention {
  public:
-  /// A backward pass is faster when two runs need not give equal bits.
+  /// A deterministic backward pass is slower: cuDNN then avoids atomic additions to dq.
   CudnnAttention(Device device, bool deterministic);
   ~CudnnAttention();
 
-  /// What either call below may need for these shapes, whatever the spec; 0 where it takes no part.
-  /// Never less for more keys.
+  /// Upper bound of the workspace of both calls below for these shapes, for any spec; 0 if cuDNN
+  /// does not support them. Monotone in the number of keys.
   std::size_t workspace_bytes(const Shape& q, const Shape& k, const Shape& v, DType) const;
 
-  /// The ops of kernels.h, arguments checked. False when cuDNN cannot do the case: then nothing was
-  /// done. A problem that was not seen before costs about a second of planning on the host.
+  /// The ops of kernels.h, with arguments already checked. Returns false, having done nothing, if
+  /// cuDNN does not support the case. The first call of a problem costs about a second of planning
+  /// on the host.
   bool forward(Stream&, const View& o, const View& lse, const ConstView& q, const ConstView& k,
                const ConstView& v, const AttentionSpec&, const Workspace&);
   bool backward(Stream&, const View& dq, const View& dk, const View& dv, const ConstView& d_o,

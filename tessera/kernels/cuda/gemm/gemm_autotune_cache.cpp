@@ -1,3 +1,4 @@
+// See the header for the format of the file.
 #include "tessera/kernels/cuda/gemm/gemm_autotune_cache.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ constexpr std::string_view kHeading =
 constexpr std::size_t kLargestFile = std::size_t{64} << 20;
 constexpr std::size_t kDigits = 16;  // of a word in hex
 
-// FNV-1a: enough to tell a damaged line, which no library should be given as an algorithm.
+// FNV-1a: detects damaged lines, which must not reach the library as an algorithm.
 std::uint64_t checksum(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -48,7 +49,8 @@ std::optional<GemmAlgorithm> algorithm_of(std::string_view digits) {
   return algorithm;
 }
 
-// The key and the algorithm of a line that line_of wrote, without its line end.
+// The key and the algorithm of a line written by line_of, without its line end. Split from the
+// right, since the key itself contains a tab between setting and problem.
 std::optional<std::pair<std::string, GemmAlgorithm>> parse(std::string_view line) {
   const std::size_t end = line.rfind('\t');
   if (end == line.npos || end == 0) return {};
@@ -94,6 +96,8 @@ std::string GemmAutotuneCache::text() const {
   return lines;
 }
 
+// `text` goes in first, because add() keeps entries that are already there; then the own ones that
+// it does not have.
 void GemmAutotuneCache::take(std::string_view text) {
   auto own = std::exchange(algorithms_, {});
   add(text);
@@ -101,6 +105,7 @@ void GemmAutotuneCache::take(std::string_view text) {
   update_file();
 }
 
+// Reads first, so that lines written by other runs meanwhile are kept.
 void GemmAutotuneCache::update_file() {
   if (file_.empty()) return;
   try {
@@ -128,7 +133,7 @@ GemmAutotuneCache::Report GemmAutotuneCache::add(std::string_view lines) {
       continue;
     }
     if (!parsed->first.starts_with(setting_ + '\t')) ++report.foreign;
-    algorithms_.insert(std::move(*parsed));  // what is known already stays
+    algorithms_.insert(std::move(*parsed));  // existing entries win
   }
   return report;
 }
@@ -140,7 +145,7 @@ void GemmAutotuneCache::write() const {
   write_file_atomically(file_, text, temporary_suffix());
 }
 
-// Without the file products are timed again in the next run, which is no reason to stop this one.
+// A missing file only means timing again in the next run, so errors are warnings, logged once.
 void GemmAutotuneCache::warn(const std::exception& error) {
   if (std::exchange(warned_, true)) return;
   log_warning("autotuned matrix products may be lost, the gemm file cannot be used: {}",

@@ -1,10 +1,10 @@
-// The algorithms that were found fastest for matrix products, kept in a text file, so that a shape
-// is timed once per device and library version and later runs compute the same bits.
+// Cache of autotuned matrix products in a text file: a problem is timed once per device and library
+// version, and later runs use the same algorithms and compute the same bits.
 //
-// A line holds, parted by tabs: the device and library (the setting), the problem, the algorithm's
-// opaque bytes in hex, and a checksum of all before it. Runs may share a file: a writer takes in
-// what others wrote, and lines of other settings stay in it. Of the ranks of a run rank 0 has it;
-// the others are given its lines as text.
+// A line holds, separated by tabs: the setting (device and library version), the problem, the
+// algorithm's opaque bytes in hex, and a checksum of everything before it. Several runs may share a
+// file: a writer first merges what others have written, and keeps lines of other settings. Within a
+// run only rank 0 has the file; the other ranks receive its lines as text.
 #pragma once
 
 #include <array>
@@ -19,23 +19,23 @@
 
 namespace tessera::cuda {
 
-/// The library's description of an algorithm, which only the same version of it can read.
+/// cuBLASLt's opaque description of an algorithm, valid only for the same library version.
 using GemmAlgorithm = std::array<std::uint64_t, 8>;
 
 class GemmAutotuneCache {
  public:
-  /// Reads `file`. Damaged lines are left out with a warning; a file that cannot be used at all is
-  /// not an error either. With an empty name nothing outlives the object.
+  /// Reads `file`. Damaged lines are skipped with a warning, and a file that cannot be read is a
+  /// warning, too. With an empty path the cache lives only in memory.
   GemmAutotuneCache(fs::path file, std::string setting);
 
   std::optional<GemmAlgorithm> find(const std::string& problem) const;
-  /// Replaces the algorithm for `problem`, and the file.
+  /// Replaces the algorithm for `problem` and rewrites the file.
   void store(const std::string& problem, const GemmAlgorithm& algorithm);
 
   /// The lines of this setting.
   std::string text() const;
-  /// Takes lines of text(), of several objects too: the first one for a problem counts, and
-  /// replaces the own algorithm. The file follows.
+  /// Merges lines of text(), possibly of several ranks: the first line for a problem wins and
+  /// replaces the own algorithm. Rewrites the file.
   void take(std::string_view text);
 
  private:

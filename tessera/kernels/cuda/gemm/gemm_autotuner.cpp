@@ -1,3 +1,4 @@
+// Times candidate algorithms on the device with CUDA events, on the stream of the call.
 #include "tessera/kernels/cuda/gemm/gemm_autotuner.h"
 
 #include <algorithm>
@@ -22,6 +23,7 @@ TimedEvent make_event() {
   return TimedEvent(event);
 }
 
+// Runs and times the algorithms of one call.
 class Autotuner {
  public:
   Autotuner(Matmul& matmul, const GemmLibrary& library, cudaStream_t stream, const GemmCall& call)
@@ -32,11 +34,13 @@ class Autotuner {
         start_(make_event()),
         stop_(make_event()) {}
 
+  // Whether the algorithm can be launched. Errors are expected: the heuristic does not check
+  // everything.
   bool runs(const GemmAlgorithm& algorithm) {
     return matmul_.launch(library_, stream_, call_, algorithm) == CUBLAS_STATUS_SUCCESS;
   }
 
-  /// Milliseconds of one run, the mean of several without a gap between them.
+  /// Milliseconds per run: the mean of `repeats` back-to-back runs between two events.
   float time(const GemmAlgorithm& algorithm, int repeats) {
     check_op(cudaEventRecord(start_.get(), stream_), kWhat);
     for (int i = 0; i < repeats; ++i)
@@ -63,7 +67,7 @@ struct TimedAlgorithm {
   float time = std::numeric_limits<float>::infinity();
 };
 
-// Those that run at all. The first run loads a kernel, which must not count.
+// The candidates that run at all. The first run also loads the kernel, which must not be timed.
 std::vector<TimedAlgorithm> runnable(Autotuner& tuner,
                                      const std::vector<GemmAlgorithm>& candidates) {
   std::vector<TimedAlgorithm> timed;
@@ -72,15 +76,18 @@ std::vector<TimedAlgorithm> runnable(Autotuner& tuner,
   return timed;
 }
 
-// A fifth of a millisecond, so that the launch of a short product does not weigh.
+// Runs for about 0.2 ms per measurement, so that launch overhead does not dominate for small
+// products.
 int repeats_for(float milliseconds) {
   return std::clamp(static_cast<int>(0.2f / std::max(milliseconds, 1e-3f)), 1, 20);
 }
 
 }  // namespace
 
-// All run once, the best few several times more, in turn: what slows the GPU down for a while then
-// slows all of them. Differences below a hundredth are noise; there the library's order decides.
+// All candidates are timed once, the best six four more times, in turn, so that a temporary
+// slowdown of the GPU (clocks, other work) affects all of them. The minimum of a candidate's times
+// counts. Differences below 1 % are noise; there the library's order decides, which makes the
+// choice stable.
 GemmAlgorithm find_fastest(const std::vector<GemmAlgorithm>& candidates, Matmul& matmul,
                            const GemmLibrary& library, cudaStream_t stream, const GemmCall& call) {
   constexpr std::size_t kFinalists = 6;
@@ -99,6 +106,7 @@ GemmAlgorithm find_fastest(const std::vector<GemmAlgorithm>& candidates, Matmul&
     std::sort(timed.begin(), timed.end(), faster);
     timed.resize(std::min(timed.size(), kFinalists));
   }
+  // The earliest candidate of the library's order within the noise of the best time.
   const TimedAlgorithm* best = &timed.front();
   const float limit = kNoise * best->time;
   for (const TimedAlgorithm& each : timed)

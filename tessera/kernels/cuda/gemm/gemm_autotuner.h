@@ -5,8 +5,8 @@
 
 namespace tessera::cuda {
 
-/// Runs `call` many times, which must do no harm, and blocks until that is done. `candidates`, at
-/// least one, are in the library's order.
+/// Runs `call` many times and blocks until that is done, so `call` must be repeatable.
+/// `candidates`, at least one, are in the library's order, which decides between equally fast ones.
 GemmAlgorithm find_fastest(const std::vector<GemmAlgorithm>& candidates, Matmul& matmul,
                            const GemmLibrary& library, cudaStream_t stream, const GemmCall& call);
 

@@ -1,5 +1,6 @@
-// What follows a matrix product where cuBLASLt does not compute it along: the sizes and types that
-// its epilogues lack.
+// GELU after a matrix product, where cuBLASLt has no epilogue for the types or strides: d =
+// gelu(x), or d = d gelu'(x). d and x [m, n] with any row strides, one thread per element,
+// PreciseMath in the accumulator type. These cases are rare, so the kernel does not use packs.
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/launch.cuh"
 #include "tessera/kernels/cuda/math.cuh"
@@ -9,7 +10,8 @@ namespace {
 
 using std::int64_t;
 
-// One element of d from the one of x at the same place.
+// Element i in row-major order. kSlope: d is also an input, the gradient so far, which was already
+// rounded to T by the product.
 template <class T, bool kSlope>
 struct GeluOfRows {
   T* d;

@@ -1,3 +1,4 @@
+// Descriptors and algorithms of one cublasLtMatmul. a and b are swapped here, see the header.
 #include "tessera/kernels/cuda/gemm/gemm_matmul.h"
 
 #include <fmt/core.h>
@@ -12,8 +13,9 @@ namespace {
 
 using std::int64_t;
 
-// Parts of a sum over k may be added up in f32 or f64 in a step of its own, whose order is fixed.
-// The other schemes add in the order in which blocks finish, or round the parts to 16 bits.
+// Allowed split-k reductions: partial sums over ranges of k are added in the compute type (f32 or
+// f64) by a separate step with a fixed order. The other schemes either add in the order in which
+// blocks finish, which is not reproducible, or round the partial sums to 16 bits.
 constexpr std::uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 cudaDataType_t data_type(DType type) {
@@ -26,17 +28,20 @@ cudaDataType_t data_type(DType type) {
   }
 }
 
+// 16-bit and f32 inputs accumulate in f32; TF32 (10-bit mantissa of the inputs) only on request.
 cublasComputeType_t compute_type(DType type, bool tf32) {
   if (type == DType::f64) return CUBLAS_COMPUTE_64F;
   return type == DType::f32 && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-// The largest power of two that divides the address, as far as that matters.
+// The largest power of two up to 16 that divides the address. The null pointer counts as aligned.
 std::uint32_t alignment_of(const ConstView& x) {
   const auto address = reinterpret_cast<std::uintptr_t>(x.raw()) | kGemmAlignment;
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
+// Column-major for cuBLASLt: x[rows, columns] with row stride s is a matrix of `columns` rows,
+// `rows` columns and leading dimension s.
 void describe_matrix(cublasLtMatrixLayoutOpaque_t& layout, const ConstView& x) {
   check_blas(
       cublasLtMatrixLayoutInit(&layout, data_type(x.dtype()), static_cast<std::uint64_t>(x.dim(1)),
@@ -44,6 +49,7 @@ void describe_matrix(cublasLtMatrixLayoutOpaque_t& layout, const ConstView& x) {
       "cublasLtMatrixLayoutInit");
 }
 
+// The search preferences of the heuristic: workspace limit, reduction schemes, alignments.
 class Preference {
  public:
   Preference() {
@@ -71,6 +77,8 @@ T algorithm_setting(const cublasLtMatmulAlgo_t& algorithm,
   return value;
 }
 
+// Whether an algorithm's results are bitwise reproducible: no split over k, or an ordered
+// reduction.
 bool repeats_its_bits(const cublasLtMatmulAlgo_t& algorithm) {
   const auto parts = algorithm_setting<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
   const auto scheme =
@@ -78,7 +86,7 @@ bool repeats_its_bits(const cublasLtMatmulAlgo_t& algorithm) {
   return parts == 1 || (scheme & ~kReductions) == 0;
 }
 
-// alpha and beta in the type that cuBLASLt reads them in: that of the sums.
+// alpha and beta in the type that cuBLASLt reads them in, that of the accumulation.
 struct Scalars {
   Scalars(double alpha, double beta)
       : as_double{alpha, beta}, as_float{static_cast<float>(alpha), static_cast<float>(beta)} {}
@@ -117,6 +125,7 @@ GemmProblem problem_of(const GemmCall& call, bool tf32) {
           tf32};
 }
 
+// The line of the autotune cache: names and numbers, in the order of problem_of.
 std::string to_string(const GemmProblem& problem) {
   constexpr const char* kNames[] = {
       "m",           "n",        "k",        "type",       "type_d",     "transpose_a",
@@ -129,6 +138,7 @@ std::string to_string(const GemmProblem& problem) {
   return text;
 }
 
+// The library's a is our b and vice versa: d^T = op(b)^T op(a)^T.
 Matmul::Matmul(const GemmCall& call, bool tf32) {
   const DType type = call.a.dtype();
   check_blas(cublasLtMatmulDescInit(&operation_, compute_type(type, tf32),
@@ -156,7 +166,7 @@ void Matmul::point_to(const GemmCall& call) {
 
 std::vector<GemmAlgorithm> Matmul::candidates(const GemmLibrary& library, const GemmCall& call,
                                               int most) {
-  point_to(call);  // the library looks at their alignment
+  point_to(call);  // the heuristic considers their alignment
   Preference preference;
   preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                  std::uint64_t{library.workspace.bytes()});
@@ -167,9 +177,11 @@ std::vector<GemmAlgorithm> Matmul::candidates(const GemmLibrary& library, const 
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(call.d));
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int count = 0;
+  // C and D are the same matrix: beta = 1 adds to d in place.
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(library.handle, &operation_, &a_, &b_, &d_, &d_,
                                      preference.get(), most, results.data(), &count);
+  // No algorithm for this problem, which the caller handles; anything else is an error.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
   check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
   results.resize(static_cast<std::size_t>(count));
@@ -180,6 +192,8 @@ std::vector<GemmAlgorithm> Matmul::candidates(const GemmLibrary& library, const 
   return algorithms;
 }
 
+// The library checks that the configuration fits the problem; workspace and reproducibility are
+// ours to check.
 bool Matmul::accepts(const GemmLibrary& library, const GemmAlgorithm& algorithm) {
   const auto record = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
   cublasLtMatmulHeuristicResult_t result{};

@@ -1,7 +1,7 @@
-// One matrix product as cuBLASLt is told about it.
+// One matrix product as descriptors of cuBLASLt.
 //
-// cuBLASLt thinks in columns: a row-major matrix is its transpose there, so d = op(a) op(b) is
-// computed as d^T = op(b)^T op(a)^T without moving anything, and its bias per row is ours per
+// cuBLASLt is column-major: a row-major matrix is its transpose there, so d = op(a) op(b) is
+// computed as d^T = op(b)^T op(a)^T without moving any data, and its bias per row is our bias per
 // column.
 #pragma once
 
@@ -17,8 +17,7 @@
 
 namespace tessera::cuda {
 
-/// d[m, n] = alpha op(a)[m, k] op(b)[k, n], plus what was in d with `add`, then the epilogue. k >
-/// 0.
+/// d[m, n] = alpha op(a)[m, k] op(b)[k, n], plus d with `add`, then the epilogue. Requires k > 0.
 struct GemmCall {
   View d;
   ConstView a, b;
@@ -31,37 +30,38 @@ struct GemmCall {
   View aux{};        ///< [m, n]
 };
 
-/// All that autotuning depends on, as numbers: sizes, strides, types, alignments.
-/// alpha and `add` are not among them: cuBLASLt chooses without them, too.
+/// Everything that the choice of an algorithm depends on, as numbers: sizes, strides, types,
+/// alignments. alpha and `add` are not included, since cuBLASLt's heuristic does not use them
+/// either.
 using GemmProblem = std::array<std::int64_t, 18>;
 GemmProblem problem_of(const GemmCall& call, bool tf32);
 std::string to_string(const GemmProblem& problem);
 
-/// Elements from one row to the next, as cuBLASLt demands it also of a matrix with one row.
+/// Elements from one row to the next. cuBLASLt requires a valid value also for a matrix of one row.
 std::int64_t row_stride(const ConstView& x);
 
-/// What addresses and rows must be multiples of for the fastest algorithms.
+/// Alignment in bytes of addresses and rows that the fastest algorithms require.
 constexpr std::int64_t kGemmAlignment = 16;
 
-/// The library, and memory of ours in which it works instead of allocating. Two products must not
-/// use that at once, so all products of one object go to one stream.
+/// The library handle, and our workspace that it uses instead of allocating. Two products must not
+/// use it at once, so all products of one object run on one stream.
 struct GemmLibrary {
   cublasLtHandle_t handle = nullptr;
   View workspace{};
 };
 
-/// A description that fits every call of one problem. Neither copied nor moved: nobody says that
-/// the library's descriptors may be.
+/// The descriptors for all calls of one problem. Neither copyable nor movable: the library does not
+/// document that its opaque descriptors may be.
 class Matmul {
  public:
   Matmul(const GemmCall& call, bool tf32);
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
 
-  /// Up to `most` algorithms whose results repeat their bits, the one that the library expects to
-  /// be fastest first. None when it has no answer for the problem.
+  /// Up to `most` algorithms with bitwise reproducible results, the one that the library expects to
+  /// be fastest first. Empty if it has none for the problem.
   std::vector<GemmAlgorithm> candidates(const GemmLibrary& library, const GemmCall& call, int most);
-  /// Whether an algorithm, one from a file say, may be used.
+  /// Whether an algorithm, for instance one from a file, may be used for this problem.
   bool accepts(const GemmLibrary& library, const GemmAlgorithm& algorithm);
   cublasStatus_t launch(const GemmLibrary& library, cudaStream_t stream, const GemmCall& call,
                         const GemmAlgorithm& algorithm);
@@ -69,7 +69,7 @@ class Matmul {
  private:
   template <class T>
   void set(cublasLtMatmulDescAttributes_t what, const T& value);
-  /// Bias and aux are part of the description, though they change from call to call.
+  /// Sets the bias and aux pointers: they are part of the descriptor but change from call to call.
   void point_to(const GemmCall& call);
 
   cublasLtMatmulDescOpaque_t operation_{};

@@ -1,3 +1,4 @@
+// Plans of matrix products: the cublasLtMatmul descriptors and the algorithm of each problem.
 #include "tessera/kernels/cuda/gemm/gemm_plan.h"
 
 #include <fmt/core.h>
@@ -10,6 +11,8 @@ namespace {
 
 using std::int64_t;
 
+// Algorithms requested from the library's heuristic, best expected first, and timed by the
+// autotuner.
 constexpr int kCandidates = 32;
 
 cublasLtContext* make_library(Device device) {
@@ -19,21 +22,23 @@ cublasLtContext* make_library(Device device) {
   return handle;
 }
 
-// What an algorithm's description holds for.
+// The device and library version that an algorithm's opaque description is valid for.
 std::string autotune_setting(Device device) {
   cudaDeviceProp properties{};
   check_op(cudaGetDeviceProperties(&properties, device.index), "cudaGetDeviceProperties");
   return fmt::format("{}\tcuBLASLt {}", properties.name, cublasLtGetVersion());
 }
 
+// Timing needs host synchronisation, which is not allowed while a stream is captured.
 bool is_capturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check_op(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;
 }
 
-// The call in a form that can be repeated: what it only writes is written again afterwards, but a
-// product that is added to d has to go elsewhere. Nothing if there is no room for that.
+// The call in a form that can be run many times. Output that is only written may be written again;
+// a product that is added to d is redirected to scratch memory with the same strides. Nothing if
+// the scratch memory is too small or not aligned as d is.
 std::optional<GemmCall> repeatable(const GemmCall& call, const Workspace& scratch) {
   if (!call.add) return call;
   const int64_t elements = (call.d.dim(0) - 1) * call.d.stride(0) + call.d.dim(1);
@@ -63,6 +68,8 @@ std::size_t GemmPlans::Hash::operator()(const GemmProblem& problem) const {
   return hash;
 }
 
+// The first call of a problem chooses its algorithm; all later ones reuse it, so that the same call
+// computes the same bits throughout a run.
 bool GemmPlans::run(Stream& stream, const GemmCall& call, const Workspace& scratch) {
   const cudaStream_t on = native(stream, "gemm");
   const GemmProblem problem = problem_of(call, tf32_);
@@ -74,18 +81,24 @@ bool GemmPlans::run(Stream& stream, const GemmCall& call, const Workspace& scrat
   return true;
 }
 
+// Plans are dropped, since they may hold algorithms other than those just taken.
 void GemmPlans::take_autotuned(const std::string& text) {
   cache_.take(text);
   plans_.clear();
 }
 
+// In this order: the cache file, the first candidate if timing is not possible, the fastest
+// candidate.
 std::optional<GemmAlgorithm> GemmPlans::choose(Matmul& matmul, const std::string& problem,
                                                cudaStream_t stream, const GemmCall& call,
                                                const Workspace& scratch) {
   const std::optional<GemmAlgorithm> stored = cache_.find(problem);
+  // A stored algorithm is checked against the library, as the file may come from elsewhere.
   if (stored && matmul.accepts(library_, *stored)) return stored;
   const std::vector<GemmAlgorithm> candidates = matmul.candidates(library_, call, kCandidates);
   if (candidates.empty()) return {};
+  // Timing is not deterministic: two runs could choose different algorithms, whose sums differ in
+  // order.
   if (deterministic_ || is_capturing(stream)) return candidates.front();
   const std::optional<GemmCall> trial = repeatable(call, scratch);
   if (!trial) return candidates.front();

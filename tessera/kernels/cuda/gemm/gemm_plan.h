@@ -1,7 +1,7 @@
-// Which algorithm computes which matrix product. A problem gets its plan at its first use and keeps
-// it, so that an object repeats its bits: the algorithm in the gemm file if there is one, else the
-// fastest of the library's suggestions, timed on the spot. Deterministic runs and captures time
-// nothing and take the library's first suggestion.
+// Chooses the algorithm of each matrix product. A problem gets its plan at its first use and keeps
+// it, so that results are bitwise reproducible within a run: the algorithm from the autotune cache
+// if it has one, otherwise the fastest of the library's candidates, timed on the spot.
+// Deterministic runs and captures do not time anything and use the library's first candidate.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,14 @@ namespace tessera::cuda {
 
 class GemmPlans {
  public:
-  /// `workspace` is what the library works in.
+  /// `workspace` is the memory that cuBLASLt works in.
   GemmPlans(Device device, const CudaOptions& options, const View& workspace);
 
-  /// False when cuBLASLt has no algorithm for the call. `scratch` is only used for timing.
+  /// False if cuBLASLt has no algorithm for the call. `scratch` is only used for timing.
   bool run(Stream& stream, const GemmCall& call, const Workspace& scratch);
 
-  /// As Kernels has them. Who takes some must not be capturing; plans follow at their next use.
+  /// See Kernels. take_autotuned must not be called during a capture; plans are made anew at their
+  /// next use.
   std::string autotuned() const { return cache_.text(); }
   void take_autotuned(const std::string& text);
 
@@ -30,15 +31,17 @@ class GemmPlans {
   struct DestroyLibrary {
     void operator()(cublasLtContext* handle) const noexcept { cublasLtDestroy(handle); }
   };
+  // Mixes all 18 numbers of a problem.
   struct Hash {
     std::size_t operator()(const GemmProblem& problem) const;
   };
   struct Plan {
     Plan(const GemmCall& call, bool tf32) : matmul(call, tf32) {}
     Matmul matmul;
-    std::optional<GemmAlgorithm> algorithm;  ///< none: the library has no answer
+    std::optional<GemmAlgorithm> algorithm;  /// none: the library has no algorithm
   };
 
+  // The algorithm for a new problem; may run the product many times.
   std::optional<GemmAlgorithm> choose(Matmul& matmul, const std::string& problem,
                                       cudaStream_t stream, const GemmCall& call,
                                       const Workspace& scratch);
