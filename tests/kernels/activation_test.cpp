@@ -16,7 +16,7 @@ TEST(ActivationNames, AreAllThereAndDiffer) {
   std::set<std::string_view> names;
   for (const Activation each : kActivations) names.insert(to_string(each));
   EXPECT_EQ(names.size(), kActivations.size());
-  EXPECT_EQ(kActivations.back(), Activation::squared_relu) << "the last enumerator";
+  EXPECT_GT(kActivations.size(), static_cast<std::size_t>(Activation::squared_relu));
 }
 
 class ActivationTest : public KernelTest {};
