@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "tessera/launch/compare.h"
 #include "tessera/model/freeze.h"
 #include "tessera/pipeline/schedules.h"
 
@@ -222,7 +221,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
       mesh_(options.parallel, rank.world, kv_replicas(options)),
       pipeline_shape_(make_pipeline_shape(options)) {
-  share_autotuned();  // those of rank 0's file
+  share_autotuned(*kernels_, stream_, mesh_.world());  // those of rank 0's file
   const int stage = mesh_.pipeline().rank();
   channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
   for (const StagePart& part : rank_parts(options, stage)) {
@@ -232,8 +231,6 @@ Session::Session(const SessionOptions& options, const Rank& rank)
     if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
   }
   Plan sizes = plan(options, chunks_, stage, *kernels_);
-  training_ = std::move(sizes.training);
-  evaluation_ = std::move(sizes.evaluation);
   workspace_ = memory_.allocate(MemoryUse::workspace, DType::u8,
                                 {static_cast<std::int64_t>(sizes.workspace_bytes)});
   context_.emplace(Context{*kernels_, stream_, mesh_, workspace_, &trace_});
@@ -249,24 +246,22 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   make_extra_losses();
   runners_ = make_runners(chunks_, *context_, sizes.runner);
   runner_memory_.emplace(memory_for(runners_, memory_, sizes.runner));
-  std::vector<Stage*> stages;
   for (StageRunner& runner : runners_) {
     runner.use(*runner_memory_);
     runner.set_hooks(*parameters_);
-    stages.push_back(&runner);
   }
-  batches_.emplace(memory_, options.shape, options.microbatches, batch_limits(options),
-                   BatchShare{{mesh_.tensor_column().size(), mesh_.tensor_column().rank()},
-                              {mesh_.context().size(), mesh_.context().rank()},
-                              options.parallel.data});
-  const auto of_all = [&](std::int64_t each) {
-    return memory_.allocate(MemoryUse::data, DType::f64, {mesh_.data().size() * each});
-  };
-  step_losses_ = of_all(options.microbatches);
-  step_weights_ = of_all(options.microbatches);
-  step_tokens_ = of_all(1);
-  executor_.emplace(std::move(stages), *channels_, stream_,
-                    make_boundary_buffers(sizes.boundary_buffers), &trace_);
+  step_runner_.emplace(
+      step_parts(),
+      StepRunner::Plan{std::move(sizes.training), std::move(sizes.evaluation),
+                       sizes.boundary_buffers, boundary_shape(options), batch_limits(options)});
+}
+
+StepRunner::Parts Session::step_parts() {
+  return {options_,       *context_,
+          memory_,        *parameters_,
+          *extra_losses_, optimizer_ ? &*optimizer_ : nullptr,
+          runners_,       *runner_memory_,
+          *channels_,     head_runner() != nullptr};
 }
 
 void Session::make_extra_losses() {
@@ -277,11 +272,6 @@ void Session::make_extra_losses() {
   const std::int64_t sequences =
       options_.shape.batch * options_.microbatches * options_.parallel.data;
   extra_losses_.emplace(trained_extra_losses(options_), own, sequences, *context_, memory_);
-}
-
-void Session::begin_step() {
-  parameters_->begin_step();
-  extra_losses_->begin_step(*context_, optimizer_->state());
 }
 
 StageRunner* Session::head_runner() {
@@ -299,73 +289,6 @@ std::int64_t Session::shared_loss_bytes(const SessionOptions& options) {
 void Session::adopt_values() {
   parameters_->values_changed();
   if (optimizer_) optimizer_->adopt_values(*context_);
-}
-
-// What passes between neighbouring stages: the residual stream and its gradient, [N, hidden].
-BoundaryBuffers Session::make_boundary_buffers(int buffers) {
-  const Shape rows = boundary_shape(options_);
-  const std::int64_t bytes = BoundaryBuffers::message_bytes(options_.model.dtype, rows);
-  if (buffers > 0)
-    boundary_memory_ = memory_.allocate(MemoryUse::activations, DType::u8, {buffers, bytes});
-  if (buffers > 0) kernels_->fill(stream_, boundary_memory_, 0);  // a warm-up reads it
-  return {boundary_memory_.view(), options_.model.dtype, rows};
-}
-
-void Session::share_losses() {
-  const View losses = runner_memory_->loss_sums();
-  if (!head_runner()) kernels_->fill(stream_, losses, 0);
-  mesh_.pipeline().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
-  mesh_.tensor_column().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
-  mesh_.context().all_reduce(losses, ReduceOp::sum, stream_)->wait(stream_);
-  gather_over_data_ranks(step_losses_, losses);
-  gather_over_data_ranks(step_weights_, batches_->weights());
-}
-
-void Session::share_tokens(LossAverage average) {
-  gather_over_data_ranks(step_tokens_, batches_->tokens());
-  if (batches_->divides_by_tokens(average))
-    kernels_->divide_by_sum(stream_, batches_->weights(), step_tokens_);
-}
-
-void Session::gather_over_data_ranks(const View& all, const View& own) {
-  Communicator& data = mesh_.data();
-  data.all_gather(all.reshape({data.size(), own.numel()}), own, stream_)->wait(stream_);
-}
-
-void Session::run_microbatches(bool training) {
-  const PipelineProgram& program = training ? training_ : evaluation_;
-  if (!training) {
-    parameters_->wait_for_values();
-    parameters_->forget_buffers();
-  }
-  batches_->set_training(training);
-  for (StageRunner& runner : runners_) runner.set_microbatches(batches_->microbatches());
-  bool& autotuned = training ? autotuned_for_training_ : autotuned_for_evaluation_;
-  if (warms_up() && !std::exchange(autotuned, true)) {
-    executor_->warm_up(program);
-    share_autotuned();
-    if (training) begin_step();
-  }
-  executor_->run(program);
-  if (std::exchange(autotuned, true) || !share_autotuned()) return;
-  if (training) begin_step();
-  executor_->run(program);
-}
-
-bool Session::warms_up() const {
-  return options_.device.kind == DeviceKind::cuda && pipeline_shape_.ranks > 1;
-}
-
-bool Session::share_autotuned() {
-  if (options_.device.kind == DeviceKind::cpu) return false;  // it has none
-  stream_.synchronize();
-  const std::vector<std::string> texts =
-      gather_texts(mesh_.world(), kernels_->autotuned(), options_.device);
-  if (std::ranges::count(texts, texts.front()) == std::ssize(texts)) return false;
-  std::string all;
-  for (const std::string& text : texts) all += text;
-  kernels_->take_autotuned(all);
-  return true;
 }
 
 // The embedding reads tokens and the head labels. What tokens decide besides concerns all stages.

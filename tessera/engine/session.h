@@ -1,5 +1,5 @@
-// Everything one rank needs to run a model: device, mesh, memory, layers, parameters, optimizer,
-// runner.
+// Everything one rank needs to run a model, built once: device, mesh, memory, layers, parameters,
+// optimizer, stage runners. StepRunner runs steps on it.
 #pragma once
 
 #include <deque>
@@ -9,6 +9,7 @@
 #include "tessera/engine/device_batch.h"
 #include "tessera/engine/extra_losses.h"
 #include "tessera/engine/session_options.h"
+#include "tessera/engine/step_runner.h"
 #include "tessera/launch/launch.h"
 #include "tessera/model/stage_runner.h"
 #include "tessera/optim/model_parameters.h"
@@ -124,34 +125,12 @@ class Session {
   /// The one that has the output layer; null: another pipeline rank has it.
   StageRunner* head_runner();
   PipelineChannels& channels() { return *channels_; }
-  const Executor& executor() const { return *executor_; }
   const PipelineShape& pipeline_shape() const { return pipeline_shape_; }
-  DeviceBatches& batches() { return *batches_; }
-  /// Before the first microbatch of a training step.
-  void begin_step();
-  /// Forward, and when training backward, of the batches that were set. Ranks whose autotuning of
-  /// algorithms turn out different the first time run it twice, the second time with rank 0's.
-  void run_microbatches(bool training);
-  /// Per token, a batch's weights follow from the tokens of all data-parallel ranks.
-  void share_tokens(LossAverage average);
-  /// The last stage knows the losses, a grid's rows those of their samples, context-parallel ranks
-  /// those of their positions, data-parallel ranks their own; afterwards all know all.
-  void share_losses();
-  /// f64 [data ranks x microbatches]: sums of losses, and what they weigh. f64 [data ranks]: labels
-  /// that counted.
-  ConstView step_losses() const { return step_losses_.view(); }
-  ConstView step_weights() const { return step_weights_.view(); }
-  ConstView step_tokens() const { return step_tokens_.view(); }
+  StepRunner& step_runner() { return *step_runner_; }
 
  private:
   void make_extra_losses();
-  void gather_over_data_ranks(const View& all, const View& own);
-  BoundaryBuffers make_boundary_buffers(int buffers);
-  /// Ranks that compute the same round alike: all take rank 0's autotuned algorithms, and for what
-  /// it does not compute those of the first rank that does. False when all were equal.
-  bool share_autotuned();
-  /// Whether a pass that is the first of its kind is preceded by a warm-up without messages.
-  bool warms_up() const;
+  StepRunner::Parts step_parts();
 
   SessionOptions options_;
   Memory memory_;
@@ -160,8 +139,6 @@ class Session {
   std::unique_ptr<Kernels> kernels_;
   Mesh mesh_;
   PipelineShape pipeline_shape_;
-  PipelineProgram training_;
-  PipelineProgram evaluation_;
   std::optional<PipelineChannels> channels_;
   std::deque<GptModel> chunks_;
   Tensor workspace_;
@@ -171,14 +148,7 @@ class Session {
   std::optional<Optimizer> optimizer_;
   std::deque<StageRunner> runners_;
   std::optional<RunnerMemory> runner_memory_;
-  std::optional<DeviceBatches> batches_;
-  Tensor step_losses_;
-  Tensor step_weights_;
-  Tensor step_tokens_;
-  Tensor boundary_memory_;
-  std::optional<Executor> executor_;
-  bool autotuned_for_training_ = false;  ///< autotuned algorithms were shared after a first run
-  bool autotuned_for_evaluation_ = false;
+  std::optional<StepRunner> step_runner_;
 };
 
 /// Whether a rank's part of the model sees tokens, or needs to know what they are.

@@ -7,21 +7,21 @@ namespace {
 
 void load_batches(Session& session, const NextBatch& next_batch, LossAverage average) {
   const TraceRange range(session.context().trace, "batch");
-  DeviceBatches& batches = session.batches();
+  DeviceBatches& batches = session.step_runner().batches();
   for (int i = 0; i < session.options().microbatches; ++i) batches.set(i, next_batch());
   batches.send(session.context().stream, average);
 }
 
 void run_gradients_of(Session& session, LossAverage average) {
   Context& context = session.context();
-  const DeviceBatches& batches = session.batches();
-  session.share_tokens(average);
+  const DeviceBatches& batches = session.step_runner().batches();
+  session.step_runner().share_tokens(average);
   context.kernels.start_step(context.stream, batches.grad_scales(), batches.weights(),
                              session.optimizer().state());
-  session.begin_step();
-  session.run_microbatches(true);
+  session.step_runner().begin_step();
+  session.step_runner().run_microbatches(true);
   const TraceRange range(context.trace, "gradient norm");
-  session.share_losses();
+  session.step_runner().share_losses();
   session.extra_losses().finish_step(context);
   session.parameters().finish_gradients();
   session.optimizer().measure_gradients(context);
@@ -29,8 +29,8 @@ void run_gradients_of(Session& session, LossAverage average) {
 
 void run_update_of(Session& session) {
   const TraceRange range(session.context().trace, "optimizer");
-  session.optimizer().update(session.context(), session.step_losses(), session.step_weights(),
-                             session.extra_losses().values());
+  session.optimizer().update(session.context(), session.step_runner().losses(),
+                             session.step_runner().weights(), session.extra_losses().values());
   session.parameters().values_changed();
 }
 
@@ -44,13 +44,13 @@ std::vector<double> on_host(Session& session, const ConstView& values) {
 
 // The weighted sum of the microbatches' losses; waits for them.
 double loss_of(Session& session) {
-  const std::vector<double> sums = on_host(session, session.step_losses());
-  const std::vector<double> weights = on_host(session, session.step_weights());
+  const std::vector<double> sums = on_host(session, session.step_runner().losses());
+  const std::vector<double> weights = on_host(session, session.step_runner().weights());
   return std::inner_product(sums.begin(), sums.end(), weights.begin(), 0.0);
 }
 
 double tokens_of(Session& session) {
-  const std::vector<double> tokens = on_host(session, session.step_tokens());
+  const std::vector<double> tokens = on_host(session, session.step_runner().tokens());
   return std::accumulate(tokens.begin(), tokens.end(), 0.0);
 }
 
@@ -132,9 +132,9 @@ void apply_gradients(Session& session, double learning_rate) {
 
 StepResult evaluate_step(Session& session, const NextBatch& next_batch, LossAverage average) {
   load_batches(session, next_batch, average);
-  session.share_tokens(average);
-  session.run_microbatches(false);
-  session.share_losses();
+  session.step_runner().share_tokens(average);
+  session.step_runner().run_microbatches(false);
+  session.step_runner().share_losses();
   const double loss = loss_of(session);
   return {loss, 0, tokens_of(session)};
 }

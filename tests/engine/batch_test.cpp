@@ -18,7 +18,7 @@ class BatchTest : public testing::Test {
   Session session_{options_, {0, 1, 1, make_self_communicator()}};
   HostBatch batch_ = test::random_batch(options_.shape, options_.model.vocab_size, 40);
 
-  void set() { session_.batches().set(0, batch_); }
+  void set() { session_.step_runner().batches().set(0, batch_); }
 };
 
 TEST_F(BatchTest, NumbersOutsideTheTablesAreRefused) {
@@ -49,8 +49,10 @@ TEST_F(BatchTest, FieldsOfOtherSizesAreRefused) {
 
 TEST_F(BatchTest, NothingIsSentTwice) {
   set();
-  session_.batches().send(session_.context().stream, LossAverage::per_token);
-  EXPECT_THROW(session_.batches().send(session_.context().stream, LossAverage::per_token), Error);
+  session_.step_runner().batches().send(session_.context().stream, LossAverage::per_token);
+  EXPECT_THROW(
+      session_.step_runner().batches().send(session_.context().stream, LossAverage::per_token),
+      Error);
 }
 
 TEST_F(BatchTest, EvaluationOfADamagedModelIsAnError) {

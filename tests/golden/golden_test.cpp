@@ -127,14 +127,15 @@ class Golden : public testing::TestWithParam<std::tuple<std::string, Precision, 
 TEST_P(Golden, Logits) {
   Session session(session_options(false), rank_);
   load_hf_weights(session, folder_);
-  session.batches().set(0, batches_.get(0));
-  session.batches().send(session.context().stream, LossAverage::per_token);
-  session.batches().set_training(false);
+  session.step_runner().batches().set(0, batches_.get(0));
+  session.step_runner().batches().send(session.context().stream, LossAverage::per_token);
+  session.step_runner().batches().set_training(false);
   const BatchShape shape = batches_.shape();
   const std::int64_t vocab = folder_.model().options.vocab_size;
   const Tensor logits =
       session.memory().allocate(MemoryUse::data, precision().dtype, {shape.rows(), vocab});
-  session.head_runner()->trailing_logits(session.batches().microbatches()[0], logits, {});
+  session.head_runner()->trailing_logits(session.step_runner().batches().microbatches()[0], logits,
+                                         {});
 
   const std::vector<double> want = read_doubles(file_, "logits" + precision().suffix);  // [B, S, V]
   const HostBlock host = downloaded(session.context(), logits);

@@ -25,12 +25,13 @@ std::int32_t next_without_cache(const std::string& family,
   Session session(inference(family, n), {0, 1, 1, make_self_communicator()});
   HostBatch batch{1, n, tokens, tokens, std::vector<float>(tokens.size()), {}, {0}};
   for (std::int32_t i = 0; i < n; ++i) batch.positions.push_back(i);
-  session.batches().set(0, batch);
-  session.batches().send(session.context().stream, LossAverage::per_token);
-  session.batches().set_training(false);
+  session.step_runner().batches().set(0, batch);
+  session.step_runner().batches().send(session.context().stream, LossAverage::per_token);
+  session.step_runner().batches().set_training(false);
   const std::int64_t vocab = session.options().model.vocab_size;
   const Tensor logits = session.memory().allocate(MemoryUse::data, DType::f64, {1, vocab});
-  session.head_runner()->trailing_logits(session.batches().microbatches()[0], logits, {});
+  session.head_runner()->trailing_logits(session.step_runner().batches().microbatches()[0], logits,
+                                         {});
   const double* begin = logits.data<double>();
   return static_cast<std::int32_t>(std::max_element(begin, begin + vocab) - begin);
 }

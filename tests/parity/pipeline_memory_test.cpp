@@ -58,9 +58,9 @@ std::vector<PipelineMemory> measure_pipeline(const SessionOptions& options) {
     train_step(
         session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_microbatch, 1e-2);
     EXPECT_EQ(session.memory().counters().allocations, before);
-    mine.step = session.executor().peak();
-    session.run_microbatches(false);
-    mine.afterwards = session.executor().peak();
+    mine.step = session.step_runner().executor().peak();
+    session.step_runner().run_microbatches(false);
+    mine.afterwards = session.step_runner().executor().peak();
   });
   return measured;
 }
