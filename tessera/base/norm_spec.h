@@ -13,10 +13,13 @@ struct NormSpec {
   /// The stored weight is the factor minus 1, so that weight decay pulls the factor to 1: y =
   /// normed (1 + w), with 1 + w in the accumulator (Gemma, Megatron's --apply-layernorm-1p).
   bool one_plus_weight = false;
-  /// Whether a LayerNorm layer has a bias (nn/norm.h). The ops ignore it and use the bias argument.
+  /// Whether a layer with LayerNorm has a bias; ops take the one that is passed to them.
   bool bias = true;
 
   bool operator==(const NormSpec&) const = default;
 };
+
+/// RMSNorm has none.
+inline bool has_bias(const NormSpec& spec) { return spec.kind == NormKind::layer && spec.bias; }
 
 }  // namespace tessera

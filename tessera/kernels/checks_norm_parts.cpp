@@ -9,7 +9,6 @@ namespace {
 void require_part(const char* op, const ConstView& x) {
   require_rows(op, "x", x, 2);
   require_float(op, "x", x);
-  require_contiguous(op, "x", x);
 }
 
 // acc [N, 2]: two numbers per row of x (moments, statistics, or gradient sums).
@@ -35,7 +34,7 @@ void Kernels::norm_part_forward(Stream& stream, View y, View stats, ConstView x,
                                 ConstView w, ConstView b, const NormSpec& spec) {
   constexpr const char* op = "norm_part_forward";
   require_part(op, x);
-  require(op, "y", y, x.dtype(), x.shape());
+  require_rows_of(op, "y", y, x.dtype(), x.shape());
   require_pairs(op, "stats", stats, x);
   // All ranks have the same number of channels, so the width of a row is parts.dim(0) x C.
   check(parts && parts.rank() == 3 && parts.dim(0) > 0,
@@ -52,7 +51,7 @@ void Kernels::norm_part_sums(Stream& stream, View sums, View dw, View db, ConstV
                              Workspace workspace) {
   constexpr const char* op = "norm_part_sums";
   require_part(op, x);
-  require(op, "dy", dy, x.dtype(), x.shape());
+  require_rows_of(op, "dy", dy, x.dtype(), x.shape());
   require_pairs(op, "sums", sums, x);
   require_pairs(op, "stats", stats, x);
   require_weight(op, "w", w, x);
@@ -69,8 +68,8 @@ void Kernels::norm_part_backward(Stream& stream, View dx, ConstView dy, ConstVie
                                  std::int64_t channels, const NormSpec& spec, bool accumulate_dx) {
   constexpr const char* op = "norm_part_backward";
   require_part(op, x);
-  require(op, "dy", dy, x.dtype(), x.shape());
-  require(op, "dx", dx, x.dtype(), x.shape());
+  require_rows_of(op, "dy", dy, x.dtype(), x.shape());
+  require_rows_of(op, "dx", dx, x.dtype(), x.shape());
   require_pairs(op, "stats", stats, x);
   require_pairs(op, "sums", sums, x);
   require_weight(op, "w", w, x);

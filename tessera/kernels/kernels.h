@@ -98,7 +98,7 @@ class Kernels {
 
   // Norms of rows whose channels are divided over ranks in equal parts (checks_norm_parts.cpp). The
   // ranks exchange the result of the first op of each direction; x, y and gradients are [N, C],
-  // with C the number of channels on this rank
+  // with C the number of channels on this rank and any distance between rows
   // ------------------------------------------------------------------------------------
   /// part acc [N, 2] = the mean (0 for rms) of this rank's channels and the sum of squares about
   /// it.
@@ -128,8 +128,9 @@ class Kernels {
   /// dx[N,2F] = [d gate | d up]. Also recomputes y unless it is empty, so that it need not be
   /// stored for the backward; y may be dy, and dx may be x.
   void gated_activation_backward(Stream&, View dx, View y, ConstView dy, ConstView x, Activation);
-  /// y = x + dropout(branch), or dropout(branch) if x is empty; [N, C]. The backward is the same op
-  /// applied to the gradient, since the mask is a function of the coordinates.
+  /// y = x + dropout(branch), or dropout(branch) if x is empty; [N, C]. Dropout may scale what it
+  /// keeps. The backward is the same op applied to the gradient, since the mask is a function of
+  /// the coordinates.
   void add_dropout(Stream&, View y, ConstView x, ConstView branch, const DropoutSpec&);
   /// Copies between views of the same shape with any strides; float dtypes are converted.
   void copy(Stream&, View to, ConstView from);

@@ -194,7 +194,8 @@ std::vector<StageRunner::StreamPoint> StageRunner::stream(int buffer) const {
       // Of layers that are computed again, only the first one's input is kept.
       const bool input = !segment.recompute || (i == segment.begin && !saved.shares[i]);
       if (input) points.push_back({before, saved.layers[i].x, parts});
-      if (!segment.recompute) points.push_back({name + ".attention", saved.layers[i].x1, parts});
+      if (!segment.recompute && model_.blocks[i].keeps_x1())
+        points.push_back({name + ".attention", saved.layers[i].x1, parts});
       before = name + ".mlp";
     }
   if (model_.head) points.push_back({before, saved.final_x, parts});

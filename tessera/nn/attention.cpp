@@ -1,7 +1,6 @@
 #include "tessera/nn/attention.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "tessera/base/check.h"
 
@@ -25,10 +24,18 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
   check(spec.heads % layer.shares() == 0 && spec.groups % layer.shares_of(spec.groups) == 0,
         "{} query heads and {} key/value heads cannot be shared evenly by {} ranks", spec.heads,
         spec.groups, layer.shares());
-  if (!spec.qk_norm) return;
-  const bool partial = layer.tensor_size > 1;  // each rank norms other heads
-  q_norm_.emplace(spec.name + ".q_norm", spec.head_size, *spec.qk_norm, layer, partial);
-  k_norm_.emplace(spec.name + ".k_norm", spec.head_size, *spec.qk_norm, layer, partial);
+  const auto make_norm = [&](const char* name, std::int64_t heads) -> std::unique_ptr<Norm> {
+    switch (spec.qk_norm) {
+      case QkNorm::none: return nullptr;
+      case QkNorm::per_head:
+        return make_head_norm(spec.name + name, spec.head_size, spec.norm, layer);
+      case QkNorm::whole_width:
+        return make_heads_norm(spec.name + name, heads, spec.head_size, spec.norm, layer);
+    }
+    return nullptr;
+  };
+  q_norm_ = make_norm(".q_norm", spec.heads);
+  k_norm_ = make_norm(".k_norm", spec.groups);
 }
 
 void Attention::collect(ParameterList& parameters) {
@@ -54,8 +61,8 @@ std::unique_ptr<Sublayer::Saved> Attention::plan_buffers(ActivationLayout& activ
   saved.qkv = activations.until_input.take(dtype_, {n, (heads_ + 2 * groups_) * d});
   if (q_norm_) {
     saved.normed = activations.until_input.take(dtype_, {n, (heads_ + groups_) * d});
-    saved.q_stats = activations.until_input.take(acc, {n * heads_, 2});
-    saved.k_stats = activations.until_input.take(acc, {n * groups_, 2});
+    saved.q_stats = activations.until_input.take(acc, {n * norms_per_row(heads_), 2});
+    saved.k_stats = activations.until_input.take(acc, {n * norms_per_row(groups_), 2});
   }
   // A split backward reads the output again after scratch was used for other things.
   const bool in_scratch = recompute_core_ && !activations.split_backward;
@@ -86,7 +93,9 @@ std::size_t Attention::workspace_bytes(const Kernels& kernels, const BatchShape&
   const Shape cached{keys, shape.batch, groups_, d};
   const std::size_t core = kernels.attention_workspace_bytes({shape.seq, shape.batch, heads_, d},
                                                              cached, cached, dtype_);
-  return q_norm_ ? std::max(core, q_norm_->workspace_bytes(kernels, shape.rows() * heads_)) : core;
+  if (!q_norm_) return core;
+  return std::max({core, q_norm_->workspace_bytes(kernels, shape.rows() * norms_per_row(heads_)),
+                   k_norm_->workspace_bytes(kernels, shape.rows() * norms_per_row(groups_))});
 }
 
 // Heads [first, first + count) of rows [N, heads D] as [S, B, count, D].
@@ -117,7 +126,8 @@ View Attention::lse(const Saved& saved, const BatchShape& shape, const PositionR
 AttentionSpec Attention::core_spec(const Microbatch& batch, std::int64_t q_start,
                                    std::int64_t kv_start) const {
   AttentionSpec spec;
-  spec.scale = 1.0 / std::sqrt(static_cast<double>(spec_.head_size));
+  spec.scale = spec_.softmax_scale;
+  spec.softcap = spec_.softcap;
   spec.window = spec_.window;
   spec.q_start = q_start;
   spec.kv_start = kv_start;
@@ -127,43 +137,48 @@ AttentionSpec Attention::core_spec(const Microbatch& batch, std::int64_t q_start
   return spec;
 }
 
-// Norms each query and key head, then rotates them by their positions.
+View Attention::norm_rows(const View& rows, std::int64_t first, std::int64_t count) const {
+  const std::int64_t d = spec_.head_size;
+  if (spec_.qk_norm == QkNorm::whole_width) return rows.slice(1, first * d, count * d);
+  return rows.split_last({rows.dim(1) / d, d}).slice(1, first, count);
+}
+
+std::int64_t Attention::norms_per_row(std::int64_t count) const {
+  return spec_.qk_norm == QkNorm::whole_width ? 1 : count;
+}
+
+// Norms queries and keys, then rotates them by their positions.
 void Attention::prepare_heads(Context& context, const Microbatch& batch, Saved& saved) const {
   const BatchShape& shape = batch.shape;
-  const std::int64_t n = shape.rows();
-  const std::int64_t d = spec_.head_size;
   if (q_norm_) {
-    const auto rows = [&](const View& x, std::int64_t first, std::int64_t count) {
-      return x.split_last({x.dim(1) / d, d}).slice(1, first, count);
-    };
-    check(saved.normed.dim(0) == n, "attention: activation buffer of {} rows, batch of {}",
-          saved.normed.dim(0), n);
-    q_norm_->forward(context, rows(saved.normed, 0, heads_), saved.q_stats,
-                     rows(saved.qkv, 0, heads_));
-    k_norm_->forward(context, rows(saved.normed, heads_, groups_), saved.k_stats,
-                     rows(saved.qkv, heads_, groups_));
+    check(saved.normed.dim(0) == shape.rows(),
+          "attention: activation buffer of {} rows, batch of {}", saved.normed.dim(0),
+          shape.rows());
+    q_norm_->forward(context, norm_rows(saved.normed, 0, heads_), saved.q_stats,
+                     norm_rows(saved.qkv, 0, heads_));
+    k_norm_->forward(context, norm_rows(saved.normed, heads_, groups_), saved.k_stats,
+                     norm_rows(saved.qkv, heads_, groups_));
   }
-  // Queries and keys lie side by side, so one call rotates both.
-  if (rope_)
-    context.kernels.rope(context.stream,
-                         heads(q_norm_ ? saved.normed : saved.qkv, shape, 0, heads_ + groups_),
-                         rope_->cos(), rope_->sin(), batch.positions, false);
+  rotate(context, batch, q_norm_ ? saved.normed : saved.qkv, false);
+}
+
+// Queries and keys lie side by side, so one call rotates both.
+void Attention::rotate(Context& context, const Microbatch& batch, const View& qk,
+                       bool inverse) const {
+  if (!rope_) return;
+  const RopePairs pairs = spec_.rope->interleaved ? RopePairs::interleaved : RopePairs::halves;
+  context.kernels.rope(context.stream, heads(qk, batch.shape, 0, heads_ + groups_), rope_->cos(),
+                       rope_->sin(), batch.positions, inverse, pairs);
 }
 
 // The gradients of prepare_heads, in place in d_qkv.
 void Attention::backward_heads(Context& context, const Microbatch& batch, Saved& saved) {
-  const std::int64_t d = spec_.head_size;
-  if (rope_)
-    context.kernels.rope(context.stream, heads(saved.d_qkv, batch.shape, 0, heads_ + groups_),
-                         rope_->cos(), rope_->sin(), batch.positions, true);
+  rotate(context, batch, saved.d_qkv, true);
   if (!q_norm_) return;
-  const auto rows = [&](const View& x, std::int64_t first, std::int64_t count) {
-    return x.split_last({x.dim(1) / d, d}).slice(1, first, count);
-  };
-  const View dq = rows(saved.d_qkv, 0, heads_);
-  const View dk = rows(saved.d_qkv, heads_, groups_);
-  q_norm_->backward(context, dq, dq, rows(saved.qkv, 0, heads_), saved.q_stats, false);
-  k_norm_->backward(context, dk, dk, rows(saved.qkv, heads_, groups_), saved.k_stats, false);
+  const View dq = norm_rows(saved.d_qkv, 0, heads_);
+  const View dk = norm_rows(saved.d_qkv, heads_, groups_);
+  q_norm_->backward(context, dq, dq, norm_rows(saved.qkv, 0, heads_), saved.q_stats, false);
+  k_norm_->backward(context, dk, dk, norm_rows(saved.qkv, heads_, groups_), saved.k_stats, false);
 }
 
 // Adds the fresh rows to a cache and returns all of its rows so far.

@@ -7,8 +7,6 @@
 // this rank.
 #pragma once
 
-#include <optional>
-
 #include "tessera/nn/kv_gather.h"
 #include "tessera/nn/norm.h"
 #include "tessera/nn/rope_table.h"
@@ -67,7 +65,12 @@ class Attention final : public Sublayer {
   Keys all_keys(Context&, const Microbatch&, const Saved&) const;
   void core_forward(Context&, const Microbatch&, Saved&) const;
   void core_backward(Context&, const Microbatch&, Saved&) const;
+  /// As the norms of queries and keys see them.
+  View norm_rows(const View& rows, std::int64_t first, std::int64_t count) const;
+  /// How many rows that is for each position, of `count` heads.
+  std::int64_t norms_per_row(std::int64_t count) const;
   void prepare_heads(Context&, const Microbatch&, Saved&) const;
+  void rotate(Context&, const Microbatch&, const View& qk, bool inverse) const;
   void backward_heads(Context&, const Microbatch&, Saved&);
   ConstView cached(Context&, const Microbatch&, const View& cache, ConstView fresh) const;
 
@@ -83,8 +86,8 @@ class Attention final : public Sublayer {
   KvGather kv_;
   std::unique_ptr<ParallelLinear> qkv_;
   std::unique_ptr<ParallelLinear> out_;
-  std::optional<ReplicatedNorm> q_norm_;
-  std::optional<ReplicatedNorm> k_norm_;
+  std::unique_ptr<Norm> q_norm_;  ///< null: none
+  std::unique_ptr<Norm> k_norm_;
 };
 
 }  // namespace tessera

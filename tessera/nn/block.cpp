@@ -32,6 +32,11 @@ RngKey dropout_key(std::uint64_t seed, const auto& sublayer) {
   return rng_key(seed, RngPurpose::hidden_dropout, name);
 }
 
+std::unique_ptr<Norm> make_norm(const std::optional<std::string>& name, const LayerSpec& spec,
+                                const LayerContext& layer) {
+  return name ? make_stream_norm(*name, spec.hidden, spec.norm, layer) : nullptr;
+}
+
 }  // namespace
 
 Block::Block(const LayerSpec& spec, const LayerContext& layer, RopeTables& rope)
@@ -40,59 +45,81 @@ Block::Block(const LayerSpec& spec, const LayerContext& layer, RopeTables& rope)
 
 Block::Block(const LayerSpec& spec, const LayerContext& layer, std::unique_ptr<Sublayer> mixer,
              std::unique_ptr<Sublayer> feed_forward)
-    : spec_(spec),
-      dtype_(layer.dtype),
-      rows_(layer),
-      mixer_key_(dropout_key(layer.seed, spec.mixer)),
-      feed_forward_key_(dropout_key(layer.seed, spec.feed_forward)),
-      norm1_(make_stream_norm(spec.name + ".attention_norm", spec.hidden, spec.norm, layer)),
-      mixer_(std::move(mixer)),
-      norm2_(make_stream_norm(spec.name + ".mlp_norm", spec.hidden, spec.norm, layer)),
-      feed_forward_(std::move(feed_forward)) {}
+    : spec_(spec), dtype_(layer.dtype), rows_(layer) {
+  const LayerNorms norms = layer_norms(spec);
+  mixer_ = {dropout_key(layer.seed, spec.mixer), make_norm(norms.mixer, spec, layer),
+            std::move(mixer), make_norm(norms.mixer_output, spec, layer)};
+  feed_forward_ = {dropout_key(layer.seed, spec.feed_forward),
+                   make_norm(norms.feed_forward, spec, layer), std::move(feed_forward),
+                   make_norm(norms.feed_forward_output, spec, layer)};
+}
 
 void Block::collect(ParameterList& parameters) {
-  norm1_->collect(parameters);
-  mixer_->collect(parameters);
-  norm2_->collect(parameters);
-  feed_forward_->collect(parameters);
+  for (Place* place : {&mixer_, &feed_forward_}) {
+    if (place->before) place->before->collect(parameters);
+    place->sublayer->collect(parameters);
+    if (place->after) place->after->collect(parameters);
+  }
 }
 
 void Block::collect_norms(ParameterList& parameters) {
-  norm1_->collect(parameters);
-  mixer_->collect_norms(parameters);
-  norm2_->collect(parameters);
-  feed_forward_->collect_norms(parameters);
+  for (Place* place : {&mixer_, &feed_forward_}) {
+    if (place->before) place->before->collect(parameters);
+    place->sublayer->collect_norms(parameters);
+    if (place->after) place->after->collect(parameters);
+  }
 }
 
 void Block::collect_losses(ExtraLossList& losses) {
-  mixer_->collect_losses(losses);
-  feed_forward_->collect_losses(losses);
+  mixer_.sublayer->collect_losses(losses);
+  feed_forward_.sublayer->collect_losses(losses);
+}
+
+// ---- memory
+// --------------------------------------------------------------------------------------------------
+
+void Block::plan_branch(const Place& place, Branch& branch, ActivationLayout& activations,
+                        const BatchShape& shape) const {
+  if (!place.before) return;
+  branch.y = activations.until_weight.take(dtype_, rows_.kept(shape, spec_.hidden));
+  branch.stats = activations.until_input.take(accumulator_type(dtype_), {rows_.kept(shape), 2});
 }
 
 Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                  const BatchShape& shape) const {
   const Shape rows = rows_.kept(shape, spec_.hidden);
-  const Shape stats{rows_.kept(shape), 2};
-  const DType acc = accumulator_type(dtype_);
   const bool gradients = activations.gradients;
   Saved saved;
   saved.linear.all = rows_.plan_buffers(scratch, dtype_, shape, spec_.hidden, gradients);
-  saved.linear.summa =
-      plan_summa(scratch, dtype_,
-                 mixer_->summa_sizes(shape).or_else(feed_forward_->summa_sizes(shape)), gradients);
-  if (gradients && spec_.hidden_dropout > 0) saved.d_branch = scratch.take(dtype_, rows);
+  saved.linear.summa = plan_summa(
+      scratch, dtype_,
+      mixer_.sublayer->summa_sizes(shape).or_else(feed_forward_.sublayer->summa_sizes(shape)),
+      gradients);
+  const bool own_gradient = spec_.hidden_dropout > 0 || spec_.residual_scale != 1 || mixer_.after;
+  if (gradients && own_gradient) saved.d_branch = scratch.take(dtype_, rows);
   if (gradients) saved.dy = scratch.take(dtype_, rows);
+  if (gradients && !keeps_x1()) saved.mixer_dy = scratch.take(dtype_, rows);
+  if (!keeps_x1()) saved.x1 = scratch.take(dtype_, rows);
   // One sublayer runs at a time, so their scratch lies at the same place.
   ArenaLayout mixer_scratch = scratch, feed_forward_scratch = scratch;
-
-  saved.x = activations.until_input.take(dtype_, rows);
-  saved.y1 = activations.until_weight.take(dtype_, rows);
-  saved.stats1 = activations.until_input.take(acc, stats);
-  saved.mixer = mixer_->plan_buffers(activations, mixer_scratch, shape);
-  saved.x1 = activations.until_input.take(dtype_, rows);
-  saved.y2 = activations.until_weight.take(dtype_, rows);
-  saved.stats2 = activations.until_input.take(acc, stats);
-  saved.feed_forward = feed_forward_->plan_buffers(activations, feed_forward_scratch, shape);
+  const auto take_stream = [&](const Place& reader) {
+    return (reader.before ? activations.until_input : activations.until_weight).take(dtype_, rows);
+  };
+  const auto take_output = [&](const Place& place, Branch& branch) {
+    if (!place.after) return;
+    branch.raw = activations.until_input.take(dtype_, rows);
+    branch.raw_stats =
+        activations.until_input.take(accumulator_type(dtype_), {rows_.kept(shape), 2});
+  };
+  saved.x = take_stream(mixer_);
+  plan_branch(mixer_, saved.mixer, activations, shape);
+  saved.mixer.sublayer = mixer_.sublayer->plan_buffers(activations, mixer_scratch, shape);
+  take_output(mixer_, saved.mixer);
+  if (keeps_x1()) saved.x1 = take_stream(feed_forward_);
+  plan_branch(feed_forward_, saved.feed_forward, activations, shape);
+  saved.feed_forward.sublayer =
+      feed_forward_.sublayer->plan_buffers(activations, feed_forward_scratch, shape);
+  take_output(feed_forward_, saved.feed_forward);
   scratch.include(mixer_scratch);
   scratch.include(feed_forward_scratch);
   return saved;
@@ -100,70 +127,146 @@ Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scr
 
 std::size_t Block::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                    std::int64_t keys) const {
-  return std::max({mixer_->workspace_bytes(kernels, shape, keys),
-                   feed_forward_->workspace_bytes(kernels, shape, keys),
-                   norm1_->workspace_bytes(kernels, shape.rows())});
+  std::size_t bytes = 0;
+  for (const Place* place : {&mixer_, &feed_forward_}) {
+    bytes = std::max(bytes, place->sublayer->workspace_bytes(kernels, shape, keys));
+    for (const Norm* norm : {place->before.get(), place->after.get()})
+      if (norm) bytes = std::max(bytes, norm->workspace_bytes(kernels, shape.rows()));
+  }
+  return bytes;
 }
 
-DropoutSpec Block::dropout(const Microbatch& batch, RngKey key) const {
-  return {batch.training ? spec_.hidden_dropout : 0.0, key, batch.samples,
-          batch.ranges.from(rows_.first_position(batch.shape)), rows_.channels(spec_.hidden).begin};
+// ---- forward
+// -------------------------------------------------------------------------------------------------
+
+DropoutSpec Block::dropout(const Microbatch& batch, const Place& place) const {
+  return {batch.training ? spec_.hidden_dropout : 0.0,
+          place.dropout_key,
+          batch.samples,
+          batch.ranges.from(rows_.first_position(batch.shape)),
+          rows_.channels(spec_.hidden).begin,
+          spec_.residual_scale};
 }
 
 void Block::start(Context& context, Saved& saved) const {
-  norm1_->forward(context, saved.y1, saved.stats1, saved.x);
+  if (mixer_.before) mixer_.before->forward(context, saved.mixer.y, saved.mixer.stats, saved.x);
 }
 
 void Block::start_behind(Context& context, Saved& saved, ConstView x1, ConstView branch,
                          const DropoutSpec& dropout) const {
-  norm1_->add_forward(context, saved.y1, saved.x, saved.stats1, x1, branch, dropout);
+  enter(context, mixer_, saved.mixer, saved.x, x1, branch, dropout);
+}
+
+// r = x + dropout(branch), and its norm in the same pass, if the sublayer begins with one.
+void Block::enter(Context& context, const Place& place, const Branch& saved, View r, ConstView x,
+                  ConstView branch, const DropoutSpec& dropout) const {
+  if (place.before)
+    place.before->add_forward(context, saved.y, r, saved.stats, x, branch, dropout);
+  else
+    context.kernels.add_dropout(context.stream, r, x, branch, dropout);
+}
+
+void Block::run(Context& context, const Microbatch& batch, const Place& place, Branch& saved,
+                View branch, ConstView x, const LinearScratch& linear) const {
+  const View out = place.after ? saved.raw : branch;
+  place.sublayer->forward(context, batch, out, x, *saved.sublayer, linear);
+  if (place.after) place.after->forward(context, branch, saved.raw_stats, saved.raw);
+}
+
+ConstView Block::feed_forward_input(const Saved& saved) const {
+  if (feed_forward_.before) return saved.feed_forward.y;
+  switch (spec_.parallel) {
+    case ParallelBlock::none: return saved.x1;
+    case ParallelBlock::one_norm: return saved.mixer.y;
+    case ParallelBlock::two_norms: return saved.x;
+  }
+  return {};
 }
 
 void Block::forward(Context& context, const Microbatch& batch, View branch, Saved& saved) const {
   {
     const TraceRange range(context.trace, "attention forward");
-    mixer_->forward(context, batch, branch, saved.y1, *saved.mixer, saved.linear);
+    run(context, batch, mixer_, saved.mixer, branch, mixer_.before ? saved.mixer.y : saved.x,
+        saved.linear);
   }
-  norm2_->add_forward(context, saved.y2, saved.x1, saved.stats2, saved.x, branch,
-                      dropout(batch, mixer_key_));
+  const DropoutSpec mixer_dropout = dropout(batch, mixer_);
+  if (spec_.parallel == ParallelBlock::none) {
+    enter(context, feed_forward_, saved.feed_forward, saved.x1, saved.x, branch, mixer_dropout);
+  } else {
+    context.kernels.add_dropout(context.stream, saved.x1, saved.x, branch, mixer_dropout);
+    if (feed_forward_.before)
+      feed_forward_.before->forward(context, saved.feed_forward.y, saved.feed_forward.stats,
+                                    saved.x);
+  }
   const TraceRange range(context.trace, "mlp forward");
-  feed_forward_->forward(context, batch, branch, saved.y2, *saved.feed_forward, saved.linear);
+  run(context, batch, feed_forward_, saved.feed_forward, branch, feed_forward_input(saved),
+      saved.linear);
 }
 
-// Without dropout the gradient of a branch is that of the stream it was added to.
-ConstView Block::branch_gradient(Context& context, View dres, const Saved& saved,
-                                 const DropoutSpec& spec) const {
-  if (spec.p <= 0) return dres;
-  context.kernels.add_dropout(context.stream, saved.d_branch, {}, dres, spec);
-  return saved.d_branch;
+// ---- backward
+// -------------------------------------------------------------------------------------------------
+
+// dx: the gradient of the sublayer's input. Without dropout, scale and norm the gradient of a
+// branch is that of the stream it was added to.
+void Block::run_backward(Context& context, const Microbatch& batch, Place& place, Branch& branch,
+                         View dx, ConstView dres, const Saved& saved, bool weights_too) {
+  ConstView dy = dres;
+  const DropoutSpec spec = dropout(batch, place);
+  if (!spec.is_identity()) {
+    context.kernels.add_dropout(context.stream, saved.d_branch, {}, dres, spec);
+    dy = saved.d_branch;
+  }
+  if (place.after) {
+    place.after->backward(context, saved.d_branch, dy, branch.raw, branch.raw_stats, false);
+    dy = saved.d_branch;
+  }
+  const WorkHandle sum =
+      place.sublayer->backward_input(context, batch, dx, dy, *branch.sublayer, saved.linear);
+  if (weights_too) place.sublayer->backward_weight(context, *branch.sublayer, saved.linear);
+  sum->wait(context.stream);
+}
+
+// dres += the gradient of x, where the sublayer's input came from.
+void Block::leave(Context& context, Place& place, const Branch& saved, View dres, ConstView dy,
+                  ConstView x) {
+  if (place.before)
+    place.before->backward(context, dres, dy, x, saved.stats, true);
+  else
+    context.kernels.add_dropout(context.stream, dres, dres, dy, {});
+}
+
+// Both branches began at x, so neither adds to dres before the other has read it.
+void Block::leave_parallel(Context& context, View dres, const Saved& saved) {
+  if (spec_.parallel == ParallelBlock::one_norm)
+    context.kernels.add_dropout(context.stream, saved.mixer_dy, saved.mixer_dy, saved.dy, {});
+  else
+    leave(context, feed_forward_, saved.feed_forward, dres, saved.dy, saved.x);
+  leave(context, mixer_, saved.mixer, dres, saved.mixer_dy, saved.x);
 }
 
 void Block::backward_input(Context& context, const Microbatch& batch, View dres, Saved& saved,
                            bool weights_too) {
-  ConstView d_branch = branch_gradient(context, dres, saved, branch_dropout(batch));
+  const bool parallel = spec_.parallel != ParallelBlock::none;
   {
     const TraceRange range(context.trace, "mlp backward");
-    const WorkHandle sum = feed_forward_->backward_input(context, batch, saved.dy, d_branch,
-                                                         *saved.feed_forward, saved.linear);
-    if (weights_too) feed_forward_->backward_weight(context, *saved.feed_forward, saved.linear);
-    sum->wait(context.stream);
+    run_backward(context, batch, feed_forward_, saved.feed_forward, saved.dy, dres, saved,
+                 weights_too);
   }
-  norm2_->backward(context, dres, saved.dy, saved.x1, saved.stats2, true);
-
-  d_branch = branch_gradient(context, dres, saved, dropout(batch, mixer_key_));
+  if (!parallel) leave(context, feed_forward_, saved.feed_forward, dres, saved.dy, saved.x1);
   {
     const TraceRange range(context.trace, "attention backward");
-    const WorkHandle sum =
-        mixer_->backward_input(context, batch, saved.dy, d_branch, *saved.mixer, saved.linear);
-    if (weights_too) mixer_->backward_weight(context, *saved.mixer, saved.linear);
-    sum->wait(context.stream);
+    run_backward(context, batch, mixer_, saved.mixer, parallel ? saved.mixer_dy : saved.dy, dres,
+                 saved, weights_too);
   }
-  norm1_->backward(context, dres, saved.dy, saved.x, saved.stats1, true);
+  if (parallel)
+    leave_parallel(context, dres, saved);
+  else
+    leave(context, mixer_, saved.mixer, dres, saved.dy, saved.x);
 }
 
 void Block::backward_weight(Context& context, Saved& saved) {
-  feed_forward_->backward_weight(context, *saved.feed_forward, saved.linear);
-  mixer_->backward_weight(context, *saved.mixer, saved.linear);
+  feed_forward_.sublayer->backward_weight(context, *saved.feed_forward.sublayer, saved.linear);
+  mixer_.sublayer->backward_weight(context, *saved.mixer.sublayer, saved.linear);
 }
 
 }  // namespace tessera

@@ -1,8 +1,13 @@
-// A transformer block: a mixer and a feed-forward, each behind a norm. The caller owns the residual
-// stream: it starts a block with x, and adds the branch that the block leaves to x1.
+// A transformer block: a mixer and a feed-forward, each between optional norms. The caller owns the
+// residual stream: it starts a block with x, and adds the branch that the block leaves to x1.
 //
-//   x, y1 = norm1(x) --mixer--> a;  x1 = x + dropout(a);  y2 = norm2(x1) --feed-forward--> branch
-//   (the caller: x1 + dropout(branch))
+//   y1 = norm1(x) --mixer--> a;    x1 = x + s dropout(post1(a))
+//   y2 = norm2(x1) --feed-forward--> b;    branch = post2(b); the caller: x1 + s dropout(branch)
+//
+// Which norms there are is LayerSpec::norm_placement: before the sublayers, after them (y1 = x, y2
+// = x1), or both. In a parallel block both sublayers start from x: y2 = norm2(x), or y2 = y1 with
+// one norm for both; x1 is then on the way to the sum x + mixer + feed-forward. s is the residual
+// scale.
 #pragma once
 
 #include "tessera/nn/norm.h"
@@ -14,17 +19,22 @@ namespace tessera {
 
 class Block {
  public:
+  /// A sublayer's views for one microbatch.
+  struct Branch {
+    View y, stats;  ///< the norm of its input; empty without a norm before it
+    std::unique_ptr<Sublayer::Saved> sublayer;
+    View raw, raw_stats;  ///< its output, where a norm follows it
+  };
   /// Views for one microbatch. Those that are not kept are scratch, which is lost when another
   /// block runs.
   struct Saved {
-    View x;           ///< [., hidden]: the residual stream at the block's start, this rank's rows
-    View y1, stats1;  ///< norm1(x)
-    View x1;          ///< the residual stream after the mixer
-    View y2, stats2;  ///< norm2(x1)
-    std::unique_ptr<Sublayer::Saved> mixer;
-    std::unique_ptr<Sublayer::Saved> feed_forward;
-    View dy;        ///< scratch: the gradient of a norm's output
-    View d_branch;  ///< scratch: a branch's gradient behind the dropout
+    View x;   ///< [., hidden]: the residual stream at the block's start, this rank's rows
+    View x1;  ///< after the mixer; in a parallel block scratch, which is there for the next block
+    Branch mixer;
+    Branch feed_forward;
+    View dy, mixer_dy;  ///< scratch: gradients of the sublayers' inputs; the second one in parallel
+                        ///< blocks only
+    View d_branch;      ///< scratch: a branch's gradient behind dropout, scale and norm
     LinearScratch linear;
   };
 
@@ -40,10 +50,12 @@ class Block {
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                      const BatchShape& shape) const;
   KvCache::Layer plan_cache(ArenaLayout& memory, const BatchShape& capacity) const {
-    return mixer_->plan_cache(memory, capacity);
+    return mixer_.sublayer->plan_cache(memory, capacity);
   }
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
+  /// Whether x1 is part of the residual stream between two blocks, and kept.
+  bool keeps_x1() const { return spec_.parallel == ParallelBlock::none; }
 
   /// From saved.x, what the mixer begins with.
   void start(Context&, Saved&) const;
@@ -53,25 +65,39 @@ class Block {
   void forward(Context&, const Microbatch&, View branch, Saved&) const;
   /// Of the branch that the block leaves.
   DropoutSpec branch_dropout(const Microbatch& batch) const {
-    return dropout(batch, feed_forward_key_);
+    return dropout(batch, feed_forward_);
   }
   /// `dres` is the gradient of the residual stream: after the block on entry, before it on return.
   void backward_input(Context&, const Microbatch&, View dres, Saved&, bool weights_too);
   void backward_weight(Context&, Saved&);
 
  private:
-  DropoutSpec dropout(const Microbatch&, RngKey key) const;
-  ConstView branch_gradient(Context&, View dres, const Saved&, const DropoutSpec&) const;
+  // A sublayer with the norms around it, which may be missing.
+  struct Place {
+    RngKey dropout_key;
+    std::unique_ptr<Norm> before;
+    std::unique_ptr<Sublayer> sublayer;
+    std::unique_ptr<Norm> after;
+  };
+
+  DropoutSpec dropout(const Microbatch&, const Place&) const;
+  /// The rows that the feed-forward works on.
+  ConstView feed_forward_input(const Saved&) const;
+  void plan_branch(const Place&, Branch&, ActivationLayout&, const BatchShape&) const;
+  void enter(Context&, const Place&, const Branch&, View r, ConstView x, ConstView branch,
+             const DropoutSpec&) const;
+  void run(Context&, const Microbatch&, const Place&, Branch&, View branch, ConstView x,
+           const LinearScratch&) const;
+  void run_backward(Context&, const Microbatch&, Place&, Branch&, View dx, ConstView dres,
+                    const Saved&, bool weights_too);
+  void leave(Context&, Place&, const Branch&, View dres, ConstView dy, ConstView x);
+  void leave_parallel(Context&, View dres, const Saved&);
 
   LayerSpec spec_;
   DType dtype_;
   RowLayout rows_;
-  RngKey mixer_key_;
-  RngKey feed_forward_key_;
-  std::unique_ptr<Norm> norm1_;
-  std::unique_ptr<Sublayer> mixer_;
-  std::unique_ptr<Norm> norm2_;
-  std::unique_ptr<Sublayer> feed_forward_;
+  Place mixer_;
+  Place feed_forward_;
 };
 
 }  // namespace tessera

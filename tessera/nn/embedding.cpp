@@ -39,7 +39,7 @@ Embedding::Scratch Embedding::plan_scratch(ArenaLayout& scratch, const BatchShap
                                            bool gradients) const {
   Scratch views;
   views.tokens = tokens_->plan_scratch(scratch, shape);
-  if (gradients && spec_.dropout > 0)
+  if (gradients && (spec_.dropout > 0 || spec_.scale != 1))
     views.dropped = scratch.take(dtype_, rows_.kept(shape, spec_.hidden));
   return views;
 }
@@ -50,8 +50,12 @@ std::size_t Embedding::workspace_bytes(const Kernels& kernels, const BatchShape&
 }
 
 DropoutSpec Embedding::dropout(const Microbatch& batch) const {
-  return {batch.training ? spec_.dropout : 0.0, dropout_key_, batch.samples,
-          batch.ranges.from(rows_.first_position(batch.shape)), rows_.channels(spec_.hidden).begin};
+  return {batch.training ? spec_.dropout : 0.0,
+          dropout_key_,
+          batch.samples,
+          batch.ranges.from(rows_.first_position(batch.shape)),
+          rows_.channels(spec_.hidden).begin,
+          spec_.scale};
 }
 
 ConstView Embedding::positions_of(const Microbatch& batch) const {
@@ -65,14 +69,14 @@ void Embedding::forward(Context& context, const Microbatch& batch, View y,
   if (positions_)
     kernels.embedding_forward(context.stream, y, positions_of(batch), positions_->value(), 0, true);
   const DropoutSpec spec = dropout(batch);
-  if (spec.p > 0) kernels.add_dropout(context.stream, y, {}, y, spec);
+  if (!spec.is_identity()) kernels.add_dropout(context.stream, y, {}, y, spec);
 }
 
 Embedding::Pending Embedding::start_backward(Context& context, const Microbatch& batch,
                                              ConstView dy, const Scratch& scratch) {
   Kernels& kernels = context.kernels;
   const DropoutSpec spec = dropout(batch);
-  if (spec.p > 0) {
+  if (!spec.is_identity()) {
     kernels.add_dropout(context.stream, scratch.dropped, {}, dy, spec);
     dy = scratch.dropped;
   }

@@ -57,6 +57,10 @@ std::unique_ptr<ParallelLinear> make_first_linear(const LinearSpec& spec,
 /// The one that it ends with: 1-D tensor parallelism splits its inputs.
 std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec, const LayerContext& layer);
 
+/// This rank's part of a vector that is spread like a part's outputs with 1-D tensor parallelism;
+/// `part` has the vector's full name.
+Parameter split_vector(const LinearPart& part, InitSpec init, const LayerContext& layer);
+
 /// This rank's part of `size` features, which have `shares` equal shares on as many ranks, or on
 /// several ranks each.
 Range even_share(const std::string& what, std::int64_t size, int shares, const LayerContext& layer);

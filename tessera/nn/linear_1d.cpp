@@ -69,6 +69,12 @@ std::optional<Parameter> row_bias(const LinearSpec& spec, const LayerContext& la
 
 }  // namespace
 
+Parameter split_vector(const LinearPart& part, InitSpec init, const LayerContext& layer) {
+  const Range share = even_share(part.name, part.out, shares_of(part, layer), layer);
+  const ShardPiece piece{{share.begin}, {share.length()}, 0, {1}};
+  return {layer.dtype, {share.length()}, {part_tensor(part, "", {part.out}, piece, layer)}, init};
+}
+
 Linear1d::Linear1d(const LayerContext& layer, Parameter weight, std::optional<Parameter> bias)
     : ParallelLinear(std::move(weight), std::move(bias)), rows_(layer) {}
 

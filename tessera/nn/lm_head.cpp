@@ -101,6 +101,7 @@ void LmHead::chunk_logits(Context& context, View out, ConstView x, ConstView wei
     context.kernels.gemm(context.stream, out, rows_of(x, part, chunk), summa_panel(weight, part),
                          spec, context.workspace);
   }
+  context.kernels.scale_logits(context.stream, out, logit_spec());
 }
 
 // Two small reductions over the ranks that share the vocabulary: the maximum, then both sums at
@@ -121,7 +122,8 @@ void LmHead::chunk_loss(Context& context, const Microbatch& batch, const Product
   kernels.softmax_rescale(context.stream, stats, maximum);
   group.all_reduce(stats.slice(0, 1, 2), ReduceOp::sum, context.stream)->wait(context.stream);
   kernels.cross_entropy(context.stream, part(loss), batch.training ? out : View(), out, stats,
-                        part(batch.labels), part(batch.mask), batch.grad_scale, target);
+                        part(batch.labels), part(batch.mask), batch.grad_scale, target,
+                        logit_spec());
 }
 
 void LmHead::chunk_gradients(Context& context, const Products& products, const Scratch& scratch,

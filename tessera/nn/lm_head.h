@@ -51,6 +51,7 @@ class LmHead {
   const Parameter& weight() const { return shared_ ? *shared_ : *own_; }
   Parameter& weight() { return shared_ ? *shared_ : *own_; }
   TargetSpec target(bool training) const;
+  LogitSpec logit_spec() const { return {spec_.logit_scale, spec_.logit_softcap}; }
   std::int64_t chunk_rows(const BatchShape& shape) const;
   void chunk_logits(Context&, View out, ConstView x, ConstView weight, const Chunk&) const;
   void chunk_loss(Context&, const Microbatch&, const Products&, View loss, const Scratch&,

@@ -2,7 +2,9 @@
 
 #include <utility>
 
-#include "tessera/nn/parallel_2d/norm_2d.h"
+#include "tessera/base/check.h"
+#include "tessera/nn/linear.h"
+#include "tessera/nn/split_norm.h"
 
 namespace tessera {
 namespace {
@@ -19,6 +21,27 @@ std::optional<Parameter> replicated_bias(const std::string& name, std::int64_t c
                                          bool partial) {
   if (!has_bias(spec)) return std::nullopt;
   return replicated_weight(name, channels, InitKind::zeros, layer, partial);
+}
+
+// This rank's part of channels that are spread as the residual stream's are with 2-D tensor
+// parallelism: all ranks of a column have a copy, and other samples.
+Parameter column_vector(const std::string& name, std::int64_t channels, InitKind init,
+                        const LayerContext& layer) {
+  check(channels % layer.tensor_2d == 0,
+        "{} has {} channels, which a grid of {} columns cannot share", name, channels,
+        layer.tensor_2d);
+  return column_parameter(layer.dtype, name, {channels},
+                          balanced_range(channels, layer.channel_shares(), layer.channel_share()),
+                          {init}, layer.tensor_row());
+}
+
+std::unique_ptr<Norm> make_column_norm(const std::string& name, std::int64_t channels,
+                                       const NormSpec& spec, const LayerContext& layer) {
+  std::optional<Parameter> bias;
+  if (has_bias(spec)) bias = column_vector(name + ".bias", channels, InitKind::zeros, layer);
+  return std::make_unique<SplitNorm>(
+      spec, column_vector(name + ".weight", channels, norm_weight_init(spec), layer),
+      std::move(bias), &Mesh::tensor_row, layer.tensor_2d);
 }
 
 }  // namespace
@@ -62,8 +85,28 @@ void ReplicatedNorm::backward(Context& context, View dx, ConstView dy, ConstView
 
 std::unique_ptr<Norm> make_stream_norm(const std::string& name, std::int64_t channels,
                                        const NormSpec& spec, const LayerContext& layer) {
-  if (layer.tensor_2d > 0) return std::make_unique<Norm2d>(name, channels, spec, layer);
+  if (layer.tensor_2d > 0) return make_column_norm(name, channels, spec, layer);
   return std::make_unique<ReplicatedNorm>(name, channels, spec, layer, layer.sequence_parallel);
+}
+
+std::unique_ptr<Norm> make_head_norm(const std::string& name, std::int64_t head_size,
+                                     const NormSpec& spec, const LayerContext& layer) {
+  const bool partial = layer.tensor_size > 1;  // each rank norms other heads
+  return std::make_unique<ReplicatedNorm>(name, head_size, spec, layer, partial);
+}
+
+std::unique_ptr<Norm> make_heads_norm(const std::string& name, std::int64_t heads,
+                                      std::int64_t head_size, const NormSpec& spec,
+                                      const LayerContext& layer) {
+  const std::int64_t channels = heads * head_size;
+  if (layer.tensor_2d > 0) return make_column_norm(name, channels, spec, layer);
+  const auto vector = [&](const std::string& full_name, InitKind init) {
+    return split_vector({full_name, channels, heads}, {init}, layer);
+  };
+  std::optional<Parameter> bias;
+  if (has_bias(spec)) bias = vector(name + ".bias", InitKind::zeros);
+  return std::make_unique<SplitNorm>(spec, vector(name + ".weight", norm_weight_init(spec)),
+                                     std::move(bias), &Mesh::tensor, layer.tensor_size);
 }
 
 }  // namespace tessera

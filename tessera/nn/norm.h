@@ -11,13 +11,6 @@
 
 namespace tessera {
 
-/// LayerNorm has a bias unless its spec says otherwise; RMSNorm has none.
-inline bool has_bias(const NormSpec& spec) { return spec.kind == NormKind::layer && spec.bias; }
-/// A norm begins as the plain one: with weights of 1, which are 0 where they are stored minus 1.
-inline InitKind norm_weight_init(const NormSpec& spec) {
-  return spec.one_plus_weight ? InitKind::zeros : InitKind::ones;
-}
-
 class Norm {
  public:
   virtual ~Norm() = default;
@@ -63,5 +56,14 @@ class ReplicatedNorm final : public Norm {
 /// The norm of the residual stream, however that is split.
 std::unique_ptr<Norm> make_stream_norm(const std::string& name, std::int64_t channels,
                                        const NormSpec& spec, const LayerContext& layer);
+
+/// The norm of each head alone, with weights that all heads share: rows are [N, heads, head size].
+std::unique_ptr<Norm> make_head_norm(const std::string& name, std::int64_t head_size,
+                                     const NormSpec& spec, const LayerContext& layer);
+/// The norm of all heads together, `heads` of them on all ranks: rows are [N, heads of this rank x
+/// head size].
+std::unique_ptr<Norm> make_heads_norm(const std::string& name, std::int64_t heads,
+                                      std::int64_t head_size, const NormSpec& spec,
+                                      const LayerContext& layer);
 
 }  // namespace tessera

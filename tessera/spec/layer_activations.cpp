@@ -40,20 +40,23 @@ class Terms {
         number_(static_cast<int64_t>(element_size(accumulator_type(dtype)))) {}
 
   void stream(const char* name) { add(name, "S B h", local_.kept * local_.hidden * element_); }
-  void norm(const char* input, const char* output) {
-    stream(input);
-    stream(output);
-    add(fmt::format("{}: mean, 1/deviation", output), "2 S B", local_.kept * 2 * number_);
+  void norm(const std::optional<std::string>& name, const char* rows) {
+    if (!name) return;
+    stream(rows);
+    add(fmt::format("{}: mean, 1/deviation", rows), "2 S B", local_.kept * 2 * number_);
   }
   void sublayer(const AttentionLayerSpec& spec) {
     const int64_t rows = local_.rows, d = spec.head_size;
     const int64_t heads = spec.heads / local_.shares;
     const int64_t groups = std::max<int64_t>(1, spec.groups / local_.shares);
     add("q, k, v", "S B (H + 2 K) D", rows * (heads + 2 * groups) * d * element_);
-    if (spec.qk_norm) {
+    if (spec.qk_norm != QkNorm::none) {
+      const bool whole = spec.qk_norm == QkNorm::whole_width;
       add("normed q, k", "S B (H + K) D", rows * (heads + groups) * d * element_);
-      add("q norm: mean, 1/deviation", "2 S B H", rows * heads * 2 * number_);
-      add("k norm: mean, 1/deviation", "2 S B K", rows * groups * 2 * number_);
+      add("q norm: mean, 1/deviation", whole ? "2 S B" : "2 S B H",
+          rows * (whole ? 1 : heads) * 2 * number_);
+      add("k norm: mean, 1/deviation", whole ? "2 S B" : "2 S B K",
+          rows * (whole ? 1 : groups) * 2 * number_);
     }
     if (!core_) return;
     add("attention output", "S B H D", rows * heads * d * element_);
@@ -94,10 +97,15 @@ std::vector<ActivationTerm> layer_activations(const LayerSpec& layer, DType dtyp
     return std::move(terms).all();
   }
   const auto add = [&](const auto& sublayer) { terms.sublayer(sublayer); };
-  terms.norm("input", "norm 1");
+  const LayerNorms norms = layer_norms(layer);
+  terms.stream("input");
+  terms.norm(norms.mixer, "norm 1");
   std::visit(add, layer.mixer);
-  terms.norm("after attention", "norm 2");
+  terms.norm(norms.mixer_output, "before norm behind attention");
+  if (layer.parallel == ParallelBlock::none) terms.stream("after attention");
+  terms.norm(norms.feed_forward, "norm 2");
   std::visit(add, layer.feed_forward);
+  terms.norm(norms.feed_forward_output, "before norm behind MLP");
   return std::move(terms).all();
 }
 

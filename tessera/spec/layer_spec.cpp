@@ -34,6 +34,27 @@ LinearSpec down_linear(const MlpSpec& spec) {
   return {{{spec.name + ".down", spec.hidden}}, spec.ffn, spec.bias, spec.output_init_std};
 }
 
+LayerNorms layer_norms(const LayerSpec& spec) {
+  const auto before = [&](LayerNorms& norms) {
+    norms.mixer = spec.name + ".attention_norm";
+    if (spec.parallel != ParallelBlock::one_norm) norms.feed_forward = spec.name + ".mlp_norm";
+  };
+  const auto after = [&](LayerNorms& norms) {
+    norms.mixer_output = spec.name + ".attention_post_norm";
+    norms.feed_forward_output = spec.name + ".mlp_post_norm";
+  };
+  LayerNorms norms;
+  switch (spec.norm_placement) {
+    case NormPlacement::before: before(norms); break;
+    case NormPlacement::after: after(norms); break;
+    case NormPlacement::before_and_after:
+      before(norms);
+      after(norms);
+      break;
+  }
+  return norms;
+}
+
 std::vector<std::string> extra_loss_names(const LayerSpec& spec) {
   const auto visitor = [](const auto& sublayer) { return loss_names(sublayer); };
   std::vector<std::string> all = std::visit(visitor, spec.mixer);

@@ -19,6 +19,7 @@ namespace tessera {
 struct RopeSpec {
   RopeOptions options;
   std::int64_t head_size = 0;
+  bool interleaved = false;  ///< turns channels (0, 1), (2, 3), ... instead of halves
 
   bool operator==(const RopeSpec&) const = default;
 };
@@ -32,9 +33,12 @@ struct AttentionLayerSpec {
   std::int64_t head_size = 0;
   std::int64_t window = 0;       ///< keys that a query sees, itself included; 0: all before it
   std::optional<RopeSpec> rope;  ///< none: heads are not rotated
+  double softmax_scale = 1.0;    ///< of the scores
+  double softcap = 0.0;          ///< of the scores after that; 0: none
   bool qkv_bias = false;
   bool output_bias = false;
-  std::optional<NormSpec> qk_norm;
+  QkNorm qk_norm = QkNorm::none;  ///< before the rotation
+  NormSpec norm;                  ///< that norm
   double dropout = 0.0;
   double init_std = 0.02;
   double output_init_std = 0.02;
@@ -67,8 +71,18 @@ struct LayerSpec {
   MixerSpec mixer;
   FeedForwardSpec feed_forward;
   NormSpec norm;
+  NormPlacement norm_placement = NormPlacement::before;
+  ParallelBlock parallel = ParallelBlock::none;
   double hidden_dropout = 0.0;
+  double residual_scale = 1.0;  ///< of what the sublayers add to the residual stream
 };
+
+/// The names of the layer's norms around its sublayers; none: there is no such norm.
+struct LayerNorms {
+  std::optional<std::string> mixer, mixer_output;
+  std::optional<std::string> feed_forward, feed_forward_output;
+};
+LayerNorms layer_norms(const LayerSpec& spec);
 
 /// Of the losses that the layer's sublayers add to the model's (nn/extra_loss.h).
 std::vector<std::string> extra_loss_names(const LayerSpec& spec);

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/norm_spec.h"
+
 namespace tessera {
 
 enum class InitKind { zeros, ones, normal };
@@ -15,6 +17,11 @@ struct InitSpec {
 
   bool operator==(const InitSpec&) const = default;
 };
+
+/// A norm begins as the plain one: with weights of 1, which are 0 where they are stored minus 1.
+inline InitKind norm_weight_init(const NormSpec& spec) {
+  return spec.one_plus_weight ? InitKind::zeros : InitKind::ones;
+}
 
 /// One of the tensors that a layer fuses along its outputs (q, k and v; gate and up).
 struct LinearPart {

@@ -9,11 +9,15 @@ namespace tessera {
 namespace {
 
 NormSpec norm_spec(const ModelOptions& o) {
+  NormSpec spec;
   switch (o.normalization) {
-    case Normalization::layer_norm: return {NormKind::layer, o.norm_epsilon};
-    case Normalization::rms_norm: return {NormKind::rms, o.norm_epsilon};
+    case Normalization::layer_norm: spec.kind = NormKind::layer; break;
+    case Normalization::rms_norm: spec.kind = NormKind::rms; break;
   }
-  return {};
+  spec.epsilon = o.norm_epsilon;
+  spec.one_plus_weight = o.layernorm_1p;
+  spec.bias = o.norm_bias;
+  return spec;
 }
 
 // Output projections start smaller, so that the residual stream's variance does not grow with
@@ -22,13 +26,29 @@ double output_std(const ModelOptions& o) {
   return o.init_std / std::sqrt(2.0 * static_cast<double>(o.num_layers));
 }
 
-std::optional<RopeSpec> rope_spec(const ModelOptions& o) {
+// Every `frequency`-th layer; 0: none.
+bool is_nth(std::int64_t layer, std::int64_t frequency) {
+  return frequency > 0 && (layer + 1) % frequency == 0;
+}
+
+std::int64_t window(const ModelOptions& o, std::int64_t layer) {
+  const bool sees_all = layer < o.window_first_layer || is_nth(layer, o.window_skip_freq);
+  return sees_all ? 0 : o.attention_window;
+}
+
+std::optional<RopeSpec> rope_spec(const ModelOptions& o, std::int64_t layer) {
   switch (o.position_embedding) {
     case PositionEmbedding::learned_absolute:
     case PositionEmbedding::none: return std::nullopt;
-    case PositionEmbedding::rope: return RopeSpec{o.rope, o.kv_channels};
+    case PositionEmbedding::rope: break;
   }
-  return std::nullopt;
+  if (is_nth(layer, o.no_rope_freq)) return std::nullopt;
+  RopeSpec spec{o.rope, o.kv_channels, o.rotary_interleaved};
+  if (o.rope_local_base > 0 && window(o, layer) > 0) {
+    spec.options.base = o.rope_local_base;
+    spec.options.scaling = RopeScaling::none;
+  }
+  return spec;
 }
 
 AttentionLayerSpec attention_spec(const ModelOptions& o, const std::string& name,
@@ -40,11 +60,15 @@ AttentionLayerSpec attention_spec(const ModelOptions& o, const std::string& name
   spec.heads = o.num_attention_heads;
   spec.groups = o.num_query_groups;
   spec.head_size = o.kv_channels;
-  spec.window = layer >= o.window_first_layer ? o.attention_window : 0;
-  spec.rope = rope_spec(o);
+  spec.window = window(o, layer);
+  spec.rope = rope_spec(o, layer);
+  spec.softmax_scale =
+      o.softmax_scale > 0 ? o.softmax_scale : 1.0 / std::sqrt(static_cast<double>(o.kv_channels));
+  spec.softcap = o.attention_softcap;
   spec.qkv_bias = o.qkv_bias;
   spec.output_bias = o.attention_output_bias;
-  if (o.qk_norm != QkNorm::none) spec.qk_norm = norm_spec(o);
+  spec.qk_norm = o.qk_norm;
+  spec.norm = norm_spec(o);
   spec.dropout = o.attention_dropout;
   spec.init_std = o.init_std;
   spec.output_init_std = output_std(o);
@@ -71,14 +95,17 @@ LayerSpec layer_spec(const ModelOptions& o, std::int64_t layer) {
   spec.mixer = attention_spec(o, spec.name, layer);
   spec.feed_forward = mlp_spec(o, spec.name);
   spec.norm = norm_spec(o);
+  spec.norm_placement = o.norm_placement;
+  spec.parallel = o.parallel_block;
   spec.hidden_dropout = o.hidden_dropout;
+  spec.residual_scale = o.residual_scale;
   return spec;
 }
 
 EmbeddingSpec embedding_spec(const ModelOptions& o) {
   const bool learned = o.position_embedding == PositionEmbedding::learned_absolute;
-  return {o.vocab_size, o.hidden_size, learned ? o.max_position_embeddings : 0, o.hidden_dropout,
-          o.init_std};
+  return {o.vocab_size,     o.hidden_size, learned ? o.max_position_embeddings : 0,
+          o.hidden_dropout, o.init_std,    o.embedding_scale};
 }
 
 }  // namespace
@@ -91,7 +118,8 @@ ModelSpec model_spec(const ModelOptions& o) {
   for (std::int64_t layer = 0; layer < o.num_layers; ++layer)
     spec.layers.push_back(layer_spec(o, layer));
   spec.final_norm = norm_spec(o);
-  spec.head = {o.vocab_size, o.hidden_size, o.init_std, o.label_smoothing, o.tie_embeddings};
+  spec.head = {o.vocab_size,     o.hidden_size, o.init_std,     o.label_smoothing,
+               o.tie_embeddings, o.logit_scale, o.logit_softcap};
   return spec;
 }
 

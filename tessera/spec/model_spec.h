@@ -15,6 +15,7 @@ struct EmbeddingSpec {
   std::int64_t positions = 0;  ///< learned positions; 0 means none
   double dropout = 0.0;
   double init_std = 0.02;
+  double scale = 1.0;  ///< of the sum of token and position embeddings
 };
 
 struct LmHeadSpec {
@@ -23,6 +24,8 @@ struct LmHeadSpec {
   double init_std = 0.0;
   double label_smoothing = 0.0;  ///< in training only: an evaluation's loss is the plain one
   bool tied = false;             ///< its weight is the embedding's table
+  double logit_scale = 1.0;
+  double logit_softcap = 0.0;  ///< logits become c tanh(l / c), after the scale; 0: they stay
 };
 
 struct ModelSpec {

@@ -36,15 +36,21 @@ class Walk {
     for (const LinearPart& part : spec.parts) tensor(part.name + ".bias", {part.out}, {});
   }
   void norm(const std::string& name, std::int64_t channels, const NormSpec& spec) {
-    tensor(name + ".weight", {channels}, {InitKind::ones});
-    if (spec.kind == NormKind::layer) tensor(name + ".bias", {channels}, {});
+    tensor(name + ".weight", {channels}, {norm_weight_init(spec)});
+    if (has_bias(spec)) tensor(name + ".bias", {channels}, {});
   }
   void sublayer(const AttentionLayerSpec& spec) {
     linear(qkv_linear(spec));
     linear(output_linear(spec));
-    if (!spec.qk_norm) return;
-    norm(spec.name + ".q_norm", spec.head_size, *spec.qk_norm);
-    norm(spec.name + ".k_norm", spec.head_size, *spec.qk_norm);
+    switch (spec.qk_norm) {
+      case QkNorm::none: break;
+      case QkNorm::per_head: qk_norms(spec, 1, 1); break;
+      case QkNorm::whole_width: qk_norms(spec, spec.heads, spec.groups); break;
+    }
+  }
+  void qk_norms(const AttentionLayerSpec& spec, std::int64_t q_heads, std::int64_t k_heads) {
+    norm(spec.name + ".q_norm", q_heads * spec.head_size, spec.norm);
+    norm(spec.name + ".k_norm", k_heads * spec.head_size, spec.norm);
   }
   void sublayer(const MlpSpec& spec) {
     linear(up_linear(spec));
@@ -52,10 +58,16 @@ class Walk {
   }
   void layer(const LayerSpec& spec) {
     const auto visit = [this](const auto& each) { sublayer(each); };
-    norm(spec.name + ".attention_norm", spec.hidden, spec.norm);
+    const auto add_norm = [&](const std::optional<std::string>& name) {
+      if (name) norm(*name, spec.hidden, spec.norm);
+    };
+    const LayerNorms norms = layer_norms(spec);
+    add_norm(norms.mixer);
     std::visit(visit, spec.mixer);
-    norm(spec.name + ".mlp_norm", spec.hidden, spec.norm);
+    add_norm(norms.mixer_output);
+    add_norm(norms.feed_forward);
     std::visit(visit, spec.feed_forward);
+    add_norm(norms.feed_forward_output);
   }
 
   std::function<void(ParameterInfo)> add_;

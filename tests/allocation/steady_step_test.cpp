@@ -78,7 +78,7 @@ TEST(Allocation, TheCounterSeesAnAllocation) {
 }
 
 TEST(Allocation, ASteadyStepMakesNoLargeOne) {
-  for (const std::string family : {"gpt", "llama", "qwen3"})
+  for (const std::string& family : test::tiny_families())
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
       SessionOptions options = test::tiny_session(family);
       options.model.dtype = dtype;

@@ -28,9 +28,9 @@ inline BlockCase gpt_like() {
                                   .groups = 6,
                                   .head_size = 16,
                                   .rope = {},
+                                  .softmax_scale = 0.25,
                                   .qkv_bias = true,
                                   .output_bias = true,
-                                  .qk_norm = {},
                                   .dropout = 0.1,
                                   .init_std = 0.1,
                                   .output_init_std = 0.1};
@@ -57,7 +57,7 @@ inline BlockCase llama_like() {
                                   .groups = 2,
                                   .head_size = 20,
                                   .rope = RopeSpec{{}, 20},
-                                  .qk_norm = {},
+                                  .softmax_scale = 0.22,
                                   .init_std = 0.1,
                                   .output_init_std = 0.1};
   spec.feed_forward = MlpSpec{.name = "layers.0.mlp",
@@ -76,7 +76,8 @@ inline BlockCase qwen_like() {
   BlockCase result = llama_like();
   result.name = "qwen_like";
   auto& attention = std::get<AttentionLayerSpec>(result.spec.mixer);
-  attention.qk_norm = NormSpec{NormKind::rms, 1e-6};
+  attention.qk_norm = QkNorm::per_head;
+  attention.norm = {NormKind::rms, 1e-6};
   attention.window = 9;
   return result;
 }

@@ -49,7 +49,7 @@ std::int64_t measured(const SessionOptions& options) {
 
 std::vector<LayerCase> cases() {
   std::vector<LayerCase> all;
-  for (const char* family : {"gpt", "llama", "qwen3"})
+  for (const std::string& family : test::tiny_families())
     for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
       for (const int tensor : {1, 2, 4})
         for (const bool sequence_parallel : {false, true})

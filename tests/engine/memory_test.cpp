@@ -9,7 +9,7 @@ namespace tessera {
 namespace {
 
 TEST(Memory, PlanEqualsWhatASessionHolds) {
-  for (const std::string family : {"gpt", "llama", "qwen3"})
+  for (const std::string& family : test::tiny_families())
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const RecomputeGranularity granularity :
            {RecomputeGranularity::none, RecomputeGranularity::selective,

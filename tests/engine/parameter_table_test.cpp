@@ -78,7 +78,7 @@ TEST_P(ParameterTables, HoldForAnyStages) {
       }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ParameterTables, testing::Values("gpt", "llama", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Families, ParameterTables, testing::ValuesIn(test::tiny_families()),
                          [](const auto& test) { return test.param; });
 
 TEST(ParameterTable, FindsByName) {

@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      RecomputeCase{"block1", full(RecomputeMethod::block, 1)},
                                      RecomputeCase{"block3", full(RecomputeMethod::block, 3)},
                                      RecomputeCase{"block4", full(RecomputeMethod::block, 4)}),
-                     testing::Values("gpt", "llama", "qwen3")),
+                     testing::ValuesIn(test::tiny_families())),
     [](const auto& test) { return std::get<0>(test.param).name + "_" + std::get<1>(test.param); });
 
 TEST(Recompute, NeedsLessMemory) {

@@ -37,7 +37,7 @@ std::int32_t next_without_cache(const std::string& family,
 }
 
 TEST(Generate, TheCacheChangesNothing) {
-  for (const std::string family : {"gpt", "llama", "qwen3"}) {
+  for (const std::string& family : test::tiny_families()) {
     std::vector<std::int32_t> tokens{5, 17, 3, 42, 8, 8, 1};
     GenerateOptions options;
     options.greedy = true;

@@ -140,6 +140,25 @@ TEST_P(DropoutTest, AddsTheResidualUndropped) {
   EXPECT_EQ(lab.bytes(branch), lab.bytes(y)) << "y may be the branch";
 }
 
+TEST_P(DropoutTest, ScalesWhatItKeeps) {
+  const Input x = random({4, 5});
+  const Input branch = random({4, 5});
+  const Input samples = input(DType::i64, {1}, {3});
+  Values quarter = branch.values;
+  for (double& each : quarter) each /= 4;
+  const Input smaller = input(dtype(), {4, 5}, quarter);
+  const Tensor got = empty({4, 5}), want = empty({4, 5});
+  for (const double p : {0.0, 0.5})
+    for (const bool added : {false, true}) {
+      DropoutSpec spec{p, 5, View(samples)};
+      const View residual = added ? View(x) : View();
+      lab->add_dropout(stream, want, residual, View(smaller), spec);
+      spec.scale = 0.25;
+      lab->add_dropout(stream, got, residual, View(branch), spec);
+      EXPECT_EQ(lab.bytes(got), lab.bytes(want)) << p << " " << added;
+    }
+}
+
 // A rank's part of heads, queries, keys and samples must draw what one rank would for them.
 TEST_P(DropoutTest, APartOfAttentionDrawsTheSame) {
   const AttentionCase whole{.name = "whole",

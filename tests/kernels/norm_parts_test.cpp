@@ -51,6 +51,23 @@ TEST_P(NormPartsTest, EqualTheNormOfWholeRows) {
         }
 }
 
+TEST_P(NormPartsTest, RowsMayLieApart) {
+  for (const NormSpec& spec : kPartedNorms)
+    for (const std::int64_t width : {3, 64}) {
+      const std::int64_t c = 2 * width;
+      const Input x = rows({5, c}, 2);
+      const Input w = random({c});
+      const Input dy = random({5, c});
+      NormParts together(lab, dtype(), spec, 2), apart(lab, dtype(), spec, 2, true);
+      EXPECT_EQ(apart.forward(x.values, w.values, {}).y,
+                together.forward(x.values, w.values, {}).y);
+      const NormParts::Gradients got = apart.backward(dy.values, x.values, w.values);
+      const NormParts::Gradients want = together.backward(dy.values, x.values, w.values);
+      EXPECT_EQ(got.dx, want.dx);
+      EXPECT_EQ(got.dw, want.dw);
+    }
+}
+
 // Squares about zero, or about one mean for all, would lose the digits that the mean takes.
 TEST_P(NormPartsTest, KeepTheirAccuracyFarFromZero) {
   if (element_size(dtype()) == 2) return;  // such inputs are all alike in 16 bits

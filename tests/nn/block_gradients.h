@@ -22,6 +22,7 @@ inline LayerSpec small_layer() {
   attention.heads = 2;
   attention.groups = 1;
   attention.head_size = 4;
+  attention.softmax_scale = 0.5;
   spec.mixer = attention;
   spec.feed_forward = MlpSpec{.name = "layers.0.mlp", .hidden = 6, .ffn = 5};
   spec.norm = {NormKind::layer, 1e-5};

@@ -12,37 +12,83 @@ class BlockForms : public BlockGradients {
     Block block(spec, layer, rope);
     check(block);
   }
-  static RopeSpec rotary() { return {{.base = 10.0}, 4}; }
+  static AttentionLayerSpec& attention(LayerSpec& spec) {
+    return std::get<AttentionLayerSpec>(spec.mixer);
+  }
+  // RMSNorm, SwiGLU, rotary positions.
+  static LayerSpec llama_like() {
+    LayerSpec spec = small_layer();
+    spec.norm = {NormKind::rms, 1e-5};
+    std::get<MlpSpec>(spec.feed_forward).activation = Activation::silu;
+    std::get<MlpSpec>(spec.feed_forward).gated = true;
+    attention(spec).rope = RopeSpec{{.base = 10.0}, 4};
+    attention(spec).norm = spec.norm;
+    return spec;
+  }
 };
 
 TEST_P(BlockForms, GptLike) {
   LayerSpec spec = small_layer();
-  auto& attention = std::get<AttentionLayerSpec>(spec.mixer);
-  attention.groups = 2;
-  attention.qkv_bias = attention.output_bias = true;
-  attention.dropout = spec.hidden_dropout = 0.3;
+  attention(spec).groups = 2;
+  attention(spec).qkv_bias = attention(spec).output_bias = true;
+  attention(spec).dropout = spec.hidden_dropout = 0.3;
   std::get<MlpSpec>(spec.feed_forward).bias = true;
   check_spec(spec);
 }
 
-TEST_P(BlockForms, LlamaLike) {
-  LayerSpec spec = small_layer();
-  spec.norm = {NormKind::rms, 1e-5};
-  std::get<MlpSpec>(spec.feed_forward).activation = Activation::silu;
-  std::get<MlpSpec>(spec.feed_forward).gated = true;
-  std::get<AttentionLayerSpec>(spec.mixer).rope = rotary();
+TEST_P(BlockForms, LlamaLike) { check_spec(llama_like()); }
+
+TEST_P(BlockForms, QwenLike) {
+  LayerSpec spec = llama_like();
+  attention(spec).qk_norm = QkNorm::per_head;
+  attention(spec).window = 2;
   check_spec(spec);
 }
 
-TEST_P(BlockForms, QwenLike) {
+// Norms of branches, with weights minus 1; a soft cap that bends the scores.
+TEST_P(BlockForms, GemmaLike) {
+  LayerSpec spec = llama_like();
+  spec.norm = {NormKind::rms, 0.1, true};  // smooth enough for differences where a branch is small
+  spec.norm_placement = NormPlacement::before_and_after;
+  attention(spec).softcap = 4;
+  check_spec(spec);
+  spec.hidden_dropout = 0.3;
+  check_spec(spec);
+}
+
+// Norms of branches only, and of all heads together.
+TEST_P(BlockForms, OlmoLike) {
+  LayerSpec spec = llama_like();
+  spec.norm_placement = NormPlacement::after;
+  attention(spec).qk_norm = QkNorm::whole_width;
+  check_spec(spec);
+  spec.hidden_dropout = 0.3;
+  check_spec(spec);
+}
+
+TEST_P(BlockForms, NeoxLike) {
   LayerSpec spec = small_layer();
-  spec.norm = {NormKind::rms, 1e-5};
-  std::get<MlpSpec>(spec.feed_forward).activation = Activation::silu;
-  std::get<MlpSpec>(spec.feed_forward).gated = true;
-  auto& attention = std::get<AttentionLayerSpec>(spec.mixer);
-  attention.qk_norm = NormSpec{NormKind::rms, 1e-5};
-  attention.window = 2;
-  attention.rope = rotary();
+  spec.parallel = ParallelBlock::two_norms;
+  spec.hidden_dropout = 0.3;
+  attention(spec).qkv_bias = true;
+  attention(spec).rope = RopeSpec{{.base = 10.0, .percent = 0.5}, 4};
+  check_spec(spec);
+}
+
+// One LayerNorm without a bias for both sublayers, interleaved rotation.
+TEST_P(BlockForms, CohereLike) {
+  LayerSpec spec = llama_like();
+  spec.norm = {NormKind::layer, 1e-5, false, false};
+  spec.parallel = ParallelBlock::one_norm;
+  attention(spec).rope->interleaved = true;
+  check_spec(spec);
+}
+
+TEST_P(BlockForms, GraniteLike) {
+  LayerSpec spec = llama_like();
+  spec.residual_scale = 0.22;
+  check_spec(spec);
+  spec.hidden_dropout = 0.3;
   check_spec(spec);
 }
 

@@ -16,8 +16,14 @@ class NormParts {
     Values dx, dw, db;
   };
 
-  NormParts(Lab& lab, DType dtype, const NormSpec& spec, std::int64_t ranks)
-      : lab_(lab), dtype_(dtype), acc_(accumulator_type(dtype)), spec_(spec), ranks_(ranks) {}
+  /// `apart`: rows have memory between them.
+  NormParts(Lab& lab, DType dtype, const NormSpec& spec, std::int64_t ranks, bool apart = false)
+      : lab_(lab),
+        dtype_(dtype),
+        acc_(accumulator_type(dtype)),
+        spec_(spec),
+        ranks_(ranks),
+        apart_(apart) {}
 
   /// Of whole rows x [N, C]; b may be empty.
   Forward forward(const Values& x, const Values& w, const Values& b) {
@@ -27,14 +33,14 @@ class NormParts {
     const Tensor parts = lab_.full(acc_, {ranks_, rows_, 2}, -55);
     for (std::int64_t r = 0; r < ranks_; ++r)
       lab_->norm_part_stats(lab_.stream, parts.view().slice(0, r, 1).reshape({rows_, 2}),
-                            matrix(x, r), spec_);
+                            matrix(x, r).view, spec_);
     Values y(x.size());
     stats_ = lab_.full(acc_, {rows_, 2}, -55);
     for (std::int64_t r = 0; r < ranks_; ++r) {
-      const Tensor part = lab_.full(dtype_, {rows_, width_}, -55);
+      const Padded part = unset();
       const Tensor bias = b.empty() ? Tensor() : vector(b, r);
-      lab_->norm_part_forward(lab_.stream, part, stats_, matrix(x, r), parts.view(), vector(w, r),
-                              bias ? bias.view() : View(), spec_);
+      lab_->norm_part_forward(lab_.stream, part, stats_, matrix(x, r).view, parts.view(),
+                              vector(w, r), bias ? bias.view() : View(), spec_);
       put(y, part, r, width_ * ranks_);
     }
     return {y, lab_.read(stats_)};
@@ -52,8 +58,8 @@ class NormParts {
       const Tensor dw = add ? vector(before.dw, r, acc_) : lab_.full(acc_, {width_}, -55);
       const Tensor db = add ? vector(before.db, r, acc_) : lab_.full(acc_, {width_}, -55);
       const Tensor mine = lab_.full(acc_, {rows_, 2}, -55);
-      lab_->norm_part_sums(lab_.stream, mine, dw, db, matrix(dy, r), matrix(x, r), stats_.view(),
-                           vector(w, r), spec_, add, workspace);
+      lab_->norm_part_sums(lab_.stream, mine, dw, db, matrix(dy, r).view, matrix(x, r).view,
+                           stats_.view(), vector(w, r), spec_, add, workspace);
       const Values part = lab_.read(mine);
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += part[i];
       put(got.dw, dw, r, channels);
@@ -61,9 +67,9 @@ class NormParts {
     }
     const Tensor all = lab_.tensor(acc_, {rows_, 2}, sums);
     for (std::int64_t r = 0; r < ranks_; ++r) {
-      const Tensor dx = add ? matrix(before.dx, r) : lab_.full(dtype_, {rows_, width_}, -55);
-      lab_->norm_part_backward(lab_.stream, dx, matrix(dy, r), matrix(x, r), stats_.view(),
-                               all.view(), vector(w, r), channels, spec_, add);
+      const Padded dx = add ? matrix(before.dx, r) : unset();
+      lab_->norm_part_backward(lab_.stream, dx, matrix(dy, r).view, matrix(x, r).view,
+                               stats_.view(), all.view(), vector(w, r), channels, spec_, add);
       put(got.dx, dx, r, channels);
     }
     return got;
@@ -78,8 +84,12 @@ class NormParts {
       if (static_cast<std::int64_t>(i % channels) / width_ == r) part.push_back(x[i]);
     return part;
   }
-  Tensor matrix(const Values& x, std::int64_t r) {
-    return lab_.tensor(dtype_, {rows_, width_}, columns(x, r));
+  Padded matrix(const Values& x, std::int64_t r) {
+    return lab_.padded(dtype_, {rows_, width_}, columns(x, r), apart_);
+  }
+  Padded unset() {
+    return lab_.padded(dtype_, {rows_, width_},
+                       Values(static_cast<std::size_t>(rows_ * width_), -55), apart_);
   }
   Tensor vector(const Values& x, std::int64_t r) { return vector(x, r, dtype_); }
   Tensor vector(const Values& x, std::int64_t r, DType dtype) {
@@ -98,6 +108,7 @@ class NormParts {
   DType dtype_, acc_;
   NormSpec spec_;
   std::int64_t ranks_;
+  bool apart_;
   std::int64_t rows_ = 0;
   std::int64_t width_ = 0;
   Tensor stats_;

@@ -1,7 +1,9 @@
 // Models of a few thousand parameters that have every feature of their family, dropout included.
 #pragma once
 
+#include <map>
 #include <string>
+#include <vector>
 
 #include "tessera/engine/session.h"
 
@@ -41,10 +43,84 @@ inline ModelOptions tiny_qwen3() {
   return model;
 }
 
-/// "gpt", "llama" or "qwen3".
-inline ModelOptions tiny_model(const std::string& family) {
-  return family == "gpt" ? tiny_gpt() : family == "llama" ? tiny_llama() : tiny_qwen3();
+/// Norms around the sublayers with weights minus 1, gated GELU, soft caps, scaled embeddings; every
+/// second layer sees all keys and turns at another speed.
+inline ModelOptions tiny_gemma() {
+  ModelOptions model = tiny_llama();
+  model.norm_placement = NormPlacement::before_and_after;
+  model.layernorm_1p = true;
+  model.activation = Activation::gelu;
+  model.qk_norm = QkNorm::per_head;
+  model.attention_window = 5;
+  model.window_skip_freq = 2;
+  model.rope_local_base = 100;
+  model.softmax_scale = 0.3;
+  model.attention_softcap = 2;
+  model.logit_softcap = 3;
+  model.embedding_scale = 5.5;
+  model.tie_embeddings = true;
+  return model;
 }
+
+/// Parallel sublayers with a norm each; a quarter of each head is turned.
+inline ModelOptions tiny_neox() {
+  ModelOptions model = tiny_gpt();
+  model.position_embedding = PositionEmbedding::rope;
+  model.rope.percent = 0.25;
+  model.parallel_block = ParallelBlock::two_norms;
+  model.activation = Activation::gelu_exact;
+  model.tie_embeddings = false;
+  return model;
+}
+
+/// Norms behind the sublayers, and of all query or key heads together.
+inline ModelOptions tiny_olmo2() {
+  ModelOptions model = tiny_llama();
+  model.norm_placement = NormPlacement::after;
+  model.qk_norm = QkNorm::whole_width;
+  return model;
+}
+
+/// Parallel sublayers with one norm, which has no bias; scaled logits; interleaved rotation, which
+/// every second layer lacks.
+inline ModelOptions tiny_cohere() {
+  ModelOptions model = tiny_llama();
+  model.normalization = Normalization::layer_norm;
+  model.norm_bias = false;
+  model.parallel_block = ParallelBlock::one_norm;
+  model.rotary_interleaved = true;
+  model.attention_window = 5;
+  model.window_skip_freq = model.no_rope_freq = 2;
+  model.logit_scale = 0.25;
+  model.tie_embeddings = true;
+  return model;
+}
+
+/// Scales everywhere.
+inline ModelOptions tiny_granite() {
+  ModelOptions model = tiny_llama();
+  model.embedding_scale = 3;
+  model.residual_scale = 0.3;
+  model.logit_scale = 0.5;
+  model.softmax_scale = 0.2;
+  return model;
+}
+
+inline const std::map<std::string, ModelOptions (*)()>& tiny_models() {
+  static const std::map<std::string, ModelOptions (*)()> models{
+      {"gpt", tiny_gpt},       {"llama", tiny_llama},    {"qwen3", tiny_qwen3},
+      {"gemma", tiny_gemma},   {"neox", tiny_neox},      {"olmo2", tiny_olmo2},
+      {"cohere", tiny_cohere}, {"granite", tiny_granite}};
+  return models;
+}
+
+inline std::vector<std::string> tiny_families() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : tiny_models()) names.push_back(name);
+  return names;
+}
+
+inline ModelOptions tiny_model(const std::string& family) { return tiny_models().at(family)(); }
 
 inline SessionOptions tiny_session(const std::string& family) {
   SessionOptions options;

@@ -22,10 +22,14 @@ template <class T>
 void add_dropout_row(T* y, const T* x, const T* branch, std::int64_t row, std::int64_t n,
                      const DropoutSpec& spec) {
   using A = Accumulator<T>;
+  const A scale = static_cast<A>(spec.scale / (1.0 - spec.p));
   if (spec.p <= 0) {
-    if (x) {
+    if (x && spec.scale == 1) {
 #pragma omp simd
       for (std::int64_t j = 0; j < n; ++j) store<T>(y[j], load(x[j]) + load(branch[j]));
+    } else if (spec.scale != 1) {
+      for (std::int64_t j = 0; j < n; ++j)
+        store<T>(y[j], (x ? load(x[j]) : A(0)) + load(branch[j]) * scale);
     } else {
       for (std::int64_t j = 0; j < n; ++j) y[j] = branch[j];
     }
@@ -35,7 +39,6 @@ void add_dropout_row(T* y, const T* x, const T* branch, std::int64_t row, std::i
   const std::int64_t sample = spec.samples.data<std::int64_t>()[row % batch];
   const std::int64_t position = spec.ranges.at(row / batch);
   const std::uint32_t bound = dropout_bound(spec.p);
-  const A scale = static_cast<A>(1.0 / (1.0 - spec.p));
   const std::int64_t first = spec.channel_start;
   // One Philox call serves four channels. The channels of this rank may begin or end within such a
   // group of four; the words of the other channels are then unused.

@@ -45,7 +45,7 @@ void CpuKernels::do_norm_part_stats(Stream&, View part, ConstView x, const NormS
     const int64_t n = x.dim(1);
     parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const Moments<A> moments = moments_of(x.data<T>() + i * n, n, spec.kind);
+        const Moments<A> moments = moments_of(x.data<T>() + i * x.stride(0), n, spec.kind);
         part.data<A>()[2 * i] = moments.mean;
         part.data<A>()[2 * i + 1] = moments.squares;
       }
@@ -67,7 +67,8 @@ void CpuKernels::do_norm_part_forward(Stream&, View y, View stats, ConstView x, 
       for (int64_t i = begin; i < end; ++i) {
         A* mine = stats.data<A>() + 2 * i;
         store_stats(mine, together(parts.data<A>() + 2 * i, count, 2 * rows, n), n * count, spec);
-        apply_norm<T>(y.data<T>() + i * n, mine, x.data<T>() + i * n, weights, n);
+        apply_norm<T>(y.data<T>() + i * y.stride(0), mine, x.data<T>() + i * x.stride(0), weights,
+                      n);
       }
     });
   });
@@ -89,8 +90,8 @@ void CpuKernels::do_norm_part_sums(Stream&, View sums, View dw, View db, ConstVi
       std::fill_n(of_weights, 2 * n, A(0));
       for (int64_t i = begin; i < end; ++i) {
         const GradientSums<A> of_row =
-            sum_gradients(of_weights, of_weights + n, dy.data<T>() + i * n, x.data<T>() + i * n,
-                          stats.data<A>() + 2 * i, weights, n);
+            sum_gradients(of_weights, of_weights + n, dy.data<T>() + i * dy.stride(0),
+                          x.data<T>() + i * x.stride(0), stats.data<A>() + 2 * i, weights, n);
         sums.data<A>()[2 * i] = of_row.g;
         sums.data<A>()[2 * i + 1] = of_row.gh;
       }
@@ -110,9 +111,9 @@ void CpuKernels::do_norm_part_backward(Stream&, View dx, ConstView dy, ConstView
     parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const GradientSums<A> of_row{sums.data<A>()[2 * i], sums.data<A>()[2 * i + 1]};
-        input_gradient(dx.data<T>() + i * n, dy.data<T>() + i * n, x.data<T>() + i * n,
-                       stats.data<A>() + 2 * i, weights, n, of_row, channels, spec.kind,
-                       accumulate_dx);
+        input_gradient(dx.data<T>() + i * dx.stride(0), dy.data<T>() + i * dy.stride(0),
+                       x.data<T>() + i * x.stride(0), stats.data<A>() + 2 * i, weights, n, of_row,
+                       channels, spec.kind, accumulate_dx);
       }
     });
   });

@@ -16,7 +16,7 @@ struct HiddenDropout {
   explicit HiddenDropout(const DropoutSpec& spec)
       : on(spec.p > 0),
         bound(dropout_bound(spec.p)),
-        scale(static_cast<A>(1.0 / (1.0 - spec.p))),
+        scale(static_cast<A>(spec.scale / (1.0 - spec.p))),
         key(spec.key),
         samples(on ? spec.samples.data<std::int64_t>() : nullptr),
         batch(on ? spec.samples.dim(0) : 1),
@@ -70,7 +70,11 @@ class AddedRow {
   __device__ Chunk write(std::int64_t at, std::int64_t n, const Parts& parts) const {
     auto value = widened(parts.branch);
     const auto residual = widened(parts.x);
-    if (dropout_.on) drop(value, at);
+    if (dropout_.on)
+      drop(value, at);
+    else if (dropout_.scale != A(1))
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) value.at[k] = scaled(value.at[k], dropout_.scale);
     // The residual is added in the accumulator type; the sum is rounded once.
     if (x_)
 #pragma unroll

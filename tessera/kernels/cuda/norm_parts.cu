@@ -45,10 +45,10 @@ __device__ Accumulator<T> sum_of_row(const T* row, int64_t n, F&& f) {
 // part [rows, 2] = (mean, M2) of the local channels; for RMS norm mean = 0 and M2 = sum x^2.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(256)
-    part_stats_kernel(Accumulator<T>* part, const T* x, int64_t n, bool centred) {
+    part_stats_kernel(Accumulator<T>* part, NormRows<const T> x, int64_t n, bool centred) {
   using A = Accumulator<T>;
   const int64_t row = blockIdx.x;
-  const T* of_row = x + row * n;
+  const T* of_row = x[{row, 0}];
   const A sum = centred ? sum_of_row<T, kPacked>(of_row, n, [](A v) { return v; }) : A(0);
   // n > 0 channels on every rank.
   const A mean = sum / static_cast<A>(n);
@@ -72,8 +72,8 @@ struct Parts {
 
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(256)
-    part_forward_kernel(T* y, Accumulator<T>* stats, const T* x, Parts<Accumulator<T>> parts,
-                        NormWeights<T> weights) {
+    part_forward_kernel(NormRows<T> y, Accumulator<T>* stats, NormRows<const T> x,
+                        Parts<Accumulator<T>> parts, NormWeights<T> weights) {
   using A = Accumulator<T>;
   constexpr int kWidth = kPackWidth<T>;
   const int64_t row = blockIdx.x;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(256)
   }
   const A rstd = A(1) / sqrt(squares / static_cast<A>(n * parts.count) + weights.epsilon);
   each_chunk_of<T>(n, [&](int64_t at) {
-    const auto v = widened(load_chunk<kPacked, kWidth>(x + row * n, at, n));
+    const auto v = widened(load_chunk<kPacked, kWidth>(x[{row, 0}], at, n));
     const auto w = widened(load_chunk<kPacked, kWidth>(weights.w, at, n));
     Pack<T, kWidth> bias{};
     if (weights.b) bias = load_chunk<kPacked, kWidth>(weights.b, at, n);
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int k = 0; k < kWidth; ++k)
       value.at[k] = fma((v.at[k] - mean) * rstd, w.at[k] + weights.offset, b.at[k]);
-    store_chunk<kPacked>(y + row * n, at, n, rounded<T>(value));
+    store_chunk<kPacked>(y[{row, 0}], at, n, rounded<T>(value));
   });
   if (threadIdx.x > 0) return;
   stats[2 * row] = mean;
@@ -109,23 +109,23 @@ __global__ void __launch_bounds__(256)
 // What both kernels of the gradient read. Symbols as in norm_backward.cu.
 template <class T>
 struct PartGradient {
-  const T* dy;
-  const T* x;
+  NormRows<const T> dy;
+  NormRows<const T> x;
   const Accumulator<T>* stats;
   const T* w;
   Accumulator<T> offset;  // of the weights
   int64_t n;
   PartGradient(const ConstView& dy_, const ConstView& x_, const ConstView& stats_,
                const NormWeights<T>& weights)
-      : dy(dy_.data<T>()),
-        x(x_.data<T>()),
+      : dy(dy_),
+        x(x_),
         stats(stats_.data<Accumulator<T>>()),
         w(weights.w),
         offset(weights.offset),
         n(weights.n) {}
   bool packs() const {
     constexpr int kWidth = kPackWidth<T>;
-    return n % kWidth == 0 && can_pack<kWidth>(dy) && can_pack<kWidth>(x) && can_pack<kWidth>(w);
+    return n % kWidth == 0 && dy.packs() && x.packs() && can_pack<kWidth>(w);
   }
 };
 
@@ -138,9 +138,9 @@ __device__ void each_gradient(const PartGradient<T>& in, int64_t row, F&& f) {
   const A mean = in.stats[2 * row];
   const A rstd = in.stats[2 * row + 1];
   each_chunk_of<T>(in.n, [&](int64_t at) {
-    auto g = widened(load_chunk<kPacked, kWidth>(in.dy + row * in.n, at, in.n));
+    auto g = widened(load_chunk<kPacked, kWidth>(in.dy[{row, 0}], at, in.n));
     // Tails of dy are zeros, so g is 0 there; results behind the end of the row are not stored.
-    auto h = widened(load_chunk<kPacked, kWidth>(in.x + row * in.n, at, in.n));
+    auto h = widened(load_chunk<kPacked, kWidth>(in.x[{row, 0}], at, in.n));
     const auto w = widened(load_chunk<kPacked, kWidth>(in.w, at, in.n));
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(256) part_sums_kernel(Accumulator<T>* sums, Pa
 // `channels` is the number of channels over all ranks; sums are those of all ranks.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(256)
-    part_backward_kernel(T* dx, PartGradient<T> in, const Accumulator<T>* sums,
+    part_backward_kernel(NormRows<T> dx, PartGradient<T> in, const Accumulator<T>* sums,
                          Accumulator<T> channels, bool centred, bool accumulate) {
   using A = Accumulator<T>;
   constexpr int kWidth = kPackWidth<T>;
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(256)
   const A mean_g = centred ? sums[2 * row] / channels : A(0);
   const A mean_gh = sums[2 * row + 1] / channels;
   const A rstd = in.stats[2 * row + 1];
-  T* to = dx + row * in.n;
+  T* to = dx[{row, 0}];
   each_gradient<T, kPacked>(in, row, [&](int64_t at, const auto& g, const auto& h) {
     // dx is read only if it accumulates.
     Pack<T, kWidth> old{};
@@ -213,12 +213,12 @@ void CudaKernels::do_norm_part_stats(Stream& stream, View part, ConstView x, con
   constexpr const char* op = "norm_part_stats";
   dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
     const int64_t n = x.dim(1);
-    // Rows are contiguous, so that all are aligned if the first is and n is a multiple of the pack
-    // width.
-    const bool packed = n % kPackWidth<T> == 0 && can_pack<kPackWidth<T>>(x.data<T>());
+    // All rows are aligned if the first is and their distance is a multiple of the pack width.
+    const NormRows<const T> rows(x);
+    const bool packed = n % kPackWidth<T> == 0 && rows.packs();
     launch(stream, op, blocks_for<T>(x.dim(0), n),
            packed ? part_stats_kernel<T, true> : part_stats_kernel<T, false>,
-           part.data<Accumulator<T>>(), x.data<T>(), n, spec.kind == NormKind::layer);
+           part.data<Accumulator<T>>(), rows, n, spec.kind == NormKind::layer);
   });
 }
 
@@ -229,12 +229,12 @@ void CudaKernels::do_norm_part_forward(Stream& stream, View y, View stats, Const
   dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const NormWeights<T> weights(w, b, spec);
-    const bool packed = weights.packs() && can_pack<kPackWidth<T>>(x.data<T>()) &&
-                        can_pack<kPackWidth<T>>(y.data<T>());
+    const NormRows<const T> from(x);
+    const NormRows<T> to(y);
+    const bool packed = weights.packs() && from.packs() && to.packs();
     launch(stream, op, blocks_for<T>(x.dim(0), x.dim(1)),
-           packed ? part_forward_kernel<T, true> : part_forward_kernel<T, false>, y.data<T>(),
-           stats.data<A>(), x.data<T>(), Parts<A>{parts.data<A>(), parts.dim(0), x.dim(0)},
-           weights);
+           packed ? part_forward_kernel<T, true> : part_forward_kernel<T, false>, to,
+           stats.data<A>(), from, Parts<A>{parts.data<A>(), parts.dim(0), x.dim(0)}, weights);
   });
 }
 
@@ -272,11 +272,11 @@ void CudaKernels::do_norm_part_backward(Stream& stream, View dx, ConstView dy, C
     using A = Accumulator<T>;
     const int64_t n = x.dim(1);
     const PartGradient<T> in(dy, x, stats, {w, {}, spec});
-    const bool packed = in.packs() && can_pack<kPackWidth<T>>(dx.data<T>());
+    const NormRows<T> to(dx);
+    const bool packed = in.packs() && to.packs();
     launch(stream, op, blocks_for<T>(x.dim(0), n),
-           packed ? part_backward_kernel<T, true> : part_backward_kernel<T, false>, dx.data<T>(),
-           in, sums.data<A>(), static_cast<A>(channels), spec.kind == NormKind::layer,
-           accumulate_dx);
+           packed ? part_backward_kernel<T, true> : part_backward_kernel<T, false>, to, in,
+           sums.data<A>(), static_cast<A>(channels), spec.kind == NormKind::layer, accumulate_dx);
   });
 }
 

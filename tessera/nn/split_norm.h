@@ -1,17 +1,23 @@
-// A norm with 2-D tensor parallelism: each has some of the channels of its rows, which the other
-// ranks of its row of the grid have the rest of. Two numbers per row are exchanged in each
-// direction.
+// A norm of rows whose channels are spread over the ranks of a group. Two numbers per row are
+// exchanged in each direction.
+//
+// Ranks may hold copies of each other's channels, as many of each (key heads): the statistics do
+// not change by that. Each copy then has a part of the gradient, and the sum over the copies is the
+// whole.
 #pragma once
 
 #include "tessera/nn/norm.h"
 
 namespace tessera {
 
-class Norm2d final : public Norm {
+class SplitNorm final : public Norm {
  public:
-  /// `channels` of all ranks together.
-  Norm2d(const std::string& name, std::int64_t channels, const NormSpec& spec,
-         const LayerContext& layer);
+  /// The ranks that share a row.
+  using Group = Communicator& (Mesh::*)() const;
+
+  /// Weight and bias: this rank's channels.
+  SplitNorm(const NormSpec& spec, Parameter weight, std::optional<Parameter> bias, Group group,
+            int ranks);
 
   /// What the ranks exchange lies there too.
   std::size_t workspace_bytes(const Kernels& kernels, std::int64_t rows) const override;
@@ -24,8 +30,8 @@ class Norm2d final : public Norm {
  private:
   DType accumulator() const { return accumulator_type(weight_.dtype()); }
 
-  std::int64_t channels_;
-  int side_;
+  Group group_;
+  int ranks_;
 };
 
 }  // namespace tessera
