@@ -210,7 +210,10 @@ TEST(GoldenKeyBias, HasNoGradientWithoutRope) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Combine(testing::Values("gpt2", "llama3", "mistral", "qwen2",
-                                                          "qwen3", "llama_linear", "llama_yarn"),
+                                                          "qwen3", "llama_linear", "llama_yarn",
+                                                          "gemma", "gemma2", "gemma3", "gpt_neox",
+                                                          "gpt_neox_sequential", "granite", "olmo2",
+                                                          "cohere", "cohere2", "phi3"),
                                           testing::Values(kFloat32, kFloat64),
                                           testing::ValuesIn(test::devices())),
                          [](const auto& test) {

@@ -83,33 +83,9 @@ void block_rules(const ModelOptions& m, Problems& problems) {
       to_string(m.parallel_block), to_string(m.norm_placement));
 }
 
-// Options that no layer computes yet. A line goes when its layer comes.
-void pending_rules(const ModelOptions& m, Problems& problems) {
-  const auto require = [&](bool supported, std::string_view what) {
-    problems.require(supported, "{} is not supported yet", what);
-  };
-  const ModelOptions plain;
-  require(m.norm_bias, "LayerNorm without a bias");
-  require(!m.layernorm_1p, "a norm with weights minus 1");
-  require(m.norm_placement == plain.norm_placement, "a norm behind a sublayer");
-  require(m.parallel_block == plain.parallel_block, "a parallel block");
-  require(m.qk_norm != QkNorm::whole_width, "a norm of all query or key heads together");
-  require(m.window_skip_freq == 0, "an attention window in some layers only, by frequency,");
-  require(m.no_rope_freq == 0, "RoPE in some layers only");
-  require(!m.rotary_interleaved, "RoPE of interleaved channels");
-  require(m.rope_local_base == 0, "another base of RoPE in layers with a window");
-  require(m.softmax_scale == 0, "another scale of attention scores");
-  require(m.attention_softcap == 0, "a soft cap of attention scores");
-  require(m.logit_softcap == 0, "a soft cap of logits");
-  require(m.embedding_scale == 1, "a scale of embeddings");
-  require(m.residual_scale == 1, "a scale of residual branches");
-  require(m.logit_scale == 1, "a scale of logits");
-}
-
 }  // namespace
 
 void model_rules(const ModelOptions& model, Problems& problems) {
-  pending_rules(model, problems);
   attention_rules(model, problems);
   block_rules(model, problems);
   rope_rules(model, problems);
