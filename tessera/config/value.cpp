@@ -165,15 +165,15 @@ bool is_utf8(std::string_view text) {
 }
 
 std::string quote(std::string_view text) {
-  constexpr std::size_t kShown = 60;
-  const std::string_view start = text.substr(0, kShown);
+  constexpr std::size_t kLongestQuote = 60;
+  const std::string_view start = text.substr(0, kLongestQuote);
   const unsigned char end_of_printable = is_utf8(start) ? 0xff : 0x7f;
   std::string shown = "'";
   for (const char c : start) {
     const auto byte = static_cast<unsigned char>(c);
     shown += byte >= 0x20 && byte != 0x7f && byte < end_of_printable ? c : '?';
   }
-  return shown + (text.size() > kShown ? "...'" : "'");
+  return shown + (text.size() > kLongestQuote ? "...'" : "'");
 }
 
 }  // namespace tessera::config

@@ -26,7 +26,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
       tokens_(static_cast<std::size_t>(microbatches)) {
   check(kept_.batch * share.samples.count == shape.batch,
         "{} samples cannot be shared evenly by {} ranks", shape.batch, share.samples.count);
-  check(share.sequence.count == 1 || shape.seq % (2 * share.sequence.count) == 0,
+  check(share.sequence.count == 1 || shape.seq % (std::int64_t{2} * share.sequence.count) == 0,
         "{} positions cannot be cut into two equal chunks for each of {} ranks", shape.seq,
         share.sequence.count);
   ArenaLayout measure;

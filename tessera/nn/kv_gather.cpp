@@ -47,9 +47,9 @@ View KvGather::own(const Context& context, const View& ranks) const {
 // the order of the ranks, and for each second chunk, since those are in the opposite order.
 template <class F>
 void KvGather::for_each_chunk(const View& by_rank, const View& by_position, F&& f) const {
-  const std::int64_t chunk = by_rank.numel() / (2 * ranks_);
+  const std::int64_t chunk = by_rank.numel() / (std::int64_t{2} * ranks_);
   const View ranks = by_rank.reshape({ranks_, 2, chunk});
-  const View positions = by_position.reshape({2 * ranks_, 1, chunk});
+  const View positions = by_position.reshape({std::int64_t{2} * ranks_, 1, chunk});
   f(ranks.slice(1, 0, 1), positions.slice(0, 0, ranks_));
   for (std::int64_t rank = 0; rank < ranks_; ++rank)
     f(ranks.slice(0, rank, 1).slice(1, 1, 1), positions.slice(0, 2 * ranks_ - 1 - rank, 1));

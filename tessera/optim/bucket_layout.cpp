@@ -1,7 +1,6 @@
 #include "tessera/optim/bucket_layout.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "tessera/base/check.h"
 
@@ -113,7 +112,8 @@ void BucketLayout::place(const ParameterList& parameters, Bucket& bucket) {
   };
   for (const GradientGroup group : kGradientGroups) add(true, group);
   const std::int64_t middle = used;
-  for (const GradientGroup group : kGradientGroups | std::views::reverse) add(false, group);
+  for (auto group = kGradientGroups.rbegin(); group != kGradientGroups.rend(); ++group)
+    add(false, *group);
   bucket.group_ranges = {{{start, middle}, true}, {{middle, used}, false}};
   bucket.range = {start, start + rounded_up(used - start, kAlignment * shards_ * parts_)};
   bucket.group_ranges.back().range.end = bucket.range.end;  // padding is zeros, and stays so

@@ -84,7 +84,7 @@ class CheckLayersTest(unittest.TestCase):
         self.expect_one(
             files,
             "tessera/pipeline/x.cpp:2: ",
-            "pipeline may include: base/*, tensor/*, options/*, comm/*, parallel/sharding.h.",
+            "pipeline may include: base/*, tensor/*, options/*, spec/*, comm/*, parallel/sharding.h.",
             "may be included by: model, optim, engine, checkpoint/saving, observe, infer, verify, train, "
             "apps, tests, bench.",
         )
