@@ -31,6 +31,7 @@ inline BlockCase gpt_like() {
                                   .softmax_scale = 0.25,
                                   .qkv_bias = true,
                                   .output_bias = true,
+                                  .norm = {},
                                   .dropout = 0.1,
                                   .init_std = 0.1,
                                   .output_init_std = 0.1};
@@ -58,6 +59,7 @@ inline BlockCase llama_like() {
                                   .head_size = 20,
                                   .rope = RopeSpec{{}, 20},
                                   .softmax_scale = 0.22,
+                                  .norm = {},
                                   .init_std = 0.1,
                                   .output_init_std = 0.1};
   spec.feed_forward = MlpSpec{.name = "layers.0.mlp",
