@@ -16,15 +16,26 @@ PipelineShape make_pipeline_shape(const SessionOptions& options) {
   return make_pipeline_shape(options.pipeline, options.parallel.pipeline, options.microbatches);
 }
 
-LayerContext layer_context(const SessionOptions& options, int tensor_rank) {
+/// A rank's places in the groups that layers are split over.
+struct LayerRanks {
+  int tensor = 0;
+  int expert = 0;
+  int expert_tensor = 0;
+};
+
+LayerContext layer_context(const SessionOptions& options, const LayerRanks& ranks = {}) {
   return {options.model.dtype,
           options.seed,
-          tensor_rank,
+          ranks.tensor,
           options.parallel.tensor,
           options.parallel.sequence_parallel,
           most_logits(options.device),
           options.parallel.tensor_2d,
           options.parallel.context,
+          ranks.expert,
+          options.parallel.expert,
+          ranks.expert_tensor,
+          options.parallel.expert_tensor_size(),
           options.recompute.granularity == RecomputeGranularity::selective};
 }
 
@@ -64,7 +75,7 @@ std::int64_t most_logits(Device device) {
 }
 
 Shape boundary_shape(const SessionOptions& options) {
-  return RowLayout(layer_context(options, 0)).kept(rank_shape(options), options.model.hidden_size);
+  return RowLayout(layer_context(options)).kept(rank_shape(options), options.model.hidden_size);
 }
 
 BatchShape rank_shape(const SessionOptions& options) {
@@ -98,7 +109,7 @@ DescribedModel::DescribedModel(const SessionOptions& options, int pipeline_rank)
 }
 
 void DescribedModel::add(const SessionOptions& options, const StagePart& part) {
-  GptModel& chunk = chunks_.emplace_back(model_spec(options.model), part, layer_context(options, 0),
+  GptModel& chunk = chunks_.emplace_back(model_spec(options.model), part, layer_context(options),
                                          memory_, stream_, 1);
   if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
 }
@@ -223,11 +234,13 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       pipeline_shape_(make_pipeline_shape(options)) {
   share_autotuned(*kernels_, stream_, mesh_.world());  // those of rank 0's file
   const int stage = mesh_.pipeline().rank();
+  const LayerRanks ranks{mesh_.tensor().rank(), mesh_.expert().rank(),
+                         mesh_.expert_tensor().rank()};
   channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
   for (const StagePart& part : rank_parts(options, stage)) {
-    GptModel& chunk = chunks_.emplace_back(model_spec(options.model), part,
-                                           layer_context(options, mesh_.tensor().rank()), memory_,
-                                           stream_, positions_of(options));
+    GptModel& chunk =
+        chunks_.emplace_back(model_spec(options.model), part, layer_context(options, ranks),
+                             memory_, stream_, positions_of(options));
     if (options.training) freeze(chunk.parameters(), options.optimizer.frozen);
   }
   Plan sizes = plan(options, chunks_, stage, *kernels_);

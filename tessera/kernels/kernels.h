@@ -171,6 +171,33 @@ class Kernels {
   /// out f64 [1] (+)= sum of x mask; x acc [N], mask f32 [N].
   void masked_sum(Stream&, View out, ConstView x, ConstView mask, bool accumulate);
 
+  // Mixture of experts (checks_moe.cpp): E experts, of which this rank has L consecutive ones
+  // ---------------------------------------------------------------------
+  /// The top-1 router: expert i32 [N] = the expert with the largest logit, the lowest of equal
+  /// ones; probability acc [N] = its softmax over all experts. logits acc [N, E].
+  void route_top1(Stream&, View expert, View probability, ConstView logits);
+  /// dlogits[N, E] from dprobability acc [N], and from the expert and logits of the forward. The
+  /// choice itself has no gradient.
+  void route_top1_backward(Stream&, View dlogits, ConstView dprobability, ConstView expert,
+                           ConstView logits);
+  /// Sorts rows by expert. expert i32 [M]: of each row. Of the rows of experts [first, first + L),
+  /// order i32 [M] = their numbers, by expert, then by number, and -1 behind the last; place i32
+  /// [M] = where each row is in `order`, -1 for rows of other experts; offsets i32 [L + 1]: the
+  /// rows of expert first + l are at [offsets[l], offsets[l + 1]) of `order`.
+  void sort_by_expert(Stream&, View order, View place, View offsets, ConstView expert,
+                      std::int64_t first);
+  /// Sorted rows times the matrix of their expert: d[M, n] = a[M, k] b[l]^T for b[L, n, k], or
+  /// a[M, n] b[l] without transpose_b. Rows behind the last offset become 0.
+  void grouped_gemm(Stream&, View d, ConstView a, ConstView b, ConstView offsets, bool transpose_b);
+  /// d[l] (+)= a^T b over the rows of each expert; d[L, n, k], a[M, n], b[M, k]. d may be f32 while
+  /// a and b are 16-bit. An expert without rows gets 0, or keeps its value with `accumulate`.
+  void grouped_weight_gradient(Stream&, View d, ConstView a, ConstView b, ConstView offsets,
+                               bool accumulate);
+  /// y[N, C] = scale[N] x[N, C]; scale acc. y may be x.
+  void scale_rows(Stream&, View y, ConstView x, ConstView scale);
+  /// out acc [N] = sum over C of x[N, C] y[N, C].
+  void row_dot(Stream&, View out, ConstView x, ConstView y);
+
   // Optimizer (checks_optimizer.cpp); state is a StepState in u8
   // -------------------------------------------
   /// out f64 [1] (+)= sum_i x_i^2 of a flat tensor.
@@ -244,6 +271,13 @@ class Kernels {
   virtual void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
                                 ConstView, const TargetSpec&, const LogitSpec&) = 0;
   virtual void do_masked_sum(Stream&, View, ConstView, ConstView, bool) = 0;
+  virtual void do_route_top1(Stream&, View, View, ConstView) = 0;
+  virtual void do_route_top1_backward(Stream&, View, ConstView, ConstView, ConstView) = 0;
+  virtual void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t) = 0;
+  virtual void do_grouped_gemm(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
+  virtual void do_grouped_weight_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
+  virtual void do_scale_rows(Stream&, View, ConstView, ConstView) = 0;
+  virtual void do_row_dot(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_sum_squares(Stream&, View, ConstView, bool, Workspace) = 0;
   virtual void do_divide_by_sum(Stream&, View, ConstView) = 0;
   virtual void do_start_step(Stream&, View, ConstView, ConstView) = 0;

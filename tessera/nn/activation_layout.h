@@ -40,6 +40,12 @@ struct LayerContext {
   /// (linear_2d.h); 0: 1-D.
   int tensor_2d = 0;
   int context_size = 1;  ///< of the context-parallel group, whose ranks share each sequence
+  /// The experts' own groups: ranks that have other experts, and ranks that share each expert's
+  /// matrices.
+  int expert_rank = 0;
+  int expert_size = 1;
+  int expert_tensor_rank = 0;
+  int expert_tensor_size = 1;
   bool recompute_core_attention = false;  ///< in backward, instead of keeping its output
 
   /// Over how many ranks heads, the MLP's width and the vocabulary are spread, and which of the

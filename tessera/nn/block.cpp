@@ -5,6 +5,7 @@
 
 #include "tessera/nn/attention.h"
 #include "tessera/nn/mlp.h"
+#include "tessera/nn/moe/moe.h"
 
 namespace tessera {
 namespace {
@@ -23,6 +24,9 @@ struct MakeFeedForward {
 
   std::unique_ptr<Sublayer> operator()(const MlpSpec& spec) const {
     return std::make_unique<Mlp>(spec, layer);
+  }
+  std::unique_ptr<Sublayer> operator()(const MoeSpec& spec) const {
+    return std::make_unique<Moe>(spec, layer);
   }
 };
 

@@ -10,6 +10,7 @@ namespace tessera {
 inline constexpr std::int64_t kMaxLayers = 1 << 16;
 inline constexpr std::int64_t kMaxHidden = 1 << 20;
 inline constexpr std::int64_t kMaxFfn = 1 << 22;
+inline constexpr std::int64_t kMaxExperts = 1 << 16;
 inline constexpr std::int64_t kMaxHeads = 1 << 16;
 inline constexpr std::int64_t kMaxHeadSize = 1 << 14;
 inline constexpr std::int64_t kMaxVocabulary = 1 << 26;

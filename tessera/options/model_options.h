@@ -57,7 +57,11 @@ struct ModelOptions {
   NormPlacement norm_placement = NormPlacement::before;
   ParallelBlock parallel_block = ParallelBlock::none;
   Activation activation = Activation::gelu;
-  bool gated_mlp = false;  ///< act(gate) up instead of act(up); with silu it is SwiGLU
+  bool gated_mlp = false;        ///< act(gate) up instead of act(up); with silu it is SwiGLU
+  std::int64_t num_experts = 0;  ///< 0: every layer has one MLP
+  std::int64_t moe_ffn_hidden_size = 0;  ///< width of an expert; derived: ffn_hidden_size
+  std::int64_t moe_router_topk = 2;      ///< experts that a token goes to
+  bool moe_router_pre_softmax = false;   ///< softmax over all experts instead of the chosen ones
   bool qkv_bias = true;
   bool attention_output_bias = true;
   bool mlp_bias = true;

@@ -34,6 +34,9 @@ struct ParallelOptions {
   LaunchKind launch = LaunchKind::threads;
   int timeout_minutes = 10;  ///< a rank that waits longer for another gives up
 
+  /// Also before it was derived.
+  int expert_tensor_size() const { return expert_tensor > 0 ? expert_tensor : tensor; }
+
   bool operator==(const ParallelOptions&) const = default;
 };
 

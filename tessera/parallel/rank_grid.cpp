@@ -62,7 +62,7 @@ int RankGrid::first_along(int rank, std::span<const Axis> axes) const {
 }
 
 ExpertGrid::ExpertGrid(const ParallelOptions& options, int ranks)
-    : tensor_(options.expert_tensor > 0 ? options.expert_tensor : options.tensor),
+    : tensor_(options.expert_tensor_size()),
       expert_(options.expert),
       data_(1),
       pipeline_(options.pipeline) {

@@ -20,6 +20,12 @@ double forward_flops(const MlpSpec& spec, std::int64_t) {
   return matrix_flops(up_linear(spec)) + matrix_flops(down_linear(spec));
 }
 
+// Of the one expert that a token goes to, and of the router.
+double forward_flops(const MoeSpec& spec, std::int64_t seq) {
+  return 2 * static_cast<double>(spec.experts) * static_cast<double>(spec.expert.hidden) +
+         forward_flops(spec.expert, seq);
+}
+
 }  // namespace
 
 double flops_per_token(const ModelSpec& spec, std::int64_t seq) {

@@ -9,6 +9,8 @@ namespace {
 
 using std::int64_t;
 
+constexpr int64_t kIndex = sizeof(std::int32_t);
+
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The sizes of one rank.
@@ -17,7 +19,9 @@ struct Local {
   int64_t kept;  // of the residual stream
   int64_t hidden;  // channels of the residual stream
   int64_t batch, seq;
-  int64_t shares;  // over how many ranks heads and the MLP's width are split
+  int64_t shares;                  // over how many ranks heads and the MLP's width are split
+  int64_t experts, expert_shares;  // over how many ranks the experts, and their width
+  int64_t dispatch;                // G: ranks that exchange rows of experts
 };
 
 Local local_sizes(const LayerSpec& layer, const ParallelOptions& p, const BatchShape& shape) {
@@ -28,7 +32,10 @@ Local local_sizes(const LayerSpec& layer, const ParallelOptions& p, const BatchS
           layer.hidden / q,
           shape.batch / q,
           shape.seq / p.context,
-          p.tensor_2d > 0 ? p.tensor_2d : p.tensor};
+          p.tensor_2d > 0 ? p.tensor_2d : p.tensor,
+          p.expert,
+          p.expert_tensor_size(),
+          int64_t{p.expert} * p.expert_tensor_size()};
 }
 
 class Terms {
@@ -67,6 +74,21 @@ class Terms {
     add(spec.gated ? "gate, up" : "before activation", spec.gated ? "2 S B F" : "S B F",
         local_.rows * (spec.gated ? 2 : 1) * ffn * element_);
     if (!spec.gated) add("after activation", "S B F", local_.rows * ffn * element_);
+  }
+  void sublayer(const MoeSpec& spec) {
+    const int64_t rows = local_.kept, all = rows * local_.dispatch;
+    const int64_t ffn = spec.expert.ffn / local_.expert_shares;
+    const bool gated = spec.expert.gated;
+    add("router's logits", "S B E", rows * spec.experts * number_);
+    add("chosen expert", "S B", rows * kIndex);
+    add("its probability", "S B", rows * number_);
+    add("rows by expert, twice", "2 G S B", 2 * aligned(all * kIndex));
+    add("first row of each expert", "E + 1", (spec.experts / local_.experts + 1) * kIndex);
+    add("rows of experts", "G S B h", all * local_.hidden * element_);
+    add(gated ? "gate, up" : "before activation", gated ? "2 G S B F" : "G S B F",
+        all * (gated ? 2 : 1) * ffn * element_);
+    if (!gated) add("after activation", "G S B F", all * ffn * element_);
+    add("output of experts", "S B h", rows * local_.hidden * element_);
   }
   std::vector<ActivationTerm> all() && { return std::move(terms_); }
 

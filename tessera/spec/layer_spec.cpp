@@ -5,6 +5,7 @@ namespace {
 
 std::vector<std::string> loss_names(const AttentionLayerSpec&) { return {}; }
 std::vector<std::string> loss_names(const MlpSpec&) { return {}; }
+std::vector<std::string> loss_names(const MoeSpec&) { return {}; }
 
 }  // namespace
 
@@ -33,6 +34,8 @@ LinearSpec up_linear(const MlpSpec& spec) {
 LinearSpec down_linear(const MlpSpec& spec) {
   return {{{spec.name + ".down", spec.hidden}}, spec.ffn, spec.bias, spec.output_init_std};
 }
+
+std::string router_weight_name(const MoeSpec& spec) { return spec.name + ".router.weight"; }
 
 LayerNorms layer_norms(const LayerSpec& spec) {
   const auto before = [&](LayerNorms& norms) {

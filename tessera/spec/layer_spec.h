@@ -60,10 +60,19 @@ struct MlpSpec {
 LinearSpec up_linear(const MlpSpec& spec);
 LinearSpec down_linear(const MlpSpec& spec);
 
+/// A mixture of experts: a router sends each position to one of several MLPs, all of the same
+/// sizes. Their matrices are tensors [experts, out, in].
+struct MoeSpec {
+  std::string name;  ///< layers.3.mlp
+  std::int64_t experts = 0;
+  MlpSpec expert;  ///< named layers.3.mlp.experts; without biases
+};
+std::string router_weight_name(const MoeSpec& spec);
+
 /// The kinds of sublayers that mix positions, and of those that work on each position alone. A new
 /// kind is a new alternative: whatever visits these does not compile before it handles it.
 using MixerSpec = std::variant<AttentionLayerSpec>;
-using FeedForwardSpec = std::variant<MlpSpec>;
+using FeedForwardSpec = std::variant<MlpSpec, MoeSpec>;
 
 struct LayerSpec {
   std::string name;  ///< layers.3

@@ -88,12 +88,21 @@ MlpSpec mlp_spec(const ModelOptions& o, const std::string& name) {
   return spec;
 }
 
+FeedForwardSpec feed_forward_spec(const ModelOptions& o, const std::string& name) {
+  MlpSpec mlp = mlp_spec(o, name);
+  if (o.num_experts == 0) return mlp;
+  MoeSpec spec{mlp.name, o.num_experts, mlp};
+  spec.expert.name += ".experts";
+  spec.expert.ffn = o.moe_ffn_hidden_size;
+  return spec;
+}
+
 LayerSpec layer_spec(const ModelOptions& o, std::int64_t layer) {
   LayerSpec spec;
   spec.name = fmt::format("layers.{}", layer);
   spec.hidden = o.hidden_size;
   spec.mixer = attention_spec(o, spec.name, layer);
-  spec.feed_forward = mlp_spec(o, spec.name);
+  spec.feed_forward = feed_forward_spec(o, spec.name);
   spec.norm = norm_spec(o);
   spec.norm_placement = o.norm_placement;
   spec.parallel = o.parallel_block;

@@ -56,6 +56,19 @@ class Walk {
     linear(up_linear(spec));
     linear(down_linear(spec));
   }
+  void sublayer(const MoeSpec& spec) {
+    tensor(router_weight_name(spec), {spec.experts, spec.expert.hidden},
+           {InitKind::normal, spec.expert.init_std});
+    experts(spec, up_linear(spec.expert));
+    experts(spec, down_linear(spec.expert));
+  }
+  void experts(const MoeSpec& spec, const LinearSpec& linear) {
+    for (const LinearPart& part : linear.parts)
+      add_({part.name + ".weight",
+            {spec.experts, part.out, linear.in},
+            {InitKind::normal, linear.init_std},
+            PlacementClass::expert});
+  }
   void layer(const LayerSpec& spec) {
     const auto visit = [this](const auto& each) { sublayer(each); };
     const auto add_norm = [&](const std::optional<std::string>& name) {

@@ -64,6 +64,8 @@ class Changes {
     note("num-layers", a.num_layers, b.num_layers);
     note("hidden-size", a.hidden_size, b.hidden_size);
     note("ffn-hidden-size", a.ffn_hidden_size, b.ffn_hidden_size);
+    note("num-experts", a.num_experts, b.num_experts);
+    note("moe-ffn-hidden-size", a.moe_ffn_hidden_size, b.moe_ffn_hidden_size);
     note("num-attention-heads", a.num_attention_heads, b.num_attention_heads);
     note("num-query-groups", a.num_query_groups, b.num_query_groups);
     note("kv-channels", a.kv_channels, b.kv_channels);
@@ -74,6 +76,10 @@ class Changes {
     note("tensor-model-parallel-size", a.parallel.tensor, b.parallel.tensor);
     note("tensor-model-parallel-grid side", a.parallel.tensor_2d, b.parallel.tensor_2d);
     note("context-parallel-size", a.parallel.context, b.parallel.context);
+    note("expert-model-parallel-size", a.parallel.expert, b.parallel.expert);
+    if (a.model.num_experts > 0)
+      note("expert-tensor-parallel-size", a.parallel.expert_tensor_size(),
+           b.parallel.expert_tensor_size());
     note("data-parallel size", a.parallel.data, b.parallel.data);
     note("num-distributed-optimizer-instances", a.parallel.sharding_instances,
          b.parallel.sharding_instances);
@@ -117,7 +123,20 @@ void shrink_layout(ParallelOptions& parallel, int64_t groups) {
     if (parallel.sharding_instances > 1)
       parallel.sharding_instances = groups_of_several ? 2 : parallel.data;
   }
-  parallel.expert_tensor = parallel.tensor;  // experts are not there yet
+}
+
+// Two expert-parallel ranks, whose experts are whole, or split over the tensor-parallel ranks.
+// More data-parallel ranks are added until they hold whole sets of experts.
+void shrink_experts(SessionOptions& reference) {
+  ModelOptions& model = reference.model;
+  ParallelOptions& p = reference.parallel;
+  p.expert_tensor = p.expert_tensor == 1 ? 1 : p.tensor;
+  if (model.num_experts == 0) return;
+  p.expert = std::min(p.expert, 2);
+  model.num_experts = std::min<int64_t>(model.num_experts, 2 * p.expert);
+  model.moe_ffn_hidden_size = round_up(model.hidden_size, p.expert_tensor);
+  const int set = p.expert * p.expert_tensor * p.sharding_instances;
+  while (p.tensor * p.context * p.data % set != 0 || p.data % p.sharding_instances != 0) ++p.data;
 }
 
 void drop_narrow_types(SessionOptions& reference) {
@@ -148,6 +167,7 @@ ReferenceModel make_reference_model(const Options& options) {
   const bool tensor_2d = after.parallel.tensor_2d > 0;
   shrink_model(after.model, tensor_2d ? before.parallel.tensor_2d : before.parallel.tensor,
                tensor_2d ? after.parallel.tensor_2d : after.parallel.tensor);
+  shrink_experts(after);
   shrink_pipeline(after);
   after.parallel.nproc = after.parallel.tensor * after.parallel.context * after.parallel.pipeline *
                          after.parallel.data;

@@ -118,6 +118,7 @@ void compare_layers(Differences& list) {
   list.compare("the bias of queries, keys and values", &ModelOptions::qkv_bias);
   list.compare("the bias of attention's output", &ModelOptions::attention_output_bias);
   list.compare("the biases of the MLP", &ModelOptions::mlp_bias);
+  list.compare("the number of experts", &ModelOptions::num_experts);
   list.compare("the norm of queries and keys", &ModelOptions::qk_norm);
 }
 

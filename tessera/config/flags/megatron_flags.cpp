@@ -177,7 +177,6 @@ constexpr std::string_view kPlain[] = {
     "non-persistent-local-ckpt-dir",
     "non-persistent-save-interval",
     "num-dataset-builder-threads",
-    "num-experts",
     "offload-modules",
     "one-logger-async",
     "one-logger-project",

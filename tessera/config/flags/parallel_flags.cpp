@@ -9,7 +9,9 @@ constexpr IntegerRange kDegree = {1, kMaxRanks};
 constexpr CommandSet kRankCommands = {Command::train, Command::inspect, Command::evaluate,
                                       Command::generate};
 
-bool shares_experts(const Settings& s) { return s.options.parallel.expert > 1; }
+bool shares_experts(const Settings& s) {
+  return s.options.parallel.expert > 1 || s.options.model.num_experts > 0;
+}
 
 Flag grid_flag() {
   Flag flag = make_flag("tensor-model-parallel-grid", Arity::one, "q,q",
@@ -43,7 +45,7 @@ std::vector<Flag> degree_flags() {
               "ranks that share the experts"),
       integer("expert-tensor-parallel-size", at(&ParallelOptions::expert_tensor), kDegree,
               "ranks that share each expert's matrices [default: --tensor-model-parallel-size]")
-          .only_if(shares_experts, "--expert-model-parallel-size above 1"),
+          .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
   };
 }
 

@@ -40,7 +40,7 @@ MeshCheck check_mesh(ParsedCommand& parsed) {
   problems.throw_if_any();
 
   config::Problems refusals;
-  config::version_rules(parallel, refusals);
+  config::expert_rules(parsed.options, refusals);
   config::start_rules(parallel, ranks, refusals);
   config::sharding_rules(parallel, refusals);
   config::split_model_rules(parsed.options, refusals);

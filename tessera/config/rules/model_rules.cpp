@@ -60,7 +60,8 @@ bool sizes_in_range(const ModelOptions& m) {
     return size >= 0 && size <= most;
   };
   return within(m.num_layers, kMaxLayers) && within(m.hidden_size, kMaxHidden) &&
-         within(m.ffn_hidden_size, kMaxFfn) && within(m.num_attention_heads, kMaxHeads) &&
+         within(m.ffn_hidden_size, kMaxFfn) && within(m.num_experts, kMaxExperts) &&
+         within(m.moe_ffn_hidden_size, kMaxFfn) && within(m.num_attention_heads, kMaxHeads) &&
          within(m.num_query_groups, kMaxHeads) && within(m.kv_channels, kMaxHeadSize) &&
          within(m.vocab_size, kMaxVocabulary) && within(m.max_position_embeddings, kMaxPositions);
 }

@@ -60,11 +60,12 @@ void rank_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problems
 }
 
 void expert_rank_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problems) {
-  if (p.expert == 1) return;
-  multiple_rule(ranks, std::int64_t{p.expert_tensor} * p.expert * p.pipeline, "its experts take",
+  if (p.expert == 1 && p.expert_tensor_size() == p.tensor) return;
+  multiple_rule(ranks, std::int64_t{p.expert_tensor_size()} * p.expert * p.pipeline,
+                "its experts take",
                 fmt::format("--expert-tensor-parallel-size {} x --expert-model-parallel-size {} x "
                             "--pipeline-model-parallel-size {}",
-                            p.expert_tensor, p.expert, p.pipeline),
+                            p.expert_tensor_size(), p.expert, p.pipeline),
                 problems);
 }
 
@@ -87,15 +88,6 @@ void start_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problem
         "--launch processes says how --nproc starts ranks, but {} started {} already: "
         "drop --launch",
         kLauncher, counted(ranks.count));
-}
-
-void version_rules(const ParallelOptions& p, Problems& problems) {
-  const auto refuse = [&](std::string_view flag, int size, std::string_view kind) {
-    problems.require(size == 1,
-                     "--{} {}: this version has no {} parallelism; set it to 1 or drop it", flag,
-                     size, kind);
-  };
-  refuse("expert-model-parallel-size", p.expert, "expert");
 }
 
 void sharding_rules(const ParallelOptions& p, Problems& problems) {

@@ -43,8 +43,10 @@ void split_model_rules(const Options& options, Problems& problems);
 void pipeline_rules(const Options& options, Problems& problems);
 /// And the microbatches of a training step.
 void training_pipeline_rules(const Options& options, Problems& problems);
-/// What this version cannot do yet.
-void version_rules(const ParallelOptions& parallel, Problems& problems);
+/// Whether this version computes the model's experts, and the ranks can share them.
+void expert_rules(const Options& options, Problems& problems);
+/// The same as sharding_rules, for the ranks that hold copies of an expert.
+void expert_sharding_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
 /// How data-parallel ranks share what they need not all have.
 void sharding_rules(const ParallelOptions& parallel, Problems& problems);
 /// Those of a step, for each data-parallel rank; 0 when that is not known.

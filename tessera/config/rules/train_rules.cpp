@@ -149,8 +149,12 @@ void parallel_rules(const Options& options, const Ranks& ranks, Problems& proble
   const ParallelOptions& p = options.parallel;
   for (const int size : {p.tensor, p.pipeline, p.context, p.expert})
     if (size < 1 || size > kMaxRanks) return;  // named already
-  version_rules(p, problems);
+  expert_rules(options, problems);
   rank_rules(p, ranks, problems);
+  if (options.model.num_experts > 0) {
+    expert_rank_rules(p, ranks, problems);
+    expert_sharding_rules(p, ranks, problems);
+  }
   start_rules(p, ranks, problems);
   sharding_rules(p, problems);
   split_model_rules(options, problems);

@@ -54,7 +54,7 @@ void check_inspect(const ParsedCommand& parsed, Problems& problems) {
   else  // then inspect fills the pipeline
     config::pipeline_rules(parsed.options, problems);
   config::batch_rules(parsed.options, problems);
-  config::version_rules(parallel, problems);
+  config::expert_rules(parsed.options, problems);
   if (parsed.was_given("nproc")) config::rank_rules(parallel, {parallel.nproc, false}, problems);
   config::sharding_rules(parallel, problems);
   config::device_rules(parsed.options, problems);

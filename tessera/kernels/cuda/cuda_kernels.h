@@ -71,6 +71,13 @@ class CudaKernels final : public Kernels {
   void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView, ConstView,
                         const TargetSpec&, const LogitSpec&) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
+  void do_route_top1(Stream&, View, View, ConstView) override;
+  void do_route_top1_backward(Stream&, View, ConstView, ConstView, ConstView) override;
+  void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t) override;
+  void do_grouped_gemm(Stream&, View, ConstView, ConstView, ConstView, bool) override;
+  void do_grouped_weight_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) override;
+  void do_scale_rows(Stream&, View, ConstView, ConstView) override;
+  void do_row_dot(Stream&, View, ConstView, ConstView) override;
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
   void do_divide_by_sum(Stream&, View, ConstView) override;
   void do_start_step(Stream&, View, ConstView, ConstView) override;

@@ -1,0 +1,119 @@
+#include "tessera/nn/moe/experts.h"
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+namespace {
+
+constexpr Placement kPlacement{.placement_class = PlacementClass::expert};
+
+// Which of the experts this rank has, and which part of their width.
+Range local_experts(const MoeSpec& spec, const LayerContext& layer) {
+  return balanced_range(spec.experts, layer.expert_size, layer.expert_rank);
+}
+
+Range local_width(const MoeSpec& spec, const LayerContext& layer) {
+  check(spec.expert.ffn % layer.expert_tensor_size == 0,
+        "{}: {} expert-tensor-parallel ranks cannot share a width of {} evenly", spec.name,
+        layer.expert_tensor_size, spec.expert.ffn);
+  return balanced_range(spec.expert.ffn, layer.expert_tensor_size, layer.expert_tensor_rank);
+}
+
+// Gate and up of one expert lie one after the other, then those of the next expert.
+Parameter up_weight(const MoeSpec& spec, const LayerContext& layer) {
+  const LinearSpec linear = up_linear(spec.expert);
+  const Range experts = local_experts(spec, layer), width = local_width(spec, layer);
+  const std::int64_t parts = std::ssize(linear.parts), rows = parts * width.length();
+  std::vector<ShardedTensor> tensors;
+  for (const LinearPart& part : linear.parts) {
+    const ShardPiece piece{{experts.begin, width.begin, 0},
+                           {experts.length(), width.length(), linear.in},
+                           std::ssize(tensors) * width.length() * linear.in,
+                           {rows * linear.in, linear.in, 1}};
+    tensors.push_back(
+        {part.name + ".weight", {spec.experts, part.out, linear.in}, {piece}, true, kPlacement});
+  }
+  return {layer.dtype,
+          {experts.length(), rows, linear.in},
+          std::move(tensors),
+          {InitKind::normal, linear.init_std}};
+}
+
+Parameter down_weight(const MoeSpec& spec, const LayerContext& layer) {
+  const LinearSpec linear = down_linear(spec.expert);
+  const LinearPart& part = linear.parts.front();
+  const Range experts = local_experts(spec, layer), width = local_width(spec, layer);
+  const Shape local{experts.length(), part.out, width.length()};
+  const ShardPiece piece{
+      {experts.begin, 0, width.begin}, local, 0, {part.out * width.length(), width.length(), 1}};
+  return {layer.dtype,
+          local,
+          {{part.name + ".weight", {spec.experts, part.out, linear.in}, {piece}, true, kPlacement}},
+          {InitKind::normal, linear.init_std}};
+}
+
+}  // namespace
+
+Experts::Experts(const MoeSpec& spec, const LayerContext& layer)
+    : spec_(spec.expert),
+      dtype_(layer.dtype),
+      ffn_(local_width(spec, layer).length()),
+      up_(up_weight(spec, layer)),
+      down_(down_weight(spec, layer)) {
+  check(!spec_.bias, "{}: experts have no biases", spec.name);
+}
+
+void Experts::collect(ParameterList& parameters) {
+  parameters.push_back(&up_);
+  parameters.push_back(&down_);
+}
+
+Experts::Saved Experts::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                                     std::int64_t rows) const {
+  Saved saved;
+  saved.x = activations.until_weight.take(dtype_, {rows, spec_.hidden});
+  saved.pre = activations.until_input.take(dtype_, {rows, pre_width()});
+  if (!spec_.gated || activations.split_backward)
+    saved.act = activations.until_weight.take(dtype_, {rows, ffn_});
+  saved.dy = activations.gradient(scratch, dtype_, {rows, spec_.hidden});
+  saved.dpre = activations.gradient(scratch, dtype_, {rows, pre_width()});
+  if (spec_.gated) saved.work = scratch.take(dtype_, {rows, ffn_});
+  return saved;
+}
+
+void Experts::forward(Context& context, View y, ConstView offsets, const Saved& saved) const {
+  const View act = saved.act ? saved.act : saved.work;
+  context.kernels.grouped_gemm(context.stream, saved.pre, saved.x, up_.value(), offsets, true);
+  if (spec_.gated)
+    context.kernels.gated_activation_forward(context.stream, act, saved.pre, spec_.activation);
+  else
+    context.kernels.activation_forward(context.stream, act, saved.pre, spec_.activation);
+  context.kernels.grouped_gemm(context.stream, y, act, down_.value(), offsets, true);
+}
+
+void Experts::backward_input(Context& context, View dx, ConstView offsets, Saved& saved) const {
+  const View dact = spec_.gated ? saved.work : saved.dpre;
+  context.kernels.grouped_gemm(context.stream, dact, saved.dy, down_.value(), offsets, false);
+  if (spec_.gated)
+    context.kernels.gated_activation_backward(context.stream, saved.dpre,
+                                              saved.act ? View() : saved.work, dact, saved.pre,
+                                              spec_.activation);
+  else
+    context.kernels.activation_backward(context.stream, saved.dpre, dact, saved.pre,
+                                        spec_.activation);
+  saved.act_seen = saved.act ? saved.act : saved.work;
+  context.kernels.grouped_gemm(context.stream, dx, saved.dpre, up_.value(), offsets, false);
+}
+
+void Experts::backward_weight(Context& context, ConstView offsets, const Saved& saved) {
+  const auto add = [&](Parameter& parameter, ConstView dy, ConstView x) {
+    if (!parameter.trained()) return;
+    const Gradient gradient = parameter.grad();
+    context.kernels.grouped_weight_gradient(context.stream, gradient.view, dy, x, offsets,
+                                            gradient.accumulate);
+  };
+  add(down_, saved.dy, saved.act_seen);
+  add(up_, saved.dpre, saved.x);
+}
+
+}  // namespace tessera

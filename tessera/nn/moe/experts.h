@@ -1,0 +1,48 @@
+// The experts of this rank: MLPs of equal sizes, each with rows of its own, which lie one after the
+// other (token_dispatch.h). Their matrices are one storage, [experts, out, in], so that all of them
+// are one grouped product. With expert tensor parallelism a rank has a part of every matrix, split
+// as Mlp splits its own: the outputs are then partial sums, which the dispatcher adds.
+#pragma once
+
+#include "tessera/nn/activation_layout.h"
+#include "tessera/nn/parameter.h"
+#include "tessera/parallel/context.h"
+#include "tessera/spec/layer_spec.h"
+
+namespace tessera {
+
+class Experts {
+ public:
+  /// For M sorted rows; F is this rank's part of the experts' width.
+  struct Saved {
+    View x;              ///< [M, hidden]: the caller puts the input here
+    View pre;            ///< [M, F], or [M, 2F] = gate | up: before the activation
+    View act;            ///< [M, F]: after it; gated: only if backward is split
+    View dy;             ///< [M, hidden]: the caller puts the gradient of the output here
+    View dpre;           ///< as pre
+    View work;           ///< [M, F], gated only, scratch: as Mlp::Saved::work
+    ConstView act_seen;  ///< what backward_weight reads
+  };
+
+  Experts(const MoeSpec& spec, const LayerContext& layer);
+
+  void collect(ParameterList& parameters);
+  Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, std::int64_t rows) const;
+
+  /// y [M, hidden] from saved.x. offsets: i32 [experts + 1], where each expert's rows begin.
+  void forward(Context&, View y, ConstView offsets, const Saved&) const;
+  /// dx [M, hidden] from saved.dy.
+  void backward_input(Context&, View dx, ConstView offsets, Saved&) const;
+  void backward_weight(Context&, ConstView offsets, const Saved&);
+
+ private:
+  std::int64_t pre_width() const { return spec_.gated ? 2 * ffn_ : ffn_; }
+
+  MlpSpec spec_;
+  DType dtype_;
+  std::int64_t ffn_;  ///< of this rank
+  Parameter up_;      ///< [experts, F or 2F, hidden]
+  Parameter down_;    ///< [experts, hidden, F]
+};
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// The router of a mixture of experts: which expert each row goes to, and with what weight.
+//
+//   logits = x W^T;   expert = argmax(logits);   probability = softmax(logits)[expert]
+//
+// The output of the expert is multiplied by the probability, which is where the router's gradient
+// comes from. Every rank routes its own rows; all ranks hold the whole weight.
+#pragma once
+
+#include "tessera/nn/activation_layout.h"
+#include "tessera/nn/parameter.h"
+#include "tessera/parallel/context.h"
+#include "tessera/spec/layer_spec.h"
+
+namespace tessera {
+
+class Router {
+ public:
+  /// For n rows and E experts. Logits and probabilities are in the accumulator type.
+  struct Saved {
+    View logits;       ///< [n, E]
+    View expert;       ///< i32 [n]
+    View probability;  ///< [n]
+    View dprobability, dlogits;
+  };
+
+  Router(const MoeSpec& spec, const LayerContext& layer);
+
+  void collect(ParameterList& parameters) { parameters.push_back(&weight_); }
+  Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, std::int64_t rows) const;
+
+  /// x [n, hidden].
+  void forward(Context&, ConstView x, const Saved&) const;
+  /// dx += its part of the gradient, from dy [n, hidden], the gradient of the weighted output, and
+  /// the experts' output before it was weighted, [n, hidden].
+  void backward_input(Context&, View dx, ConstView dy, ConstView output, const Saved&) const;
+  void backward_weight(Context&, ConstView x, const Saved&);
+
+ private:
+  std::int64_t experts_;
+  Parameter weight_;  ///< [E, hidden]
+};
+
+}  // namespace tessera
