@@ -92,6 +92,10 @@ TEST_P(ChecksTest, MatricesAttentionAndNorms) {
 TEST_P(ChecksTest, NormsOfParts) {
   for (const OpCall& call : norm_part_calls()) expect_all_refusals(call);
 }
+
+TEST_P(ChecksTest, MixtureOfExperts) {
+  for (const OpCall& call : moe_calls()) expect_all_refusals(call);
+}
 TEST_P(ChecksTest, PointwiseOps) {
   for (const OpCall& call : pointwise_calls()) expect_all_refusals(call);
 }

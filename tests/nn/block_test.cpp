@@ -38,6 +38,17 @@ TEST_P(BlockForms, GptLike) {
 
 TEST_P(BlockForms, LlamaLike) { check_spec(llama_like()); }
 
+// Both forms of the MLP as experts, of which some get no rows.
+TEST_P(BlockForms, MixtureOfExperts) {
+  for (const bool gated : {false, true}) {
+    LayerSpec spec = llama_like();
+    MlpSpec expert = std::get<MlpSpec>(spec.feed_forward);
+    expert.gated = gated;
+    spec.feed_forward = MoeSpec{"layers.0.mlp", 8, expert};
+    check_spec(spec);
+  }
+}
+
 TEST_P(BlockForms, QwenLike) {
   LayerSpec spec = llama_like();
   attention(spec).qk_norm = QkNorm::per_head;

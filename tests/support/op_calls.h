@@ -236,6 +236,54 @@ inline std::vector<OpCall> pointwise_calls() {
   };
 }
 
+inline std::vector<OpCall> moe_calls() {
+  return {
+      {"route_top1",
+       {{"expert", kI32, {3}},
+        {"probability", kF32, {3}},
+        {"logits", kF32, {3, 4}, kLeads | kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->route_top1(lab.stream, v[0], v[1], v[2]); }},
+      {"route_top1_backward",
+       {{"dlogits", kF32, {3, 4}, kAnyFloat},
+        {"dprobability", kF32, {3}},
+        {"expert", kI32, {3}},
+        {"logits", kF32, {3, 4}, kLeads}},
+       [](Lab& lab, const Views& v) {
+         lab->route_top1_backward(lab.stream, v[0], v[1], v[2], v[3]);
+       }},
+      {"sort_by_expert",
+       {{"order", kI32, {5}},
+        {"place", kI32, {5}},
+        {"offsets", kI32, {3}, kAnyShape},
+        {"expert", kI32, {5}, kLeads}},
+       [](Lab& lab, const Views& v) {
+         lab->sort_by_expert(lab.stream, v[0], v[1], v[2], v[3], 0);
+       }},
+      {"grouped_gemm",
+       {{"d", kF32, {5, 4}},
+        {"a", kF32, {5, 3}, kLeads},
+        {"b", kF32, {2, 4, 3}, kLeads},
+        {"offsets", kI32, {3}}},
+       [](Lab& lab, const Views& v) {
+         lab->grouped_gemm(lab.stream, v[0], v[1], v[2], v[3], true);
+       }},
+      {"grouped_weight_gradient",
+       {{"d", kF32, {2, 4, 3}, kLeads},
+        {"a", kF32, {5, 4}, kLeads},
+        {"b", kF32, {5, 3}},
+        {"offsets", kI32, {3}}},
+       [](Lab& lab, const Views& v) {
+         lab->grouped_weight_gradient(lab.stream, v[0], v[1], v[2], v[3], false);
+       }},
+      {"scale_rows",
+       {{"y", kF32, {3, 4}}, {"x", kF32, {3, 4}, kLeads}, {"scale", kF32, {3}}},
+       [](Lab& lab, const Views& v) { lab->scale_rows(lab.stream, v[0], v[1], v[2]); }},
+      {"row_dot",
+       {{"out", kF32, {3}}, {"x", kF32, {3, 4}, kLeads}, {"y", kF32, {3, 4}}},
+       [](Lab& lab, const Views& v) { lab->row_dot(lab.stream, v[0], v[1], v[2]); }},
+  };
+}
+
 inline std::vector<OpCall> training_calls() {
   return {
       {"embedding_forward",

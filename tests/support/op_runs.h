@@ -211,6 +211,27 @@ inline void run_optimizers(OpRun& t) {
   for (const Tensor& each : {squares, scales, state, records, value, master, m, v}) t.keep(each);
 }
 
+inline void run_moe(OpRun& t) {
+  const std::int64_t rows = 150, experts = 3;
+  const Tensor expert = t.zeros(DType::i32, {rows}), p = t.zeros(t.acc(), {rows});
+  const Tensor logits = t.random(t.acc(), {rows, experts});
+  t.lab->route_top1(t.stream, expert, p, logits);
+  const Tensor dlogits = t.zeros(t.dtype, {rows, experts});
+  t.lab->route_top1_backward(t.stream, dlogits, p.view(), expert.view(), logits.view());
+  const Tensor order = t.zeros(DType::i32, {rows}), place = t.zeros(DType::i32, {rows});
+  const Tensor offsets = t.zeros(DType::i32, {experts});
+  t.lab->sort_by_expert(t.stream, order, place, offsets, expert.view(), 1);
+  const Tensor x = t.random({rows, 80}), w = t.random({experts - 1, 90, 80});
+  const Tensor y = t.zeros(t.dtype, {rows, 90}), dw = t.zeros(t.acc(), {experts - 1, 90, 80});
+  t.lab->grouped_gemm(t.stream, y, x.view(), w.view(), offsets.view(), true);
+  t.lab->grouped_weight_gradient(t.stream, dw, y.view(), x.view(), offsets.view(), false);
+  const Tensor scaled = t.zeros(t.dtype, {rows, 80}), dots = t.zeros(t.acc(), {rows});
+  t.lab->scale_rows(t.stream, scaled, x.view(), p.view());
+  t.lab->row_dot(t.stream, dots, x.view(), scaled.view());
+  for (const Tensor& each : {expert, p, dlogits, order, place, offsets, y, dw, scaled, dots})
+    t.keep(each);
+}
+
 inline constexpr NamedOp kEveryOp[] = {{"gemm", run_gemm},
                                        {"column_sum", run_column_sum},
                                        {"amax", run_amax},
@@ -223,6 +244,7 @@ inline constexpr NamedOp kEveryOp[] = {{"gemm", run_gemm},
                                        {"loss", run_loss},
                                        {"capped loss", run_capped_loss},
                                        {"embedding", run_embedding},
+                                       {"mixture of experts", run_moe},
                                        {"optimizers", run_optimizers}};
 
 }  // namespace tessera::test

@@ -106,11 +106,21 @@ inline ModelOptions tiny_granite() {
   return model;
 }
 
+/// Llama's, with a mixture of experts.
+inline ModelOptions tiny_moe() {
+  ModelOptions model = tiny_llama();
+  model.num_experts = 4;
+  model.moe_ffn_hidden_size = 16;
+  model.moe_router_topk = 1;
+  model.moe_router_pre_softmax = true;
+  return model;
+}
+
 inline const std::map<std::string, ModelOptions (*)()>& tiny_models() {
   static const std::map<std::string, ModelOptions (*)()> models{
-      {"gpt", tiny_gpt},       {"llama", tiny_llama},    {"qwen3", tiny_qwen3},
-      {"gemma", tiny_gemma},   {"neox", tiny_neox},      {"olmo2", tiny_olmo2},
-      {"cohere", tiny_cohere}, {"granite", tiny_granite}};
+      {"gpt", tiny_gpt},       {"llama", tiny_llama},     {"qwen3", tiny_qwen3},
+      {"gemma", tiny_gemma},   {"neox", tiny_neox},       {"olmo2", tiny_olmo2},
+      {"cohere", tiny_cohere}, {"granite", tiny_granite}, {"moe", tiny_moe}};
   return models;
 }
 

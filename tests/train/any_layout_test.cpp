@@ -23,6 +23,8 @@ struct Layout {
   int instances = 1;
   ScheduleKind schedule = ScheduleKind::automatic;
   int context = 1;
+  int expert = 1;
+  int expert_tensor = 0;
 };
 
 const std::vector<Layout> kLayouts{
@@ -42,11 +44,28 @@ const std::vector<Layout> kLayouts{
     {"context4", 1, 1, Sharding::none, 0, 0, 1, ScheduleKind::automatic, 4},
 };
 
+// Of a mixture of four experts.
+const std::vector<Layout> kExpertLayouts{
+    {.name = "data"},
+    {.name = "expert2_zero1", .sharding = Sharding::optimizer, .expert = 2},
+    {.name = "expert4", .expert = 4},
+    {.name = "expert2_tensor2_zero1", .tensor = 2, .sharding = Sharding::optimizer, .expert = 2},
+    {.name = "expert4_tensor2_whole_experts", .tensor = 2, .expert = 4, .expert_tensor = 1},
+    {.name = "expert2_pipeline2_zero3",
+     .pipeline = 2,
+     .sharding = Sharding::parameters,
+     .expert = 2},
+    {.name = "expert4_context2", .context = 2, .expert = 4},
+};
+
 // On one rank without a layout.
-Options layout_options(const fs::path& folder, const Layout* layout, DType dtype) {
+Options layout_options(const fs::path& folder, const Layout* layout, DType dtype,
+                       std::int64_t experts) {
   Options options = test::ranks_options(folder, kEnd);
   options.model.dtype = dtype;
   options.model.num_layers = 8;
+  options.model.num_experts = experts;
+  if (experts > 0) options.model.mlp_bias = false;
   options.train.eval_iters = 0;
   options.train.save_interval = kSaved;
   options.train.exit_interval = kSaved;
@@ -57,6 +76,8 @@ Options layout_options(const fs::path& folder, const Layout* layout, DType dtype
     p.sequence_parallel = layout->tensor > 1;
     p.pipeline = layout->pipeline;
     p.context = layout->context;
+    p.expert = layout->expert;
+    p.expert_tensor = layout->expert_tensor;
     p.fsdp = true;
     p.fsdp_strategy = layout->sharding;
     p.sharding_instances = layout->instances;
@@ -81,21 +102,22 @@ void go_on(const Options& options, const fs::path& again) {
   });
 }
 
-void expect_pairs(DType dtype, double tolerance, std::size_t stride) {
+void expect_pairs(const std::vector<Layout>& layouts, std::int64_t experts, DType dtype,
+                  double tolerance, std::size_t stride) {
   const test::TempFolder temp;
-  Options one = layout_options(temp / "one", nullptr, dtype);
+  Options one = layout_options(temp / "one", nullptr, dtype, experts);
   one.train.exit_interval = 0;
   test::run(one);
   const std::vector<double> want = test::losses_of(temp / "one");
   std::size_t pair = 0;
-  for (const Layout& from : kLayouts) {
+  for (const Layout& from : layouts) {
     const fs::path saved = temp / from.name;
     bool made = false;
-    for (const Layout& to : kLayouts) {
+    for (const Layout& to : layouts) {
       if (&from == &to || pair++ % stride != 0) continue;
       SCOPED_TRACE(fmt::format("{} -> {}", from.name, to.name));
-      if (!std::exchange(made, true)) test::run(layout_options(saved, &from, dtype));
-      Options options = layout_options(temp / "next", &to, dtype);
+      if (!std::exchange(made, true)) test::run(layout_options(saved, &from, dtype, experts));
+      Options options = layout_options(temp / "next", &to, dtype, experts);
       options.train.load = saved.string();
       options.train.exit_interval = 0;
       options.train.save_interval = kEnd;
@@ -114,16 +136,20 @@ void expect_pairs(DType dtype, double tolerance, std::size_t stride) {
 }
 
 TEST(AnyLayout, GoesOnInAnyOtherInF64) {
-  expect_pairs(DType::f64, 1e-9, test::runs_all_cases() ? 1 : 29);
+  expect_pairs(kLayouts, 0, DType::f64, 1e-9, test::runs_all_cases() ? 1 : 29);
 }
 
 TEST(AnyLayout, GoesOnInAnyOtherInF32) {
-  expect_pairs(DType::f32, 1e-5, test::runs_all_cases() ? 5 : 71);
+  expect_pairs(kLayouts, 0, DType::f32, 1e-5, test::runs_all_cases() ? 5 : 71);
 }
 
 // bf16 keeps master weights, whole or as what rounding took away.
 TEST(AnyLayout, GoesOnInAnyOtherInBf16) {
-  expect_pairs(DType::bf16, 3e-2, test::runs_all_cases() ? 11 : 61);
+  expect_pairs(kLayouts, 0, DType::bf16, 3e-2, test::runs_all_cases() ? 11 : 61);
+}
+
+TEST(AnyLayout, ExpertsGoOnInAnyOther) {
+  expect_pairs(kExpertLayouts, 4, DType::f64, 1e-9, test::runs_all_cases() ? 1 : 9);
 }
 
 }  // namespace

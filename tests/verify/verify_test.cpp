@@ -70,6 +70,24 @@ TEST(Verify, ContextParallelLayoutsPass) {
   }
 }
 
+TEST(Verify, ExpertParallelLayoutsPass) {
+  for (const int expert_tensor : {1, 2}) {
+    Options options = llama(2, true);
+    options.model.num_experts = 64;
+    options.model.moe_ffn_hidden_size = 512;
+    options.parallel.expert = 16;
+    options.parallel.expert_tensor = expert_tensor;
+    options.parallel.data = 16;
+    options.parallel.sharding = Sharding::optimizer;
+    const ReferenceModel reference = make_reference_model(options);
+    EXPECT_EQ(reference.session.parallel.expert, 2);
+    EXPECT_EQ(reference.session.parallel.expert_tensor, expert_tensor);
+    EXPECT_EQ(reference.session.model.num_experts, 4);
+    const VerifyResult result = verify_layout(reference.session);
+    EXPECT_TRUE(result.same) << result.where;
+  }
+}
+
 TEST(Verify, KeptSharesAreNoDifference) {
   Options options = llama(2, false);
   options.recompute.granularity = RecomputeGranularity::full;
