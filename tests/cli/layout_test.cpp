@@ -56,13 +56,10 @@ TEST_F(Layouts, WithTheWrongNumberOfRanksAreRefused) {
   expect_refused("--launch ssh --nproc 2", "--launch 'ssh': expected one of threads, processes");
 }
 
-TEST_F(Layouts, OfLaterVersionsAreRefused) {
-  const auto message = [](const char* flag, const char* kind) {
-    return fmt::format("{}: this version has no {} parallelism; set it to 1 or drop it", flag,
-                       kind);
-  };
-  expect_refused("--expert-model-parallel-size 2",
-                 message("--expert-model-parallel-size 2", "expert"));
+TEST_F(Layouts, WithoutExpertsToShareAreRefused) {
+  expect_refused(
+      "--expert-model-parallel-size 2",
+      "--expert-model-parallel-size 2: the model has no experts; set --num-experts, or drop it");
 }
 
 TEST_F(Layouts, ThatSplitNothingEvenlyAreRefused) {

@@ -135,6 +135,8 @@ TEST(PrintConfig, RoundTripsTrainings) {
         "--tensor-model-parallel-size 9 --tensor-model-parallel-grid (3,3) --nproc 9",
         "--expert-model-parallel-size 4 --expert-tensor-parallel-size 2 --nproc 8",
         "--expert-model-parallel-size 4 --distributed-timeout-minutes 3 --nproc 4",
+        "--num-experts 4 --moe-router-topk 1 --moe-router-pre-softmax --moe-ffn-hidden-size 32",
+        "--num-experts 4 --expert-tensor-parallel-size 1",
         "--recompute-granularity full --distribute-saved-activations --nproc 2"})
     expect_round_trip("train", test::words(std::string(kTraining) + " " + line));
 }

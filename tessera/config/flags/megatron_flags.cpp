@@ -228,7 +228,7 @@ constexpr std::string_view kPlain[] = {
     "wgrad-deferral-limit",
 };
 
-// Megatron has many flags of each of these kinds, and Tessera none.
+// Megatron has many flags of each of these kinds, and Tessera none, or few.
 constexpr std::string_view kFamilies[] = {
     "cuda-graph-", "fp4-",  "fp8-",   "grpo-", "inference-",   "inprocess-", "moe-",
     "mtp-",        "muon-", "retro-", "rl-",   "tensorboard-", "vision-",    "wandb-",

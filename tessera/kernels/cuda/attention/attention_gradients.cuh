@@ -39,8 +39,10 @@ __device__ void score_gradients(float (&scores)[2][4], float (&products)[2][4],
       // query without keys (lse = -inf) is inf or NaN and must not reach the products.
       const bool seen = whole || lane.queries.sees(r, key + i);
       const float capped = call.softcap > 0 ? call.capped(score * call.scale) : 0.0f;
-      const float exponent = call.softcap > 0 ? capped * kLog2E : score * scale;
-      const float p = exp2_of(exponent - lane.lse[r]);
+      // One rounding: the compiler would not fuse a product that it selects first.
+      const float exponent =
+          call.softcap > 0 ? fmaf(capped, kLog2E, -lane.lse[r]) : fmaf(score, scale, -lane.lse[r]);
+      const float p = exp2_of(exponent);
       score = seen ? p * factors[i] : 0.0f;
       product = seen ? p * (product * factors[i] - lane.delta[r]) * call.cap_slope(capped) : 0.0f;
     }
