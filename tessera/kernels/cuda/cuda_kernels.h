@@ -16,14 +16,19 @@ namespace tessera::cuda {
 class CudnnAttention;
 class GemmPlans;
 
+/// Implements the ops of kernels.h, which has the names and shapes of the arguments. Arguments are
+/// checked there before a do_ function is called.
 class CudaKernels final : public Kernels {
  public:
   CudaKernels(Device device, const CudaOptions& options);
   ~CudaKernels() override;
 
+  /// Autotuned matrix products as text, to share them between ranks (gemm/gemm_autotune_cache.h).
   std::string autotuned() const override;
   void take_autotuned(const std::string& text) override;
 
+  /// Upper bounds: memory is laid out once, before the first step, so an op may not need more
+  /// later.
   std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                         DType) const override;
   std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;

@@ -41,6 +41,7 @@ class AddedRow {
   using A = Accumulator<T>;
   static constexpr int kWidth = kPackWidth<T>;
   using Chunk = Pack<T, kWidth>;
+  // Inputs of a chunk that are in flight between read() and write().
   struct Parts {
     Chunk x, branch;
   };
@@ -69,7 +70,9 @@ class AddedRow {
   template <bool kPacked>
   __device__ Chunk write(std::int64_t at, std::int64_t n, const Parts& parts) const {
     auto value = widened(parts.branch);
+    // Undefined without x, and not used then.
     const auto residual = widened(parts.x);
+    // Without dropout the branch may still have a scale (spec.scale, for a residual multiplier).
     if (dropout_.on)
       drop(value, at);
     else if (dropout_.scale != A(1))
@@ -119,7 +122,8 @@ class AddedRow {
     }
   }
 
-  // For channels that do not start at a multiple of four: one draw per element.
+  // For channels that do not start at a multiple of four: one draw per element, four times the work
+  // of drop(). Only shards of the channels with such an offset come here.
   __device__ void drop_each(Pack<A, kWidth>& value, std::int64_t at) const {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {

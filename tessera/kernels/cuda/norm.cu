@@ -35,8 +35,8 @@ struct Team {
   }
   __device__ static int size() { return kLanes == 0 ? static_cast<int>(blockDim.x) : kLanes; }
   __device__ static int rank() { return static_cast<int>(threadIdx.x) % size(); }
-  template <class A>
   // Every thread of the team gets the sum. All threads of the warp, or of the block, must call.
+  template <class A>
   __device__ static A sum(A x) {
     if constexpr (kLanes == 0)
       return block_sum(x);

@@ -57,6 +57,7 @@ __global__ void embedding_forward_kernel(T* y, const std::int32_t* ids, const T*
       });
 }
 
+// A local table row as a sort key.
 using Key = std::uint32_t;
 
 // The rows of dy sorted by table row: sorted place p holds row rows[p] of dy, which belongs to
@@ -74,12 +75,15 @@ class SortRoom {
  public:
   SortRoom(void* memory, int64_t rows) : rows_(rows) {
     std::size_t used = 0;
+    // Hands out consecutive aligned ranges. Only offsets are counted if there is no memory yet.
     const auto take = [&](std::size_t bytes) {
       void* at = memory ? static_cast<std::byte*>(memory) + used : nullptr;
       used += (bytes + kAlignment - 1) / kAlignment * kAlignment;
       return at;
     };
     const auto n = static_cast<std::size_t>(rows);
+    // CUB alternates between the two buffers from pass to pass, and Current() is where the result
+    // ends up.
     keys_ = {static_cast<Key*>(take(n * sizeof(Key))), static_cast<Key*>(take(n * sizeof(Key)))};
     values_ = {static_cast<std::int32_t*>(take(n * sizeof(std::int32_t))),
                static_cast<std::int32_t*>(take(n * sizeof(std::int32_t)))};
@@ -125,6 +129,7 @@ struct MakeKeys {
   const std::int32_t* ids;
   int64_t first_row, table_rows;
   __device__ void operator()(int64_t i) const {
+    // Ids of other ranks, and negative ones, have no row here.
     const int64_t row = ids[i] - first_row;
     keys[i] = static_cast<Key>(row >= 0 && row < table_rows ? row : table_rows);
     rows[i] = static_cast<std::int32_t>(i);
@@ -147,6 +152,7 @@ struct RunSum {
   /// call it.
   __device__ void add_run(const SortedRows& sorted, Key key, int64_t first, int64_t step) {
     const int lane = threadIdx.x % kWarp;
+    // Every lane runs the same iterations, since the ballot gives all of them the same count.
     for (int64_t at = first; at < sorted.count; at += step) {
       const int64_t place = at + lane;
       // Each lane looks at one place; since equal keys are neighbours, the matches are the first
@@ -167,6 +173,7 @@ struct RunSum {
   __device__ void add_rows(int row, int count) {
 #pragma unroll 4
     for (int i = 0; i < count; ++i) {
+      // Lane i holds the number of the i-th row; the shuffle broadcasts it to all lanes.
       const int64_t from = __shfl_sync(kAllLanes, row, i);
       const Pack<A, kCount> values = widened(load_pack<kCount>(dy + from * stride));
 #pragma unroll
@@ -185,6 +192,7 @@ struct TableGradient {
   // atomics.
   template <class A>
   __device__ void add(Key row, int64_t column, const Pack<A, kCount>& sum) const {
+    // Rows of the gradient are contiguous, so a row begins at row * columns.
     D* to = data + row * columns + column;
     Pack<D, kCount> before{};
     if (accumulate) before = load_pack<kCount>(to);
@@ -207,6 +215,7 @@ __global__ void __launch_bounds__(kRunWarps* kWarp)
   using A = Accumulator<T>;
   // Partial sums of the warps, [warp][column of the lane][lane]: lanes write neighbouring words.
   __shared__ A of_warp[kRunWarps][kCount][kWarp];
+  // First place of the long run that begins in this block's group, or -1.
   __shared__ int64_t long_run;
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
@@ -214,6 +223,7 @@ __global__ void __launch_bounds__(kRunWarps* kWarp)
   const bool inside = column < table.columns;
   const T* own_columns = dy + (inside ? column : 0);  // lanes outside discard their sum
 
+  // All tiles of a group look at the same places; each sums its own columns.
   const int64_t place = blockIdx.x / tiles * kRunWarps + warp;
   const Key none = static_cast<Key>(table.rows);
   const Key key = place < sorted.count ? sorted.table_rows[place] : none;
@@ -243,6 +253,7 @@ __global__ void __launch_bounds__(kRunWarps* kWarp)
   for (int k = 0; k < kCount; ++k) of_warp[warp][k][lane] = run.sum.at[k];
   // The sums of all warps must be stored before warp 0 reads them.
   __syncthreads();
+  // Warp 0 continues with its own sum in registers and adds warps 1 to 7 in order.
   if (warp > 0 || !inside) return;
   for (int other = 1; other < kRunWarps; ++other)
 #pragma unroll
@@ -253,6 +264,7 @@ __global__ void __launch_bounds__(kRunWarps* kWarp)
 template <class D, class T, int kCount>
 void add_runs(Stream& stream, const View& dtable, const ConstView& dy, const SortedRows& sorted,
               bool accumulate) {
+  // A tile is what a warp covers in one access: 32 packs.
   const int64_t tiles = (dtable.dim(1) + kWarp * kCount - 1) / (kWarp * kCount);
   const int64_t groups = (sorted.count + kRunWarps - 1) / kRunWarps;
   const TableGradient<D, kCount> table{dtable.data<D>(), dtable.dim(0), dtable.dim(1), accumulate};

@@ -62,6 +62,7 @@ void attention_backward_tiles(Stream& stream, const View& dq, const View& dk, co
                               const ConstView& v, const ConstView& o, const ConstView& lse,
                               const AttentionSpec& spec, const Workspace& delta,
                               const AttentionAccumulate& accumulate) {
+  // On one stream, so delta is complete when the second pass reads it.
   attention_query_gradient_tiles(stream, dq, d_o, q, k, v, o, lse, spec, delta, accumulate.dq);
   attention_key_gradient_tiles(stream, dk, dv, d_o, q, k, v, o, lse, spec, delta, accumulate.dk_dv);
 }
@@ -78,6 +79,8 @@ void CudaKernels::do_attention_forward(Stream& stream, View o, View lse, ConstVi
                                        ConstView v, const AttentionSpec& spec,
                                        Workspace workspace) {
   if (cudnn_->forward(stream, o, lse, q, k, v, spec, workspace)) return;
+  // Each implementation reads the same q, k and v and leaves the same lse, so forward and backward
+  // need not choose alike.
   const bool tiles = tensors_fit_tiles(q, k, v, o);
   // Logged once per object, since the choice is made for every layer and every step.
   if (q.dim(0) >= kTrainingQueries && !warned_about_attention_) {

@@ -55,6 +55,7 @@ struct Problem {
   auto operator<=>(const Problem&) const = default;
 };
 
+// The message names the version, since support for shapes and masks differs between versions.
 void check_cudnn(cudnnStatus_t status, const char* call) {
   check(status == CUDNN_STATUS_SUCCESS, "cuDNN {}: {} failed: {}", cudnnGetVersion(), call,
         cudnnGetErrorString(status));
@@ -73,6 +74,7 @@ std::optional<Band> band_of(int64_t s, int64_t t, const AttentionSpec& spec) {
   // Any other offset of the diagonal has no alignment in cuDNN.
   const bool bottom_right = ahead != 0;
   if (bottom_right && (ahead != t - s || s > t)) return std::nullopt;
+  // With more queries than keys a window would leave some queries without keys.
   if (windowed && s > t) return std::nullopt;
   return Band{causal, bottom_right, windowed ? spec.window : 0};
 }
@@ -90,6 +92,7 @@ std::optional<Problem> problem_of(std::span<const ConstView> tensors, const Atte
   const ConstView& q = tensors[kQ];
   const ConstView& k = tensors[kK];
   const ConstView& v = tensors[kV];
+  // Not expressible here: our dropout masks (cuDNN has its own generator), soft cap, and documents.
   if (!takes(q.shape(), k.shape(), v.shape(), q.dtype()) || spec.dropout.p > 0 ||
       spec.softcap > 0 || spec.documents)
     return std::nullopt;
@@ -159,6 +162,7 @@ Attributes attributes_of(const Problem& p) {
 // o and lse from q, k and v.
 void add_forward(Plan& graph, const Problem& p) {
   auto attributes = attributes_of<fe::graph::SDPA_attributes>(p);
+  // Statistics are the lse that the backward pass needs.
   attributes.set_generate_stats(true);
   const auto [o, lse] =
       graph.sdpa(input(graph, p, kQ), input(graph, p, kK), input(graph, p, kV), attributes);
@@ -258,6 +262,7 @@ class CudnnAttention::Plans {
   // The plan of a problem, made at first use; null if cuDNN has none that fits. Failures are
   // cached, too.
   Plan* find(const Problem& problem, std::size_t workspace_bytes) {
+    // A null pointer is stored for a problem that cuDNN refused, so it is planned and logged once.
     const auto [at, fresh] = plans_.try_emplace(problem);
     if (fresh) at->second = make(problem, workspace_bytes);
     return at->second.get();

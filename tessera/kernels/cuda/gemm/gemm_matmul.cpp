@@ -18,6 +18,7 @@ using std::int64_t;
 // blocks finish, which is not reproducible, or round the partial sums to 16 bits.
 constexpr std::uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
+// The types of kernels.h that cuBLASLt multiplies.
 cudaDataType_t data_type(DType type) {
   switch (type) {
     case DType::f64: return CUDA_R_64F;
@@ -34,7 +35,8 @@ cublasComputeType_t compute_type(DType type, bool tf32) {
   return type == DType::f32 && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-// The largest power of two up to 16 that divides the address. The null pointer counts as aligned.
+// The largest power of two up to 16 that divides the address: the lowest set bit after bit 16 has
+// been set as a bound. The null pointer counts as aligned.
 std::uint32_t alignment_of(const ConstView& x) {
   const auto address = reinterpret_cast<std::uintptr_t>(x.raw()) | kGemmAlignment;
   return static_cast<std::uint32_t>(address & (~address + 1));
@@ -66,6 +68,7 @@ class Preference {
   cublasLtMatmulPreferenceOpaque_t record_{};
 };
 
+// One attribute of an opaque algorithm record.
 template <class T>
 T algorithm_setting(const cublasLtMatmulAlgo_t& algorithm,
                     cublasLtMatmulAlgoConfigAttributes_t what) {
@@ -90,6 +93,7 @@ bool repeats_its_bits(const cublasLtMatmulAlgo_t& algorithm) {
 struct Scalars {
   Scalars(double alpha, double beta)
       : as_double{alpha, beta}, as_float{static_cast<float>(alpha), static_cast<float>(beta)} {}
+  // The library takes a pointer to a scalar of type void, so the type must match the accumulation.
   const void* at(int i, DType sums) const {
     return sums == DType::f64 ? static_cast<const void*>(&as_double[i]) : &as_float[i];
   }
@@ -100,9 +104,13 @@ struct Scalars {
 }  // namespace
 
 int64_t row_stride(const ConstView& x) {
+  // A matrix of one row may have any stride in its view, while the library requires at least the
+  // number of columns.
   return x.dim(0) > 1 ? x.stride(0) : std::max<int64_t>(1, x.dim(1));
 }
 
+// Every number that can change the library's choice. Alignment is part of it: algorithms with
+// 16-byte loads are only valid for aligned operands.
 GemmProblem problem_of(const GemmCall& call, bool tf32) {
   const int64_t k = call.a.dim(call.transpose_a ? 0 : 1);
   return {call.d.dim(0),
@@ -144,6 +152,7 @@ Matmul::Matmul(const GemmCall& call, bool tf32) {
   check_blas(cublasLtMatmulDescInit(&operation_, compute_type(type, tf32),
                                     data_type(accumulator_type(type))),
              "cublasLtMatmulDescInit");
+  // No transposes are added by the swap: a transposed operand stays transposed.
   set(CUBLASLT_MATMUL_DESC_TRANSA, call.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, call.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, call.epilogue);
@@ -159,6 +168,7 @@ void Matmul::set(cublasLtMatmulDescAttributes_t what, const T& value) {
              "cublasLtMatmulDescSetAttribute");
 }
 
+// Pointers are set again for each call; everything else in the descriptor belongs to the problem.
 void Matmul::point_to(const GemmCall& call) {
   if (call.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias.raw());
   if (call.aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.aux.raw());
