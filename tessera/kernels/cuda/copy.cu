@@ -14,6 +14,8 @@ using std::int64_t;
 // packs.
 struct TwoLayouts {
   TwoLayouts(const ConstView& to, const ConstView& from) {
+    // From the outermost dimension to the innermost, so that a dimension is compared with the one
+    // outside of it.
     for (int d = 0; d < from.rank(); ++d) append(from.dim(d), to.stride(d), from.stride(d));
     // A scalar is one element of one dimension.
     if (rank == 0) append(1, 1, 1);
@@ -101,6 +103,7 @@ struct CopyRow {
   using Parts = Pack<From, kWidth>;
   To* to;
   const From* from;
+  // The chunk stays in the type of the source until it is written.
   template <bool kPacked>
   __device__ Parts read(int64_t at, int64_t n) const {
     return load_chunk<kPacked, kWidth>(from, at, n);
@@ -154,12 +157,14 @@ void copy_as(Stream& stream, const View& to, const ConstView& from) {
 // Copies within one type move words of its size, so that four instantiations serve all types.
 // Contiguous ones are a plain memory copy.
 void copy_same_type(Stream& stream, const View& to, const ConstView& from) {
+  // No index arithmetic: the runtime copies the bytes.
   if (to.is_contiguous() && from.is_contiguous()) {
     stream.api().copy_bytes(stream.native(), to.raw(), from.raw(), from.bytes());
     return;
   }
   // Unsigned words rather than floats: no conversion can touch the bits.
   switch (element_size(from.dtype())) {
+    // 1 byte: u8. 2: bf16, f16, i16. 4: f32, i32. 8: f64, i64.
     case 1: return copy_as<std::uint8_t, std::uint8_t>(stream, to, from);
     case 2: return copy_as<std::uint16_t, std::uint16_t>(stream, to, from);
     case 4: return copy_as<std::uint32_t, std::uint32_t>(stream, to, from);

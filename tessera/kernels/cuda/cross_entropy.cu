@@ -157,6 +157,7 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   if (smooth) plain_sum = block_sum(plain_sum);
   // Only thread 0 goes on; there are no barriers below.
   if (threadIdx.x > 0) return;
+  // Row i of each of the three statistics; the caller reduces them over the ranks.
   const int64_t label = logits.label(i);
   stats.maximum(i) = own.maximum;
   stats.sum(i) = sum;
@@ -224,6 +225,8 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   const A weight = static_cast<A>(*gradient.scale * static_cast<double>(gradient.mask[i]));
   // softmax = e^(x - max) / sum; the weight and the division are one factor for the row.
   const A factor = weight / stats.sum(i);
+  // The target's share of the gradient: `each` at every column, and `more` at the label in
+  // addition.
   const A each = weight * A(logits.target.each);
   const A more = weight * A(logits.target.label);
   const int64_t label = logits.label(i);
@@ -263,11 +266,12 @@ __global__ void __launch_bounds__(kSumThreads)
   double sum = 0;
   for (int64_t i = threadIdx.x; i < n; i += kSumThreads)
     sum += static_cast<double>(x[i]) * static_cast<double>(mask[i]);
+  // A fixed order: every thread's elements, a butterfly in each warp, then the warps.
   sum = block_sum(sum);
   if (threadIdx.x == 0) contribute(*out, sum, accumulate);
 }
 
-// Calls f(TypeTag<A>{}) for the two accumulator types.
+// Calls f(TypeTag<A>{}) for the two accumulator types; statistics and losses have no others.
 template <class F>
 void dispatch_accumulator(DType dtype, F&& f) {
   if (dtype == DType::f64)
@@ -281,6 +285,7 @@ void dispatch_accumulator(DType dtype, F&& f) {
 void CudaKernels::do_scale_logits(Stream& stream, View logits, const LogitSpec& spec) {
   dispatch_float(logits.dtype(), "scale_logits", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
+    // In place: input and output are the same rows.
     T* data = logits.data<T>();
     const Map<T, 1, 1, ScaleLogit<A>> map{
         {{data, logits.stride(0)}}, {{data, logits.stride(0)}}, {LogitCap<A>(spec)}};
@@ -320,9 +325,9 @@ void CudaKernels::do_cross_entropy(Stream& stream, View loss, View dlogits, Cons
     }
     const Gradient<T> gradient{dlogits.data<T>(), dlogits.stride(0), mask.data<float>(),
                                scale.data<double>(), LogitCap<A>(logit_spec)};
+    // The slope of the soft cap is a template argument, so that models without one do not pay for
+    // it.
     launch(
-        // The slope of the soft cap is a template argument, so that models without one do not pay
-        // for it.
         stream, op, one_block_per_row<T>(logits.dim(0), logits.dim(1)),
         logit_spec.is_identity() ? cross_entropy_kernel<T, false> : cross_entropy_kernel<T, true>,
         out, gradient, logits_of<T>(logits, labels, target), stats_of<const A>(stats));

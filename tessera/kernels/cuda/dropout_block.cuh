@@ -13,6 +13,7 @@ namespace tessera::cuda {
 /// then multiplied by scale = 1 / (1 - p).
 template <class A>
 struct HiddenDropout {
+  // Dropout that is off needs no samples: their view may be empty.
   explicit HiddenDropout(const DropoutSpec& spec)
       : on(spec.p > 0),
         bound(dropout_bound(spec.p)),
@@ -109,6 +110,8 @@ class AddedRow {
     constexpr int kShared = kWidth < 4 ? kWidth : 4;  // elements of one counter in this chunk
 #pragma unroll
     for (int first = 0; first < kWidth; first += kShared) {
+      // The counter is the global channel / 4, so shards and chunks of any width draw the same
+      // words.
       const Philox4 words =
           hidden_dropout_words(dropout_.key, sample_, position_, (at + first) / 4);
       // Only f64 (two elements to a chunk) uses half of a draw.

@@ -42,6 +42,7 @@ struct Map {
       for (int i = 0; i < kIns; ++i) x[i] = widened(parts.in[i]);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) {
+        // Gathered by element: op sees one value per tensor, whatever the width of a chunk.
         A from[kIns], to[kOuts];
 #pragma unroll
         for (int i = 0; i < kIns; ++i) from[i] = x[i].at[k];

@@ -103,6 +103,7 @@ template <class T>
 using MathFor = std::conditional_t<sizeof(T) == 2, QuickMath, PreciseMath>;
 
 constexpr int kWarp = 32;
+// Shuffles and ballots name all lanes: kernels call them only where the whole warp is converged.
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 /// The sum over groups of kLanes neighbouring lanes, a power of two; all lanes of the warp must

@@ -77,6 +77,8 @@ void input_gradient(Stream& stream, const Gradient<T>& in) {
     return one_pass<T, 1>(stream, in, chunks <= 8 ? 8 : chunks <= 16 ? 16 : kWarp);
   // 65 to 96 chunks: a single warp with three chunks avoids the block-wide sum of two warps.
   if (packed && chunks > 2 * kWarp && chunks <= 3 * kWarp) return one_pass<T, 3>(stream, in, kWarp);
+  // 33 to 64 and 97 to 1024 chunks: two per thread, up to 512 threads. In bf16 these are rows of up
+  // to 8192 channels.
   if (packed && chunks <= 2 * kMostThreads<2>)
     return one_pass<T, 2>(stream, in, (chunks + 2 * kWarp - 1) / (2 * kWarp) * kWarp);
   // The fallback: the sums first, since dx may overwrite dy.

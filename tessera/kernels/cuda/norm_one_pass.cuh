@@ -227,6 +227,8 @@ class Worker {
     return has(k) ? load_words(in_.weights.w + chunk_at<T>(k)) : Words{};
   }
 
+  // mine, shared and partial point to one chunk of columns. The first row of threads only stores,
+  // the last one only writes the result; with one row of threads it is both.
   __device__ static void add_up(Pack<A, kWidth>& mine, A* shared, A* partial, unsigned turn) {
     const bool last = turn + 1 == blockDim.y;
 #pragma unroll
@@ -243,8 +245,9 @@ class Worker {
   Pack<A, kWidth> db_[kHeld]{};
 };
 
-// Threads per block and blocks per SM, bounded by registers. Three chunks per thread leave no
-// registers for prefetching the next row.
+// Threads per block and blocks per SM (__launch_bounds__), which bound the registers per thread: 85
+// for kHeld = 1 (3 x 256 threads), 128 for kHeld = 2 (512) and kHeld = 3 (2 x 256). Three chunks
+// per thread leave no registers for prefetching the next row.
 template <int kHeld>
 constexpr int kMostThreads = kHeld == 2 ? 512 : 256;
 template <int kHeld>
@@ -264,6 +267,7 @@ __global__ void __launch_bounds__(kMostThreads<kHeld>, kBlocksAtOnce<kHeld>)
   constexpr bool kAhead = kReadsAhead<kHeld>;
   // [2, C] for finish(); empty if there is one row of threads.
   extern __shared__ __align__(16) unsigned char shared_bytes[];
+  // Blocks with an empty piece do not exist: there are at most as many pieces as rows.
   const std::int64_t begin = in.pieces.begin(blockIdx.x);
   const std::int64_t end = in.pieces.begin(std::int64_t{blockIdx.x} + 1);
   Worker<T, kHeld> worker(in);
@@ -275,9 +279,11 @@ __global__ void __launch_bounds__(kMostThreads<kHeld>, kBlocksAtOnce<kHeld>)
     if (!kAhead) next.read(in, row, row < end);
     // A copy in registers, which lets `next` be overwritten by the loads of the following row.
     const HeldRow<T, kHeld> now = next;
+    // The accumulated dx is loaded before the sums, so that the barrier hides its latency.
     Words old[kHeld];
     worker.read_dx(old, now, row < end);
     if (kAhead) next.read(in, row + blockDim.y, row + blockDim.y < end);
+    // kHeld = 1 is the only variant with less than 32 threads per row.
     const RowSums<A> sums = sum_over_row<A, kHeld == 1>(worker.take(now), turn);
     if (row < end) worker.write_dx(now, sums, old);
     turn = 1 - turn;

@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(256)
   using A = Accumulator<T>;
   const int64_t row = blockIdx.x;
   const T* of_row = x[{row, 0}];
+  // Two passes: the mean first, then squares about it. The second reads the row from cache.
   const A sum = centred ? sum_of_row<T, kPacked>(of_row, n, [](A v) { return v; }) : A(0);
   // Every rank has n > 0 channels.
   const A mean = sum / static_cast<A>(n);
@@ -88,6 +89,7 @@ __global__ void __launch_bounds__(256)
   mean /= static_cast<A>(parts.count);
   A squares = 0;
   for (int64_t p = 0; p < parts.count; ++p) {
+    // Spread of the means of the parts; 0 for RMS norm, where all means are 0.
     const A apart = parts.mean(p, row) - mean;
     squares += parts.squares(p, row) + static_cast<A>(n) * apart * apart;
   }
@@ -221,6 +223,7 @@ Grid blocks_for(int64_t rows, int64_t n) {
 void CudaKernels::do_norm_part_stats(Stream& stream, View part, ConstView x, const NormSpec& spec) {
   constexpr const char* op = "norm_part_stats";
   dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
+    // Local channels of this rank.
     const int64_t n = x.dim(1);
     // All rows are aligned if the first is and their distance is a multiple of the pack width.
     const NormRows<const T> rows(x);

@@ -62,6 +62,7 @@ __global__ void __launch_bounds__(kWarp* kWeightLanes)
 /// Launches norm_partials_kernel.
 template <class T>
 void sum_pieces(Stream& stream, const char* op, const WeightSums<T>& in) {
+  // n columns in groups of 32; each piece is read by as many blocks as there are groups.
   const std::int64_t column_blocks = (in.n + kWarp - 1) / kWarp;
   launch(stream, op, {in.pieces.count * column_blocks, dim3(kWarp, kWeightLanes)},
          norm_partials_kernel<T>, in, column_blocks);

@@ -144,6 +144,7 @@ void with_weights(const View& value, const View& master, const ConstView& grad, 
   const G* g = grad.data<G>();
   // `addresses` are those of values and master weights.
   const auto call = [&](auto exact, const auto*... addresses) {
+    // One packing for all arrays: a pack starts at the same index in each of them.
     f(Weights<decltype(exact), G>{exact, g,
                                   packing_of<kWidth>(value.numel(), addresses..., g, states...)});
   };
@@ -179,6 +180,7 @@ void with_gradient_type(const ConstView& grad, F&& f) {
 template <class Exact, class G>
 Grid blocks_for(const Weights<Exact, G>& weights) {
   constexpr int64_t kMost = 16384;
+  // An unaligned range has no packs, and then every element is an item.
   const int64_t items = std::max(weights.packing.packs, weights.packing.singles());
   return {std::min((items + kThreads - 1) / kThreads, kMost), dim3(kThreads)};
 }

@@ -13,6 +13,7 @@ using std::int64_t;
 template <class T, bool kPart>
 struct AddDropout {
   static constexpr int kWidth = kPackWidth<T>;
+  // What AddedRow loads of a chunk: the branch and, unless null, the residual.
   using Parts = typename AddedRow<T, kPart>::Parts;
   T* y;
   const T* x;  ///< or null
@@ -51,6 +52,7 @@ struct Fill {
 void CudaKernels::do_add_dropout(Stream& stream, View y, ConstView x, ConstView branch,
                                  const DropoutSpec& spec) {
   dispatch_float(branch.dtype(), "add_dropout", [&]<class T>(TypeTag<T>) {
+    // y may be x or branch: a chunk is read before it is written, by the same thread.
     const HiddenDropout<Accumulator<T>> dropout(spec);
     // Without dropout rows do not matter: the tensor is one long row.
     const int64_t rows = dropout.on ? branch.dim(0) : 1;

@@ -122,6 +122,7 @@ __device__ Pack<T, kCount> rounded(const Pack<Accumulator<T>, kCount>& x) {
     Pack<T, kCount> narrow;
 #pragma unroll
     for (int k = 0; k < kCount; k += 2) {
+      // A single element is converted together with itself, and the lower half is stored.
       const std::uint32_t pair = Pair<T>::rounded(x.at[k], x.at[kCount == 1 ? 0 : k + 1]);
       memcpy(narrow.at + k, &pair, kCount == 1 ? 2 : 4);
     }

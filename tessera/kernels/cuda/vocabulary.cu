@@ -48,6 +48,8 @@ __global__ void embedding_forward_kernel(T* y, const std::int32_t* ids, const T*
   const bool here = row >= 0 && row < table_rows;
   const T* from = table + (here ? row : 0) * table_stride;
   T* to = y + blockIdx.x * columns;
+  // The packing depends on the addresses of this row, so a table with an odd stride still uses
+  // packs where the row and its destination agree.
   packing_of<kPackWidth<T>>(columns, static_cast<const T*>(to), from)
       .for_each(threadIdx.x, blockDim.x, [&]<int kCount>(int64_t at) {
         Pack<T, kCount> values{};
@@ -300,6 +302,7 @@ void CudaKernels::do_embedding_backward(Stream& stream, View dtable, ConstView d
              kBackward);
   const int64_t rows = ids.dim(0);
   if (rows == 0 || dtable.numel() == 0) return;
+  // The same layout as in embedding_workspace_bytes, now with memory.
   SortRoom room(workspace.raw(), rows);
   for_each(
       stream, kBackward, rows,

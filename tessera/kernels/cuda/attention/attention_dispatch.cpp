@@ -17,6 +17,7 @@ constexpr std::int64_t kTrainingQueries = 256;
 
 // Logs why a training run does not get cuDNN's attention, and what would be faster.
 void explain(const AttentionSpec& spec, bool tiles) {
+  // Ordered by what the user can change: dropout is an option, the soft cap belongs to the model.
   if (spec.dropout.p > 0)
     log_info(
         "attention dropout takes Tessera's own attention kernels, which are slower than cuDNN's: "
@@ -53,6 +54,7 @@ bool has_aligned_rows(const ConstView& heads) {
 }
 
 bool fits_tiles(const ConstView& heads) {
+  // 64 and 128 are the head sizes that the tiles are instantiated for.
   const bool half = heads.dtype() == DType::bf16 || heads.dtype() == DType::f16;
   return half && (heads.dim(3) == 64 || heads.dim(3) == 128) && has_aligned_rows(heads);
 }

@@ -104,6 +104,7 @@ struct QueryPassWarp {
     }
   }
 
+  // Registers per lane for D = 128: 32 each for q and d_o, 64 for dq.
   LaneGradients lane;
   std::uint32_t q[kHead / 16][4];
   std::uint32_t d_o[kHead / 16][4];

@@ -96,6 +96,7 @@ std::optional<Problem> problem_of(std::span<const ConstView> tensors, const Atte
   if (!takes(q.shape(), k.shape(), v.shape(), q.dtype()) || spec.dropout.p > 0 ||
       spec.softcap > 0 || spec.documents)
     return std::nullopt;
+  // A mask that is not a diagonal band goes to our own kernels.
   const std::optional<Band> band = band_of(q.dim(0), k.dim(0), spec);
   if (!band) return std::nullopt;
   Problem problem{tensors.size() > kForwardArguments,
@@ -238,6 +239,7 @@ class CudnnAttention::Plans {
   // Runs a call, or returns false without side effects if cuDNN does not support it.
   bool run(Stream& stream, const char* op, std::span<const ConstView> tensors,
            const AttentionSpec& spec, const Workspace& workspace) {
+    // Cheap checks first: no plan is made for a call that cuDNN cannot take.
     const std::optional<Problem> problem = problem_of(tensors, spec);
     if (!problem) return false;
     const cudaStream_t on = native(stream, op);
@@ -271,6 +273,7 @@ class CudnnAttention::Plans {
   // HeurMode A lets cuDNN's heuristic choose the engine. A plan that needs more workspace than was
   // reserved is refused, and the call goes to our own kernels.
   std::unique_ptr<Plan> make(const Problem& p, std::size_t workspace_bytes) {
+    // Planning loads kernels and may happen inside a capture, at the first call of a problem.
     const RelaxedCapture relaxed;
     auto plan = std::make_unique<Plan>();
     describe_graph(*plan, p, deterministic_);
@@ -281,6 +284,7 @@ class CudnnAttention::Plans {
         status.is_good()
             ? fmt::format("it asks for {} bytes of workspace and gets {}", bytes, workspace_bytes)
             : status.err_msg;
+    // Logged once per problem: the result of make() is cached even if it is null.
     log_warning("cuDNN {} is not used for attention {} of {} queries, {} keys, heads of {}: {}",
                 cudnnGetVersion(), p.backward ? "backward" : "forward", p.s, p.t, p.d, why);
     return nullptr;
@@ -309,6 +313,8 @@ std::size_t CudnnAttention::workspace_bytes(const Shape& q, const Shape& k, cons
                                             DType dtype) const {
   constexpr std::size_t kSmallParts = 64 << 10;
   if (!takes(q, k, v, dtype)) return 0;
+  // rows: queries of all heads and samples. `shared`: dk and dv before the sum over the query heads
+  // of a group.
   const auto rows = static_cast<std::size_t>(q[0] * q[1] * q[2]);
   const auto d = static_cast<std::size_t>(q[3]);
   const std::size_t shared =

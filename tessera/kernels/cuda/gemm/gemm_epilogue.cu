@@ -27,6 +27,7 @@ struct GeluOfRows {
   }
 };
 
+// kSlope selects between the forward and the backward form.
 template <bool kSlope>
 void gelu_of_rows(Stream& stream, const View& d, const ConstView& x) {
   dispatch_float(d.dtype(), "gemm", [&]<class T>(TypeTag<T>) {

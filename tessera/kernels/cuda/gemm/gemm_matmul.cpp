@@ -86,6 +86,7 @@ bool repeats_its_bits(const cublasLtMatmulAlgo_t& algorithm) {
   const auto parts = algorithm_setting<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
   const auto scheme =
       algorithm_setting<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+  // Any scheme is fine without split-k, since there are no partial sums to reduce.
   return parts == 1 || (scheme & ~kReductions) == 0;
 }
 
@@ -148,6 +149,7 @@ std::string to_string(const GemmProblem& problem) {
 
 // The library's a is our b and vice versa: d^T = op(b)^T op(a)^T.
 Matmul::Matmul(const GemmCall& call, bool tf32) {
+  // The scale type (alpha, beta, bias arithmetic) is that of the accumulation.
   const DType type = call.a.dtype();
   check_blas(cublasLtMatmulDescInit(&operation_, compute_type(type, tf32),
                                     data_type(accumulator_type(type))),
@@ -157,6 +159,7 @@ Matmul::Matmul(const GemmCall& call, bool tf32) {
   set(CUBLASLT_MATMUL_DESC_TRANSB, call.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, call.epilogue);
   if (call.aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, row_stride(call.aux));
+  // Layouts are of the matrices as they lie in memory, before op().
   describe_matrix(a_, call.b);
   describe_matrix(b_, call.a);
   describe_matrix(d_, call.d);
@@ -185,6 +188,7 @@ std::vector<GemmAlgorithm> Matmul::candidates(const GemmLibrary& library, const 
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(call.a));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(call.d));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(call.d));
+  // The swap again: the library's A is our b.
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int count = 0;
   // C and D are the same matrix: beta = 1 adds to d in place.
@@ -195,6 +199,7 @@ std::vector<GemmAlgorithm> Matmul::candidates(const GemmLibrary& library, const 
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
   check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
   results.resize(static_cast<std::size_t>(count));
+  // Each result is checked as well, so that reproducibility does not rest on the preferences alone.
   std::vector<GemmAlgorithm> algorithms;
   for (const cublasLtMatmulHeuristicResult_t& each : results)
     if (each.state == CUBLAS_STATUS_SUCCESS && repeats_its_bits(each.algo))
@@ -206,6 +211,7 @@ std::vector<GemmAlgorithm> Matmul::candidates(const GemmLibrary& library, const 
 // ours to check.
 bool Matmul::accepts(const GemmLibrary& library, const GemmAlgorithm& algorithm) {
   const auto record = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
+  // Filled in by the check: the workspace that the algorithm needs for this problem.
   cublasLtMatmulHeuristicResult_t result{};
   return cublasLtMatmulAlgoCheck(library.handle, &operation_, &a_, &b_, &d_, &d_, &record,
                                  &result) == CUBLAS_STATUS_SUCCESS &&
@@ -216,6 +222,7 @@ cublasStatus_t Matmul::launch(const GemmLibrary& library, cudaStream_t stream, c
                               const GemmAlgorithm& algorithm) {
   point_to(call);
   const DType sums = accumulator_type(call.a.dtype());
+  // beta = 1 reads d and adds to it; beta = 0 never reads d, so it may hold anything.
   const Scalars scalars(call.alpha, call.add ? 1.0 : 0.0);
   const auto record = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
   return cublasLtMatmul(library.handle, &operation_, scalars.at(0, sums), call.b.raw(), &a_,

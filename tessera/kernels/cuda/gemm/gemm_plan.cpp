@@ -109,6 +109,7 @@ std::optional<GemmAlgorithm> GemmPlans::choose(Matmul& matmul, const std::string
   const std::optional<GemmCall> trial = repeatable(call, scratch);
   if (!trial) return candidates.front();
   const GemmAlgorithm fastest = find_fastest(candidates, matmul, library_, stream, *trial);
+  // Written at once, so that a run that is killed does not time its products again.
   cache_.store(problem, fastest);
   return fastest;
 }
