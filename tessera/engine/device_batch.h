@@ -41,8 +41,8 @@ class DeviceBatches {
   struct Limits {
     std::int64_t vocab;
     std::int64_t positions;
-    bool documents =
-        false;  ///< not a limit: whether samples hold documents that do not attend to each other
+    /// Not a limit: whether samples hold documents that do not attend to each other
+    bool documents = false;
   };
   /// `shape` is the shape of the incoming batches; microbatches hold this rank's share of them.
   DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits,

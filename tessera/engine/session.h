@@ -86,8 +86,8 @@ class Session {
  public:
   /// Sizes that follow from options and layers.
   struct Plan {
-    std::int64_t positions =
-        0;  ///< the longest sequence, which determines the size of rotary tables and caches
+    /// The longest sequence, which determines the size of rotary tables and caches
+    std::int64_t positions = 0;
     std::size_t workspace_bytes = 0;
     RunnerOptions runner;
     PipelineProgram training;  ///< empty without training

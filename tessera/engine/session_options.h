@@ -14,8 +14,8 @@ struct SessionOptions {
   OptimizerOptions optimizer;
   ParallelOptions parallel;
   PipelineOptions pipeline;
-  BatchShape
-      shape;  ///< of a microbatch; with 2-D tensor parallelism the grid rows share its samples
+  /// Of a microbatch; with 2-D tensor parallelism the grid rows share its samples
+  BatchShape shape;
   bool documents = false;  ///< whether samples hold documents that do not attend to each other
   int microbatches = 1;    ///< per step and data-parallel rank
   std::uint64_t seed = 1234;

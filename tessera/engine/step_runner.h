@@ -78,8 +78,8 @@ class StepRunner {
   Tensor tokens_;
   Tensor boundary_memory_;
   std::optional<Executor> executor_;
-  bool autotuned_for_training_ =
-      false;  ///< autotuned algorithms have been shared after a first run
+  /// Autotuned algorithms have been shared after a first run
+  bool autotuned_for_training_ = false;
   bool autotuned_for_evaluation_ = false;
 };
 

@@ -83,8 +83,8 @@ class StageRunner final : public Stage {
   /// A point of the residual stream that an activation buffer still holds, in the order of the
   /// forward pass.
   struct StreamPoint {
-    std::string
-        name;  ///< the module that produced it: embedding, layers.0.attention, layers.0.mlp, ...
+    /// The module that produced it: embedding, layers.0.attention, layers.0.mlp, ...
+    std::string name;
     ConstView rows;  ///< this rank's part
     int parts;       ///< number of parts on the tensor-parallel group
   };

@@ -25,8 +25,8 @@ struct Microbatch {
   ConstView labels;     ///< i32 [N]
   ConstView mask;       ///< f32 [N]: the weight of each label in the loss; 0 masks it
   ConstView positions;  ///< i32 [S, B], relative to the start of their document
-  ConstView
-      documents;  ///< i32 [B, any]: start positions of documents that do not attend to each other
+  /// i32 [B, any]: start positions of documents that do not attend to each other
+  ConstView documents;
   ConstView samples;         ///< i64 [B]: global sample numbers, which select the dropout masks
   ConstView grad_scale;      ///< f64 [1]: the weight of one token's loss in the gradient
   bool training = true;      ///< dropout is applied, and the head computes gradients in forward

@@ -64,8 +64,8 @@ struct ModelOptions {
   QkNorm qk_norm = QkNorm::none;
   bool tie_embeddings = true;
   std::int64_t attention_window = 0;  ///< keys that a query attends to, its own included; 0: all
-  std::int64_t window_first_layer =
-      0;  ///< layers before this one attend to all keys (Qwen2's max_window_layers)
+  /// Layers before this one attend to all keys (Qwen2's max_window_layers)
+  std::int64_t window_first_layer = 0;
   std::int64_t window_skip_freq = 0;  ///< every N-th layer has no window (Gemma 2: 2); 0: none
   std::int64_t no_rope_freq = 0;      ///< every N-th layer has no RoPE (Cohere 2: 4); 0: none
   bool rotary_interleaved = false;  ///< RoPE rotates channels (0, 1), (2, 3), ... instead of halves
@@ -97,8 +97,8 @@ struct RecomputeOptions {
   RecomputeMethod method =
       RecomputeMethod::uniform;  ///< uniform: groups of layers; block: the first layers
   std::int64_t num_layers = 1;   ///< layers per group, or the number of first layers
-  bool distribute_saved_activations =
-      false;  ///< full: tensor-parallel ranks keep a part of the layer inputs each
+  /// Full: tensor-parallel ranks keep a part of the layer inputs each
+  bool distribute_saved_activations = false;
 
   bool operator==(const RecomputeOptions&) const = default;
 };

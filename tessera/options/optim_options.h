@@ -38,8 +38,8 @@ struct OptimizerOptions {
   double loss_scale = 0;  ///< constant; 0 means dynamic
   double initial_loss_scale = 4294967296.0;
   double min_loss_scale = 1;
-  std::int64_t loss_scale_window =
-      1000;                     ///< consecutive steps without overflow before it is doubled
+  /// Consecutive steps without overflow before it is doubled
+  std::int64_t loss_scale_window = 1000;
   std::int64_t hysteresis = 2;  ///< skipped steps before it is halved
 
   bool operator==(const OptimizerOptions&) const = default;

@@ -36,8 +36,8 @@ struct ScheduleReport {
   Timeline timeline;
   double work = 0;         ///< of the busiest rank
   double lower_bound = 0;  ///< no schedule with the same kind of backward (split or not) is shorter
-  std::vector<int>
-      in_flight;  ///< by rank: the maximum number of (chunk, microbatch) pairs in flight
+  /// By rank: the maximum number of (chunk, microbatch) pairs in flight
+  std::vector<int> in_flight;
 
   /// Idle time as a fraction of the work.
   double bubble() const { return timeline.length / work - 1; }

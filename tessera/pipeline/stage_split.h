@@ -16,8 +16,8 @@ struct StagePart {
   Range layers;
   bool embedding = true;
   bool head = true;
-  bool tied_apart =
-      false;  ///< embedding and output layer share a table and are on different stages
+  /// Embedding and output layer share a table and are on different stages
+  bool tied_apart = false;
 };
 
 /// The properties of a model that determine how it is split.

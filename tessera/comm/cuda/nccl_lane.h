@@ -62,8 +62,8 @@ class NcclLane final : public Watched {
   struct Pending {
     NcclOperation what;
     EventHandle ready, done;
-    std::optional<Clock::time_point>
-        started;  // when the operation no longer waited for other work of this rank
+    // When the operation no longer waited for other work of this rank
+    std::optional<Clock::time_point> started;
   };
 
   void read_place();

@@ -33,12 +33,11 @@ void dispatch(DType dtype, Activation activation, const char* op, F&& f) {
 // y = act(x) for contiguous tensors of any shape. y may be x.
 void CpuKernels::do_activation_forward(Stream&, View y, ConstView x, Activation activation) {
   dispatch(x.dtype(), activation, "activation_forward", [&]<class T, class F>(TypeTag<T>, F) {
-    // Both are contiguous, so the shape does not matter: a piece is a range of elements.
+    // Both are contiguous, so the shape does not matter: a piece is a range of elements. In place,
+    // `out` equals `in` and is not shifted against it, so vector lanes are independent.
     T* out = y.data<T>();
     const T* in = x.data<T>();
     parallel_pieces(threads_, x.numel(), kActivationPiece, [&](int64_t begin, int64_t end) {
-    // omp simd allows vectorisation without proof that out and in do not overlap; in place they
-    // are equal, not shifted against each other, so the lanes stay independent.
 #pragma omp simd
       for (int64_t j = begin; j < end; ++j) store<T>(out[j], F::value(load(in[j])));
     });

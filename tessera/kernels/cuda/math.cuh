@@ -71,8 +71,8 @@ struct PreciseMath {
   }
 };
 
-/// The same with a relative error of about 1e-6, for results that are rounded to 16 bits: the
-/// The hardware's special functions take a few instructions where the library's take tens. These
+/// The same with a relative error of about 1e-6, for results that are rounded to 16 bits. The
+/// hardware's special functions take a few instructions where the library's take tens. These
 /// kernels are otherwise bandwidth-bound, and exact functions would make them compute-bound.
 struct QuickMath {
   __device__ static float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }

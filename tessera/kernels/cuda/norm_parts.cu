@@ -184,8 +184,8 @@ __global__ void __launch_bounds__(256) part_sums_kernel(Accumulator<T>* sums, Pa
 }
 
 // dx of the local channels. `sums` [rows, 2] are those of all ranks, after the all-reduce, and
-// `channels` is the number of channels over all ranks, so the means are those of whole rows. As
-// in norm_backward.cu, dx may be dy.
+// `channels` is the number of channels over all ranks, so the means are those of whole rows. As in
+// norm_backward.cu, dx may be dy.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(256)
     part_backward_kernel(NormRows<T> dx, PartGradient<T> in, const Accumulator<T>* sums,

@@ -109,9 +109,8 @@ struct Weights {
   Packing<kWidth> packing;
 
   /// Calls update(first element, exact weights, gradients) for the packs of this thread, and stores
-  /// the weights that it leaves.
-  /// A grid-stride loop: neighbouring threads take neighbouring packs. The weights of a pack stay
-  /// in registers from load to store.
+  /// the weights that it leaves. A grid-stride loop: neighbouring threads take neighbouring packs.
+  /// The weights of a pack stay in registers from load to store.
   template <class F>
   __device__ void for_each_pack(F&& update) const {
     const int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x;

@@ -36,8 +36,8 @@ __device__ Pack<T, kCount> sum_of(const Pack<T, kCount>& x, const Pack<A, kCount
 }
 
 // A block per row of y; threads take packs of columns. y and the table row may be misaligned
-// against each other, in which case the packing falls back to single elements.
-// ids [N]; columns are contiguous, rows of the table table_stride apart.
+// against each other, in which case the packing falls back to single elements. ids [N]; columns are
+// contiguous, rows of the table table_stride apart.
 template <class T>
 __global__ void embedding_forward_kernel(T* y, const std::int32_t* ids, const T* table,
                                          int64_t table_rows, int64_t table_stride, int64_t columns,
