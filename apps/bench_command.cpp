@@ -72,8 +72,8 @@ DType dtype_of(const bench::Flags& flags) {
 
 bool deterministic_of(const bench::Flags& flags, Device device) {
   check_input(!flags.on("deterministic-mode") || device.kind == DeviceKind::cuda,
-              "--deterministic-mode has no effect: it belongs to --device cuda (on a CPU every run "
-              "repeats its bits)");
+              "--deterministic-mode has no effect: it belongs to --device cuda (results on a CPU "
+              "are always reproducible)");
   return flags.on("deterministic-mode");
 }
 

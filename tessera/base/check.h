@@ -1,5 +1,5 @@
-// Errors. Every refusal in Tessera is an exception whose text says what was expected, what came,
-// and what to do.
+// Errors. Tessera reports every error by an exception with a message that states what was expected,
+// what was found, and what to do.
 #pragma once
 
 #include <fmt/core.h>
@@ -17,7 +17,7 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What the user gave cannot be used (a flag, a configuration, a file). `main` exits with code 2.
+/// Unusable user input (a flag, a configuration, a file). `main` exits with code 2.
 class InputError : public Error {
  public:
   using Error::Error;
@@ -25,7 +25,7 @@ class InputError : public Error {
 
 namespace detail {
 
-/// What an argument of a message is written as: its to_string(), if it has one, or itself.
+/// How an argument of a message is formatted: by its to_string(), if it has one, or by fmt.
 template <class T>
 decltype(auto) printable(const T& x) {
   if constexpr (requires { x.to_string(); })
@@ -39,8 +39,9 @@ using Printable = decltype(printable(std::declval<const T&>()));
 
 }  // namespace detail
 
-// Arguments may be anything that fmt can write, and anything with a to_string(), such as shapes and
-// views. Texts are made on failure alone, so a check that passes costs nothing but its condition.
+// Arguments may be anything that fmt can format, and anything with a to_string(), such as shapes
+// and views. Messages are built on failure only, so a check that passes costs nothing but its
+// condition.
 
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<detail::Printable<Args>...> text, const Args&... args) {

@@ -22,7 +22,7 @@ DType dtype_from_name(std::string_view name);
 
 constexpr bool is_float(DType type) { return type <= DType::f16; }
 
-/// What sums of this type are carried in: f64 for f64, f32 for every other float.
+/// The type in which sums are accumulated: f64 for f64, f32 for every other float.
 constexpr DType accumulator_type(DType type) {
   return type == DType::f64 ? DType::f64 : DType::f32;
 }
@@ -119,7 +119,7 @@ constexpr DType dtype_of() {
   }
 }
 
-/// The type that sums of T are carried in.
+/// The type in which sums of T are accumulated.
 template <class T>
 using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

@@ -1,4 +1,4 @@
-// The values of an enumeration whose names a function to_string gives.
+// The values of an enumeration with a to_string function.
 #pragma once
 
 #include <array>
@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-/// All of them, counted by their names, so that the list cannot miss one. E's values are 0, 1, ...
-/// without gaps, and to_string(E) is constexpr and empty for a number that is none.
+/// All values, counted by their names, so that the list is complete. E's values must be 0, 1, ...
+/// without gaps, and to_string(E) must be constexpr and empty for any other number.
 template <class E>
 constexpr auto enumerators() {
   constexpr std::size_t count = [] {

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 /// bytes.
 std::string read_text_file(const fs::path& path, std::size_t limit = std::size_t{1} << 30);
 
-/// The ending of a file that is being written: nobody else takes the same, on any machine.
+/// A suffix for temporary files that is unique across processes and machines.
 std::string temporary_suffix();
 
 /// Replaces `path` so that after a crash either the old or the new content is there, never a part:
@@ -25,9 +25,9 @@ std::string temporary_suffix();
 void write_file_atomically(const fs::path& path, std::string_view bytes,
                            const std::string& suffix = ".tmp");
 
-/// InputError unless the path is a folder that can be written, or could be made one.
+/// InputError unless the path is a writable folder, or could be created as one.
 void check_folder_can_be(const fs::path& path);
-/// Makes a folder and those above it that are missing, so that they outlive a crash.
+/// Creates a folder and its missing parents durably.
 void make_folders(const fs::path& path);
 
 /// The folder that a path is in: "." for a bare name.
@@ -35,8 +35,7 @@ fs::path folder_of(const fs::path& path);
 
 /// fsync of a file or folder by name.
 void sync_path(const fs::path& path);
-/// Gives a file, which must be durable itself, another name, in the place of an older one: after a
-/// crash it has one or the other.
+/// Renames a durable file, replacing an older one: after a crash one or the other is there.
 void rename_durably(const fs::path& from, const fs::path& to);
 
 /// A file opened for sequential writing; `close` (which fsyncs) must be called for the data to be
@@ -67,7 +66,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const fs::path& path() const { return path_; }
-  /// Gives back the memory that reading has filled; the next read fills it again.
+  /// Releases the pages that reading has loaded; the next read loads them again.
   void forget() const;
 
  private:

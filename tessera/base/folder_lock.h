@@ -1,15 +1,15 @@
-// Keeps two runs from writing into one folder.
+// Prevents two runs from writing into one folder.
 #pragma once
 
 #include "tessera/base/files.h"
 
 namespace tessera {
 
-/// Held from construction to destruction, and let go by the system when the process dies, however
-/// it does. The file ".lock" that it leaves in the folder means nothing by itself.
+/// Held from construction to destruction; the system releases it when the process dies. The file
+/// ".lock" that remains in the folder has no meaning by itself.
 class FolderLock {
  public:
-  /// InputError when another process, or another object of this one, holds the folder.
+  /// InputError if another process, or another object of this one, holds the lock.
   explicit FolderLock(const fs::path& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

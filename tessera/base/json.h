@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 /// Duplicate keys are refused.
 Json parse_json(std::string_view text, std::string_view what);
 
-/// What the library says, without its own name and number of the error.
+/// The library's message without its prefix and error number.
 std::string reason_of(const Json::exception& error);
 
 }  // namespace tessera

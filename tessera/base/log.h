@@ -24,10 +24,11 @@ void log_warning(fmt::format_string<Args...> text, Args&&... args) {
   log_line(LogLevel::warning, fmt::format(text, std::forward<Args>(args)...));
 }
 
-/// Whether it is the first time that this process asks about this text.
+/// Whether this is the first call of this process with this text.
 bool is_first_time(const std::string& text);
 
-/// Ranks may be threads that all find the same in the same files: the first one says it.
+/// Logs a warning once per process: ranks that are threads may all find the same problem in the
+/// same files.
 template <class... Args>
 void log_warning_once(fmt::format_string<Args...> text, Args&&... args) {
   const std::string line = fmt::format(text, std::forward<Args>(args)...);

@@ -1,5 +1,5 @@
-// Files that are mapped into memory can be lost under a running program: cut off by somebody, or on
-// a disk that fails. Reading them then raises SIGBUS, which would end the program without a word.
+// Mapped files can disappear under a running program, by truncation or on a failing disk. Reading
+// them then raises SIGBUS, which would end the program without a message.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,10 @@
 
 namespace tessera {
 
-/// From now on the program says which file was lost, and ends with exit code 1.
+/// Installs a handler that prints the name of the lost file and exits with code 1.
 void report_lost_pages();
 
-/// A file that is mapped, and one that no longer is. Safe from several threads. Very many files may
-/// be too many to be named.
+/// Registers and unregisters a mapped file. Thread-safe. The number of registered files is limited.
 void remember_mapping(const std::string& path, const void* data, std::size_t bytes);
 void forget_mapping(const void* data);
 

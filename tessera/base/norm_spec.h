@@ -1,4 +1,4 @@
-// What a norm computes.
+// Kind and options of a norm.
 #pragma once
 
 namespace tessera {

@@ -37,7 +37,7 @@ class Shape {
   int rank_ = 0;
 };
 
-/// Where a box begins that is the whole: zeros, of the same rank.
+/// Zeros of the same rank: the offset of a box that is the whole tensor.
 Shape zeros_like(const Shape& shape);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Files that a model came with and that its checkpoints pass on, so that it can leave as it came: a
-// tokenizer, a Hugging Face configuration.
+// Files that a model was imported with and that its checkpoints include, so that they can be
+// exported again: a tokenizer, a Hugging Face configuration.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace tessera {
 
-/// What config.json of a Hugging Face folder is called in a checkpoint.
+/// The name of a Hugging Face folder's config.json in a checkpoint.
 constexpr const char* kHfConfigCopy = "hf_config.json";
 
 /// Names with contents.
 using CarriedFiles = std::vector<std::pair<std::string, std::string>>;
 
-/// Of a Hugging Face folder.
+/// The files of a Hugging Face folder.
 CarriedFiles carried_files(const fs::path& hf_folder);
-/// Of a checkpoint.
+/// The files of a checkpoint.
 CarriedFiles carried_files(Checkpoint& checkpoint);
 /// Whether a file of this name belongs to a tokenizer, rather than to the model.
 bool is_of_tokenizer(std::string_view name);

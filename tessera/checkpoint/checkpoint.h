@@ -1,5 +1,5 @@
-// A checkpoint opened for reading. Its manifest was verified, and every block of a file is compared
-// with its checksum before it is used; all else is refused with the file, the tensor and the byte.
+// A checkpoint opened for reading. Its manifest has been verified, and every block of a file is
+// compared with its checksum before it is used. Errors name the file, the tensor and the byte.
 #pragma once
 
 #include <map>
@@ -19,15 +19,15 @@ bool holds_checkpoints(const fs::path& folder);
 
 class Checkpoint {
  public:
-  /// The newest one of a folder whose manifest verifies, or the one of an iteration. Nothing when
-  /// the folder has none yet; InputError when it has some and none can be used, or not that one.
-  /// Warns of those that it passes over.
+  /// The newest checkpoint of a folder with a valid manifest, or that of an iteration. Nothing if
+  /// the folder has none yet; InputError if it has some but none, or not the requested one, can be
+  /// used. Warns about those that it skips.
   static std::optional<Checkpoint> find(const fs::path& folder,
                                         std::optional<std::int64_t> iteration = std::nullopt,
                                         bool warns = true);
-  /// As `find`, or the one that `path` itself is. InputError when there is none.
+  /// Like `find`, or `path` itself if it is a checkpoint. InputError if there is none.
   static Checkpoint open(const fs::path& path, std::optional<std::int64_t> iteration);
-  /// Opens one, given its own folder.
+  /// Opens the checkpoint in this folder.
   explicit Checkpoint(const fs::path& path);
 
   const fs::path& path() const { return path_; }
@@ -62,9 +62,9 @@ class Checkpoint {
                  const View& destination, const std::string& whose);
 
   fs::path path_;
-  std::unique_ptr<Manifest> manifest_;  ///< stays where it is: open files point into it
+  std::unique_ptr<Manifest> manifest_;  ///< never moves: open files point into it
   std::string config_;
-  std::map<std::size_t, VerifiedFile> files_;  ///< opened when they are needed
+  std::map<std::size_t, VerifiedFile> files_;  ///< opened on demand
 };
 
 }  // namespace tessera

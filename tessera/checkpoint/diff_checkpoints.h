@@ -1,5 +1,5 @@
-// Compares two checkpoints: where their runs stood, which tensors they have, and every value. The
-// layouts that saved them do not matter. A few megabytes of each are in memory at a time.
+// Compares two checkpoints: the positions of their runs, their tensors, and every value. The
+// layouts that saved them do not matter. Only a few megabytes of each are in memory at a time.
 #pragma once
 
 #include <string>

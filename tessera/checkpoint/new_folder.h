@@ -1,5 +1,5 @@
-// A folder that is there whole or not at all: it is filled under a temporary name, and renamed when
-// all of it is on disk. Nothing that is there already is ever replaced.
+// A folder that is created completely or not at all: it is filled under a temporary name and
+// renamed when everything is on disk. Existing files are never replaced.
 #pragma once
 
 #include "tessera/base/files.h"
@@ -10,12 +10,12 @@ class NewFolder {
  public:
   /// InputError unless `target` is new, or an empty folder.
   explicit NewFolder(const fs::path& target);
-  /// Removes what was not committed.
+  /// Removes an uncommitted folder.
   ~NewFolder();
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
-  /// Where files are put.
+  /// Where files are written before the commit.
   const fs::path& staging_dir() const { return staging_dir_; }
   void commit();
 

@@ -1,4 +1,4 @@
-// Reads all of a checkpoint and says what of it is damaged.
+// Reads a whole checkpoint and reports damage.
 #pragma once
 
 #include <string>
@@ -8,19 +8,19 @@
 
 namespace tessera {
 
-/// A byte range of a file that is not what was saved.
+/// A damaged byte range of a file.
 struct Damage {
   std::string file;
   std::uint64_t begin = 0;  ///< bytes [begin, end)
   std::uint64_t end = 0;
   std::string reason;
-  std::vector<std::string> tensors;  ///< that have a slice there
+  std::vector<std::string> tensors;  ///< tensors with a slice in it
 };
 
-/// Compares every block of every file with its checksum. The manifest was compared already.
+/// Compares every block of every file with its checksum. The manifest has been verified already.
 std::vector<Damage> find_damage(const Checkpoint& checkpoint);
 
-/// One line for each, with the file, the bytes and the tensors; or that all is well.
+/// One line per damage, with the file, the bytes and the tensors, or a line that there is none.
 std::string damage_text(const Checkpoint& checkpoint, const std::vector<Damage>& damage);
 
 }  // namespace tessera

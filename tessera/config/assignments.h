@@ -1,5 +1,5 @@
-// Which flags were given, by the command line or a configuration file, before their values are
-// stored in Settings. Known names only; what is wrong goes to Problems.
+// The flags that were given on the command line or in a configuration file, before their values are
+// stored in Settings. Contains known names only; errors are added to Problems.
 #pragma once
 
 #include <functional>
@@ -26,17 +26,17 @@ Assignments read_arguments(Command command, std::span<const std::string> args, P
 Assignments read_config(Command command, std::string_view yaml, std::string_view what,
                         Problems& problems);
 
-/// The file's flags, replaced by those of the command line where both set the same thing.
+/// The flags of the file, overridden by those of the command line.
 Assignments merge(const Assignments& file, const Assignments& command_line);
 
 /// Stores all values, in the order of the table.
 void store(const Assignments& given, Settings& settings, Problems& problems);
 
-/// A switch that is switched off counts as not given.
+/// A switch that is set to false counts as not given.
 bool is_on(const Flag& flag, const Assignment& assignment);
 bool was_given(const Assignments& given, std::string_view flag);
 
-/// How the user wrote a flag: "--lr 0.1", or "run.yaml:3: lr '0.1'".
+/// The flag as the user wrote it: "--lr 0.1", or "run.yaml:3: lr '0.1'".
 std::string spelled(std::string_view flag, const Assignment& assignment);
 
 }  // namespace tessera::config

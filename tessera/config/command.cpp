@@ -25,7 +25,7 @@ constexpr std::array<Info, kCommands.size()> kInfo = {{
     {"generate", "continues prompts with a trained model"},
     {"evaluate", "measures a trained model's loss on a data set or on given tokens"},
     {"inspect", "shows, verifies and compares checkpoints, and shows a model without running it"},
-    {"convert", "turns a Hugging Face model into a checkpoint, and a checkpoint into one"},
+    {"convert", "imports and exports Hugging Face models"},
 }};
 
 const Info& info(Command command) { return kInfo[static_cast<std::size_t>(command)]; }

@@ -1,6 +1,6 @@
-// From a command line, and the configuration file that it may name, to typed options. The order of
-// use: parse_command, then fill in a model that comes from a checkpoint or a Hugging Face folder,
-// then resolve (resolve.h), then validate (validate.h).
+// Parses a command line, and the configuration file that it may name, into typed options. Order of
+// calls: parse_command, then load the model options of a checkpoint or Hugging Face folder, then
+// resolve (resolve.h), then validate (validate.h).
 #pragma once
 
 #include <span>
@@ -21,25 +21,25 @@ struct ParsedCommand : Settings {
   bool was_given(std::string_view flag) const { return config::was_given(given, flag); }
 };
 
-/// What a command starts from, before anything is given.
+/// The defaults of a command.
 Settings default_settings(Command command);
 
-/// `args` are those after the command's name. Throws one InputError with all that is wrong in flags
-/// and values, and in which flags go together; rules between values are validate's. With --help
-/// among the arguments nothing else is looked at. With --mesh or --schedule, inspect
-/// takes the flags of train.
+/// `args` are the arguments after the command's name. Throws one InputError with everything that is
+/// wrong with flags and values, and with combinations of flags; rules between values are checked by
+/// validate. With --help, nothing else is looked at. With --mesh or --schedule, inspect takes the
+/// flags of train.
 ParsedCommand parse_command(std::string_view command, std::span<const std::string> args);
 
-/// What print_config(Options) wrote, or any configuration file of `train`. `what` names it in
-/// errors.
+/// Parses the output of print_config(Options), or any configuration file of `train`. `what` names
+/// it in errors.
 Options options_from_yaml(std::string_view text, std::string_view what);
 
-/// Stores what was given on the command line over options that come from elsewhere (a checkpoint).
+/// Overrides options that come from elsewhere (a checkpoint) with those given on the command line.
 void apply_given(const ParsedCommand& parsed, Options& options);
 
-/// Under a launcher, which started `ranks` of them, what the configuration file says of starting
-/// ranks (nproc, launch) counts no more: the file may come from a run that started them itself.
-/// The same flags on the command line stay, and validate refuses them.
+/// Under a launcher, which started `ranks` ranks, ignores the settings of the configuration file
+/// for starting ranks (nproc, launch), since the file may come from a run that started them itself.
+/// The same flags on the command line are kept, and validate refuses them.
 void leave_start_to_launcher(ParsedCommand& parsed, int ranks);
 
 }  // namespace tessera

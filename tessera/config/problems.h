@@ -1,4 +1,4 @@
-// Collects what is wrong with a configuration, so that a user sees all of it at once.
+// Collects the problems of a configuration, so that a user sees all of them at once.
 #pragma once
 
 #include <fmt/core.h>
@@ -24,7 +24,7 @@ class Problems {
 
   const std::vector<std::string>& lines() const { return lines_; }
 
-  /// One InputError with a line for each problem; nothing when there is none.
+  /// Throws one InputError with a line per problem; does nothing if there are none.
   void throw_if_any() const;
 
  private:

@@ -1,5 +1,5 @@
-// Fills in what follows from other options. Values that were given are never changed, and nothing
-// is refused here: what cannot be derived stays 0, and validate names it.
+// Derives options from other options. Values that were given are never changed, and nothing is
+// refused here: values that cannot be derived stay 0, and validate reports them.
 #pragma once
 
 #include <optional>
@@ -11,16 +11,15 @@ namespace tessera {
 /// ffn_hidden_size, kv_channels, num_query_groups.
 void resolve_model(ModelOptions& model);
 
-/// The model, its vocabulary (from the tokenizer) and positions (from the sequence length), the
-/// degrees of parallelism, batch size, iterations, decay iterations, the data's seed and mock
-/// data's split. `ranks` is how many ranks a launcher started; nothing means that there is no
-/// launcher, and
-/// --nproc counts.
+/// Derives the model, its vocabulary (from the tokenizer) and positions (from the sequence length),
+/// the parallel sizes, batch size, iterations, decay iterations, the seed of the data and the split
+/// of mock data. `ranks` is the number of ranks that a launcher started; without a value there is
+/// no launcher, and --nproc applies.
 void resolve(Options& options, std::optional<int> ranks = std::nullopt);
 
-/// The vocabulary of a tokenizer, end-of-document included; 0 when it is not known. That of one
-/// that is read from files stands in vocab_size (read_vocabulary of tessera/tokenizer puts it
-/// there).
+/// The vocabulary size of a tokenizer, end-of-document included; 0 if it is not known. For a
+/// tokenizer that is read from files it is vocab_size, which read_vocabulary of tessera/tokenizer
+/// sets.
 std::int64_t tokenizer_vocabulary(const TokenizerOptions& tokenizer);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// One value of a flag: from text to a typed value and back, strictly. A refusal (InputError) says
-// what was expected; who calls adds the flag and the text it came from.
+// Strict conversion of a flag's value from text and back. An InputError states what was expected;
+// the caller adds the flag and the text.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ double parse_real(std::string_view text, const RealRange& range);
 bool parse_switch(std::string_view text);
 /// Text that can be stored: UTF-8 without NUL, not empty, at most `limit` bytes.
 std::string parse_text(std::string_view text, std::size_t limit);
-/// Megatron's attention window "L,R" or "(L,R)": a query sees L keys to its left and R to its
-/// right. Returns how many it sees, itself included; 0 means all.
+/// Megatron's attention window "L,R" or "(L,R)": a query attends to L keys to its left and R to its
+/// right. Returns the number of keys including its own; 0 means all.
 std::int64_t parse_window(std::string_view text);
 
 /// A square grid of ranks "q,q" or "(q,q)": returns q, which is at least 2.
@@ -52,7 +52,7 @@ std::string to_text(double value);
 
 bool is_utf8(std::string_view text);
 
-/// 'text' for a message: shortened, and without characters that a terminal would obey.
+/// 'text' for a message: shortened, and without control characters.
 std::string quote(std::string_view text);
 
 }  // namespace tessera::config

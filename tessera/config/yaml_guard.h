@@ -1,7 +1,7 @@
-// Admits only the flat part of YAML that configurations use: lines of "name: value", where a value
-// is a scalar on that line, a [list, of, scalars] on that line, or a list of "- scalar" lines
-// below. Nesting, anchors, aliases, tags, block scalars and several documents are refused here, by
-// line, since a YAML library spends stack and time on them that a hostile file can choose.
+// Accepts only the flat subset of YAML that configurations use: lines of "name: value", where a
+// value is a scalar on that line, a [list, of, scalars] on that line, or a list of "- scalar" lines
+// below. Nesting, anchors, aliases, tags, block scalars and multiple documents are refused here, by
+// line, since a hostile file can use them to make a YAML library consume unbounded stack and time.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// Reads a flat YAML file (yaml_guard.h): names with scalar or list values, all as text. Which type
-// a value has is the flag's matter.
+// Reads a flat YAML file (yaml_guard.h): names with scalar or list values, all as text. The flag
+// determines the type of a value.
 #pragma once
 
 #include <string>

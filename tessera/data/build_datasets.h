@@ -28,7 +28,7 @@ class DatasetBuilder {
   /// and all that it builds.
   DatasetBuilder(const DataOptions& options, const Tokenizer& tokenizer);
 
-  /// What is strange about each file, although it can be read: for one rank to warn of.
+  /// Warnings about readable but unusual files, to be logged by one rank.
   std::vector<std::string> warnings() const;
   /// Whether the options leave no sequence for a split.
   bool is_empty(Split split) const;
@@ -48,10 +48,10 @@ class DatasetBuilder {
  private:
   using Source = std::shared_ptr<const TokenSource>;
 
-  /// What the split is made of; null: of nothing.
+  /// The blend of a split; null: none.
   const Blend* blend_of(Split split) const;
   GptDatasetOptions sample_options() const;
-  /// What build gives, before middles are moved to be filled in.
+  /// The result of build, before fill-in-the-middle.
   std::vector<NamedDataset> build_plain(Split split, std::optional<std::int64_t> samples) const;
   /// With --sft: which tokens of each sequence are learned.
   void open_masks();

@@ -36,7 +36,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
   grad_scales_ = memory.allocate(MemoryUse::data, DType::f64, {microbatches});
   for (std::unique_ptr<Staging>& each : stagings_) {
     each = std::make_unique<Staging>(memory, bytes);
-    if (!each->host) continue;  // only counting
+    if (!each->host) continue;  // only measures
     ArenaLayout arena(each->host);
     each->fields = lay_out(arena);
   }
@@ -67,7 +67,7 @@ DeviceBatches::Fields DeviceBatches::lay_out(ArenaLayout& arena) const {
   return fields;
 }
 
-// Kernels read rows of tables at these numbers without looking.
+// Kernels index tables with these numbers without bounds checks.
 void DeviceBatches::check_batch(const HostBatch& batch) const {
   check(batch.batch == shape_.batch && batch.seq_length == shape_.seq,
         "planned for batches of {} x {}, got {} x {}", shape_.batch, shape_.seq, batch.batch,
@@ -100,7 +100,7 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
   if (!open_) staging().free.synchronize();
   open_ = true;
   const Microfields& to = staging().fields.microbatches[static_cast<std::size_t>(i)];
-  // [B, S] in the batch becomes [S, B], for the samples and positions that are kept.
+  // Transposes [B, S] of the batch to [S, B], for the samples and positions that this rank keeps.
   const auto transpose = [&]<class T>(const std::vector<T>& from, const View& view) {
     T* out = view.data<T>();
     for (std::int64_t b = 0; b < kept_.batch; ++b)
@@ -115,12 +115,13 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
   if (limits_.documents) set_documents(batch, to.documents);
   std::copy_n(batch.sample_numbers.begin() + first_sample_, kept_.batch,
               to.samples.data<std::int64_t>());
-  // Of all of the batch, since losses are averaged over it.
+  // Of the whole batch, since losses are averaged over it.
   tokens_[static_cast<std::size_t>(i)] =
       std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
 }
 
-// Whole, wherever the kept positions are: attention sees keys of all of the sequence.
+// All documents of the sequence, not only those of the kept positions: attention reads keys of the
+// whole sequence.
 void DeviceBatches::set_documents(const HostBatch& batch, const View& to) const {
   std::int32_t* out = to.data<std::int32_t>();
   if (!batch.documents.empty()) {
@@ -131,7 +132,7 @@ void DeviceBatches::set_documents(const HostBatch& batch, const View& to) const 
   for (std::int64_t b = 0; b < kept_.batch; ++b) out[b * shape_.seq] = 0;
 }
 
-// A microbatch whose every label is masked weighs nothing.
+// A microbatch with all labels masked has weight 0.
 void DeviceBatches::weigh(Staging& to, LossAverage average) {
   const double all = std::accumulate(tokens_.begin(), tokens_.end(), 0.0);
   to.fields.tokens.data<double>()[0] = all;

@@ -1,7 +1,7 @@
 // The microbatches of one step in device memory, filled from host batches. Rows become
-// sequence-first, and of the sequence each rank takes the positions that it works on: this is the
-// one place where they are put in another order. The host prepares a step while the device works on
-// the ones before: all fields of a step travel in one copy, beside the computation.
+// sequence-first, and each rank takes the positions of the sequence that it works on; no other code
+// reorders rows. The host prepares a step while the device runs earlier ones: all fields of a step
+// are sent in one copy, which overlaps with computation.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-/// How token losses become the loss of a step: Megatron's two ways.
+/// How token losses are averaged into the loss of a step: Megatron's two ways.
 enum class LossAverage {
   per_microbatch,  ///< the mean over microbatches of their means over tokens
   per_token,       ///< the mean over all tokens
@@ -27,44 +27,46 @@ struct BatchPart {
   int index = 0;
 };
 
-/// What a rank works on of the batches that come.
+/// The part of the incoming batches that a rank works on.
 struct BatchShare {
   BatchPart samples;   ///< of each batch
   BatchPart sequence;  ///< of each sample, in chunks (SequenceRanges::zigzag)
-  int data_ranks = 1;  ///< ranks that work on batches of their own
+  int data_ranks = 1;  ///< number of ranks with batches of their own
 };
 
 class DeviceBatches {
  public:
-  /// What the tables of the model have rows for; a batch that points beyond is refused.
+  /// Upper bounds of token ids and positions, from the sizes of the model's tables. A batch beyond
+  /// them is refused.
   struct Limits {
     std::int64_t vocab;
     std::int64_t positions;
-    bool documents = false;  ///< not a limit: samples are made of some that do not see each other
+    /// Not a limit: whether samples hold documents that do not attend to each other
+    bool documents = false;
   };
-  /// `shape` is that of the batches which come; microbatches hold the share of them.
+  /// `shape` is the shape of the incoming batches; microbatches hold this rank's share of them.
   DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits,
                 const BatchShare& share = {});
 
   /// Prepares microbatch `i` of the next step on the host.
   void set(int i, const HostBatch& batch);
-  /// Sends the step to the device: work put on `stream` from now on sees it.
+  /// Sends the step to the device. Work launched on `stream` afterwards sees it.
   void send(Stream& stream, LossAverage average);
 
-  /// Whether the next run has dropout and gradients.
+  /// Whether the next run uses dropout and computes gradients.
   void set_training(bool training);
   const std::vector<Microbatch>& microbatches() const { return microbatches_; }
 
-  /// f64 [microbatches]: what a token's loss weighs in the loss of the step; per token, once it was
-  /// divided by the tokens of all data-parallel ranks.
+  /// f64 [microbatches]: the weight of a token's loss in the loss of the step. With per_token
+  /// averaging, only after the division by the tokens of all data-parallel ranks.
   View weights() const { return fields_.weights; }
-  /// f64 [1]: how many labels count in the step here.
+  /// f64 [1]: the number of labels that count in the step on this rank.
   View tokens() const { return fields_.tokens; }
-  /// Whether the weights wait for the tokens of all data-parallel ranks.
+  /// Whether the weights have to be divided by the tokens of all data-parallel ranks.
   bool divides_by_tokens(LossAverage average) const {
     return data_ranks_ > 1 && average == LossAverage::per_token;
   }
-  /// f64 [microbatches]: what it weighs in the gradient.
+  /// f64 [microbatches]: the weight of a token's loss in the gradient.
   View grad_scales() const { return grad_scales_.view(); }
 
  private:
@@ -76,12 +78,13 @@ class DeviceBatches {
     View tokens;
     std::vector<Microfields> microbatches;
   };
-  // A step on its way. Two of them: one is filled while the other may still be read.
+  // Host memory of a step that is being sent. There are two: one is filled while the other may
+  // still be read.
   struct Staging {
     Staging(Memory& memory, const Shape& bytes);
     Tensor host, device;
     Fields fields;  ///< in `host`
-    Event free;     ///< the device has taken it
+    Event free;     ///< recorded when the device has read it
   };
 
   Fields lay_out(ArenaLayout& arena) const;
@@ -90,18 +93,18 @@ class DeviceBatches {
   Staging& staging() { return *stagings_[next_]; }
   void weigh(Staging& to, LossAverage average);
 
-  BatchShape shape_;  ///< of batches
+  BatchShape shape_;  ///< of an incoming batch
   int count_;
   int data_ranks_;
   Limits limits_;
-  BatchShape kept_;            ///< of microbatches
-  SequenceRanges ranges_;      ///< of the sequence, that are kept
-  std::int64_t first_sample_;  ///< of a batch, that is kept
+  BatchShape kept_;            ///< of a microbatch
+  SequenceRanges ranges_;      ///< of the sequence, kept by this rank
+  std::int64_t first_sample_;  ///< of a batch, kept by this rank
   Stream uploads_;
   Event uploaded_;
   std::array<std::unique_ptr<Staging>, 2> stagings_;
   std::size_t next_ = 0;
-  bool open_ = false;  ///< the next staging may be written
+  bool open_ = false;  ///< whether the next staging may be written
   Tensor memory_;
   Fields fields_;  ///< in `memory_`, where the kernels read
   Tensor grad_scales_;

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Behind the values: sequences, weight, gradient scale.
+// Stored after the values: sequences, weight, gradient scale.
 constexpr std::int64_t kFactors = 3;
 
 }  // namespace

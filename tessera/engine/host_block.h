@@ -1,5 +1,4 @@
-// A block of device memory as the host can read and write it: the block itself on the CPU, a copy
-// on a GPU.
+// Host access to a block of device memory: the block itself on the CPU, a copy of it on a GPU.
 #pragma once
 
 #include "tessera/parallel/context.h"
@@ -12,9 +11,9 @@ class HostBlock {
   HostBlock(Context& context, const View& block);
 
   const View& view() const { return view_; }
-  /// The device's values into the view; waits for work that was put on the stream before.
+  /// Copies the device's values into the view, after waiting for earlier work on the stream.
   void download();
-  /// The view's values to the device; waits until they are there.
+  /// Copies the view's values to the device and waits.
   void upload();
 
  private:
@@ -26,7 +25,7 @@ class HostBlock {
   View view_;
 };
 
-/// The block's values, for reading only.
+/// A block's values, for reading only.
 inline HostBlock downloaded(Context& context, const View& block) {
   HostBlock host(context, block);
   host.download();

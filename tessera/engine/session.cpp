@@ -48,7 +48,7 @@ std::int64_t positions_of(const SessionOptions& options) {
   return std::max(options.shape.seq, options.model.max_position_embeddings);
 }
 
-// Rank 0 alone reads and writes the file of chosen algorithms; the others learn them from it.
+// Only rank 0 reads and writes the autotune cache file; the other ranks get the algorithms from it.
 CudaOptions cuda_of_rank(CudaOptions cuda, int rank) {
   if (rank > 0) cuda.gemm_file.clear();
   return cuda;
@@ -59,7 +59,7 @@ std::int64_t memory_limit(const SessionOptions& options) {
   return static_cast<std::int64_t>(options.memory_budget_gib * (1 << 30));
 }
 
-// How many tensor-parallel ranks hold the same key/value heads.
+// The number of tensor-parallel ranks that hold the same key/value heads.
 int kv_replicas(const SessionOptions& options) {
   if (options.parallel.tensor_2d > 0) return 1;
   const std::int64_t groups = options.model.num_query_groups;
@@ -68,8 +68,8 @@ int kv_replicas(const SessionOptions& options) {
 
 }  // namespace
 
-// Each chunk of logits reads and writes the whole gradient of the output layer, which a GPU feels
-// more than the memory of a larger chunk.
+// Each chunk of logits reads and writes the whole weight gradient of the output layer. On a GPU
+// that traffic costs more than the memory of a larger chunk.
 std::int64_t most_logits(Device device) {
   return std::int64_t{1} << (device.kind == DeviceKind::cuda ? 29 : 24);
 }
@@ -232,7 +232,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       kernels_(make_kernels(options.device, rank.threads, cuda_of_rank(options.cuda, rank.rank))),
       mesh_(options.parallel, rank.world, kv_replicas(options)),
       pipeline_shape_(make_pipeline_shape(options)) {
-  share_autotuned(*kernels_, stream_, mesh_.world());  // those of rank 0's file
+  share_autotuned(*kernels_, stream_, mesh_.world());  // from rank 0's cache file
   const int stage = mesh_.pipeline().rank();
   const LayerRanks ranks{mesh_.tensor().rank(), mesh_.expert().rank(),
                          mesh_.expert_tensor().rank()};
@@ -304,7 +304,8 @@ void Session::adopt_values() {
   if (optimizer_) optimizer_->adopt_values(*context_);
 }
 
-// The embedding reads tokens and the head labels. What tokens decide besides concerns all stages.
+// The embedding reads tokens and the head reads labels. Data derived from tokens, such as document
+// boundaries, is needed on all stages.
 bool needs_tokens(Session& session, const DataOptions& data) {
   if (data.eod_mask_loss || data.reset_position_ids || data.keeps_documents_apart() ||
       data.fim.enabled)

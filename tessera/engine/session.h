@@ -19,28 +19,28 @@
 
 namespace tessera {
 
-/// How many logits the output layer holds at once on a device.
+/// The number of logits that the output layer holds at once on a device.
 std::int64_t most_logits(Device device);
 
-/// Of the part of a microbatch that a rank works on.
+/// The shape of the part of a microbatch that one rank works on.
 BatchShape rank_shape(const SessionOptions& options);
 
-/// Of what passes between the stages of a pipeline, on one rank.
+/// Shape of the activation that one rank passes to the next stage.
 Shape boundary_shape(const SessionOptions& options);
 
 /// The layers of one pipeline rank, by chunk.
 std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_rank);
 
-/// What every pipeline rank does in a training step, if there is training; to search for it may
-/// take a while.
+/// The training schedules of all pipeline ranks, empty without training. Searching for a schedule
+/// may take a while.
 std::vector<Schedule> training_schedules(const SessionOptions& options);
 
-/// Layers of the first tensor-parallel rank, with parameters that have no memory.
+/// The layers of the first tensor-parallel rank, with parameters that have no memory.
 class DescribedModel {
  public:
-  /// Of the whole model.
+  /// Describes the whole model.
   explicit DescribedModel(const SessionOptions& options);
-  /// Of a pipeline rank's chunks.
+  /// Describes the chunks of one pipeline rank.
   DescribedModel(const SessionOptions& options, int pipeline_rank);
 
   std::deque<GptModel>& chunks() { return chunks_; }
@@ -50,26 +50,27 @@ class DescribedModel {
  private:
   void add(const SessionOptions& options, const StagePart& part);
 
-  Memory memory_;  ///< of the host: what layers allocate when they are made
+  Memory memory_;  ///< host memory, for what layers allocate in their constructors
   Stream stream_;
   std::deque<GptModel> chunks_;
 };
 
-/// The FSDP units of all chunks, one chunk's after the other's.
+/// The FSDP units of all chunks, chunk by chunk.
 std::vector<ParameterList> all_fsdp_units(std::deque<GptModel>& chunks);
 
-/// Throws where the options do not fit the model's parameters.
+/// Throws if the options do not match the model's parameters.
 void check_parameters(const SessionOptions& options);
 
-/// Of the whole model's parameters, also where a rank has none of a class.
+/// The placement classes of the whole model's parameters, also those that a rank has none of.
 std::vector<PlacementClass> placement_classes(const SessionOptions& options);
 
-/// How a class's parameters, gradients and optimizer state lie on a rank, `shard` of those that
-/// share them.
+/// How a class's parameters, gradients and optimizer state are stored on a rank; `shard` is its
+/// index among the ranks that share them.
 ParameterBuffers::Options buffer_options(const SessionOptions& options,
                                          PlacementClass placement_class, int shard);
 
-/// The same for each class that the model uses, with what follows for a rank's part of the model.
+/// The same for each class that the model uses, with the resulting sizes for a rank's part of the
+/// model.
 struct ParameterPlan {
   ParameterBuffers::Options options;
   BucketLayout layout;
@@ -78,33 +79,34 @@ struct ParameterPlan {
 std::vector<ParameterPlan> plan_parameters(const SessionOptions& options,
                                            const std::vector<ParameterList>& units);
 
-/// How far tokens and positions may go.
+/// Upper bounds of token ids and positions.
 DeviceBatches::Limits batch_limits(const SessionOptions& options);
 
 class Session {
  public:
   /// Sizes that follow from options and layers.
   struct Plan {
-    std::int64_t positions = 0;  ///< the longest sequence: of rotary tables and caches
+    /// The longest sequence, which determines the size of rotary tables and caches
+    std::int64_t positions = 0;
     std::size_t workspace_bytes = 0;
     RunnerOptions runner;
-    PipelineProgram training;  ///< empty unless there is training
+    PipelineProgram training;  ///< empty without training
     PipelineProgram evaluation;
-    int boundary_buffers = 0;  ///< for messages between stages
+    int boundary_buffers = 0;  ///< buffers for messages between stages
   };
   static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,
                    const Kernels& kernels);
-  /// The same, where the training's schedules are known.
+  /// The same for training schedules that have been computed already.
   static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,
                    const Kernels& kernels, const std::vector<Schedule>& training);
-  /// The chunks' runners, which are still without memory.
+  /// The runners of the chunks, before they get memory.
   static std::deque<StageRunner> make_runners(std::deque<GptModel>& chunks, Context& context,
                                               RunnerOptions options);
-  /// And the memory for them.
+  /// The memory for them.
   static RunnerMemory memory_for(const std::deque<StageRunner>& runners, Memory& memory,
                                  const RunnerOptions& options);
 
-  /// Of the losses, weights and tokens that all data-parallel ranks know.
+  /// Bytes of the losses, weights and token counts that all data-parallel ranks share.
   static std::int64_t shared_loss_bytes(const SessionOptions& options);
 
   /// All ranks of `rank.world` call it together. Weights are initialised from the seed.
@@ -113,16 +115,17 @@ class Session {
   const SessionOptions& options() const { return options_; }
   Context& context() { return *context_; }
   Memory& memory() { return memory_; }
-  /// This rank's parts of the model, one unless the pipeline interleaves them.
+  /// This rank's parts of the model: one unless the pipeline schedule is interleaved.
   std::deque<GptModel>& chunks() { return chunks_; }
   ModelParameters& parameters() { return *parameters_; }
-  /// Only when training.
+  /// Only with training.
   Optimizer& optimizer() { return *optimizer_; }
   ExtraLosses& extra_losses() { return *extra_losses_; }
-  /// The parameters were given other values: what follows from them follows.
+  /// To be called after the parameters were given other values; updates everything derived from
+  /// them.
   void adopt_values();
   std::deque<StageRunner>& runners() { return runners_; }
-  /// The one that has the output layer; null: another pipeline rank has it.
+  /// The runner of the last stage, or null on other ranks.
   StageRunner* head_runner();
   PipelineChannels& channels() { return *channels_; }
   const PipelineShape& pipeline_shape() const { return pipeline_shape_; }
@@ -151,7 +154,7 @@ class Session {
   std::optional<StepRunner> step_runner_;
 };
 
-/// Whether a rank's part of the model sees tokens, or needs to know what they are.
+/// Whether a rank's part of the model reads tokens or anything derived from them.
 bool needs_tokens(Session& session, const DataOptions& data);
 
 }  // namespace tessera

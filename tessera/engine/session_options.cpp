@@ -4,8 +4,8 @@ namespace tessera {
 namespace {
 
 CudaOptions cuda_of(const TrainOptions& options) {
-  // A run that goes on finds the autotuned algorithms that it began with. A deterministic one makes
-  // none, and takes others' only when it is told to.
+  // A resumed run uses the autotuned algorithms that it began with. A deterministic run does no
+  // autotuning, and reads a cache file only if one is given explicitly.
   const bool beside =
       options.gemm_choices.empty() && !options.save.empty() && !options.deterministic_mode;
   return {options.allow_tf32, options.deterministic_mode,

@@ -16,7 +16,7 @@ BatchShare batch_share(const SessionOptions& options, const Mesh& mesh) {
           options.parallel.data};
 }
 
-// For a value of each data-parallel rank, or of each of its microbatches.
+// Memory for one value per data-parallel rank, or per microbatch of each.
 Tensor of_all_data_ranks(const StepRunner::Parts& parts, std::int64_t each) {
   return parts.memory.allocate(MemoryUse::data, DType::f64,
                                {parts.context.mesh.data().size() * each});
@@ -25,7 +25,7 @@ Tensor of_all_data_ranks(const StepRunner::Parts& parts, std::int64_t each) {
 }  // namespace
 
 bool share_autotuned(Kernels& kernels, Stream& stream, Communicator& world) {
-  if (stream.device().kind == DeviceKind::cpu) return false;  // it has none
+  if (stream.device().kind == DeviceKind::cpu) return false;  // a CPU has no autotuning
   stream.synchronize();
   const std::vector<std::string> texts = gather_texts(world, kernels.autotuned(), stream.device());
   if (std::ranges::count(texts, texts.front()) == std::ssize(texts)) return false;
@@ -49,14 +49,15 @@ StepRunner::StepRunner(const Parts& parts, Plan plan)
                     make_boundary_buffers(), parts_.context.trace);
 }
 
-// What passes between neighbouring stages: the residual stream and its gradient.
+// Buffers for the messages between neighbouring stages: the residual stream and its gradient.
 BoundaryBuffers StepRunner::make_boundary_buffers() {
   const DType dtype = parts_.options.model.dtype;
   const std::int64_t bytes = BoundaryBuffers::message_bytes(dtype, plan_.boundary_shape);
   const int buffers = plan_.boundary_buffers;
   if (buffers > 0) {
     boundary_memory_ = parts_.memory.allocate(MemoryUse::activations, DType::u8, {buffers, bytes});
-    parts_.context.kernels.fill(parts_.context.stream, boundary_memory_, 0);  // a warm-up reads it
+    parts_.context.kernels.fill(parts_.context.stream, boundary_memory_,
+                                0);  // initialised because a warm-up reads it
   }
   return {boundary_memory_.view(), dtype, plan_.boundary_shape};
 }

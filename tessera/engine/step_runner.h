@@ -1,5 +1,5 @@
-// Runs a step on what a session has built: its batches on the device, forward and backward of its
-// microbatches over the pipeline, and the losses that all ranks then know.
+// Runs a step of a session: sends its batches to the device, runs forward and backward of its
+// microbatches over the pipeline, and shares the losses with all ranks.
 #pragma once
 
 #include <deque>
@@ -15,31 +15,32 @@
 
 namespace tessera {
 
-/// Ranks that compute the same round alike: all take rank 0's autotuned algorithms, and for what it
-/// does not compute those of the first rank that does. False when all were equal.
+/// Makes ranks that compute the same products round in the same way: all take rank 0's autotuned
+/// algorithms, and for products that rank 0 does not compute, those of the first rank that does.
+/// Returns false if all were equal.
 bool share_autotuned(Kernels& kernels, Stream& stream, Communicator& world);
 
 class StepRunner {
  public:
-  /// What a session has built; it outlives the runner.
+  /// The parts of a session, which must outlive the runner.
   struct Parts {
     const SessionOptions& options;
     Context& context;
     Memory& memory;
     ModelParameters& parameters;
     ExtraLosses& extra_losses;
-    Optimizer* optimizer;  ///< null unless there is training
+    Optimizer* optimizer;  ///< null without training
     std::deque<StageRunner>& runners;
     RunnerMemory& runner_memory;
     PipelineChannels& channels;
-    bool has_head;  ///< this pipeline rank has the output layer
+    bool has_head;  ///< whether this pipeline rank has the output layer
   };
-  /// What it does, and the sizes of what it allocates.
+  /// The programs that it runs, and the sizes of what it allocates.
   struct Plan {
-    PipelineProgram training;  ///< empty unless there is training
+    PipelineProgram training;  ///< empty without training
     PipelineProgram evaluation;
-    int boundary_buffers = 0;  ///< for messages between stages
-    Shape boundary_shape;      ///< of such a message: [N, hidden]
+    int boundary_buffers = 0;  ///< buffers for messages between stages
+    Shape boundary_shape;      ///< shape of such a message: [N, hidden]
     DeviceBatches::Limits limits;
   };
   StepRunner(const Parts& parts, Plan plan);
@@ -48,15 +49,15 @@ class StepRunner {
   const Executor& executor() const { return *executor_; }
   /// Before the first microbatch of a training step.
   void begin_step();
-  /// Forward, and when training backward, of the batches that were set. Ranks whose autotuning of
-  /// algorithms turn out different the first time run it twice, the second time with rank 0's.
+  /// Runs forward, and in training backward, of the batches that were set. If the ranks' autotuning
+  /// chose different algorithms the first time, it runs twice, the second time with rank 0's.
   void run_microbatches(bool training);
-  /// Per token, a batch's weights follow from the tokens of all data-parallel ranks.
+  /// With per_token averaging: divides a batch's weights by the tokens of all data-parallel ranks.
   void share_tokens(LossAverage average);
-  /// The last stage knows the losses, a grid's rows those of their samples, context-parallel ranks
-  /// those of their positions, data-parallel ranks their own; afterwards all know all.
+  /// Shares the losses of a step with all ranks: those of the last stage, of the samples of each
+  /// grid row, of the positions of each context-parallel rank, and of each data-parallel rank.
   void share_losses();
-  /// f64 [data ranks x microbatches]: sums of losses, and what they weigh. f64 [data ranks]: labels
+  /// f64 [data ranks x microbatches]: sums of losses, and their weights. f64 [data ranks]: labels
   /// that counted.
   ConstView losses() const { return losses_.view(); }
   ConstView weights() const { return weights_.view(); }
@@ -66,7 +67,7 @@ class StepRunner {
   void gather_over_data_ranks(const View& all, const View& own);
   BoundaryBuffers make_boundary_buffers();
   bool share_autotuned();
-  /// Whether a pass that is the first of its kind is preceded by a warm-up without messages.
+  /// Whether the first pass of its kind is preceded by a warm-up without messages.
   bool warms_up() const;
 
   Parts parts_;
@@ -77,7 +78,8 @@ class StepRunner {
   Tensor tokens_;
   Tensor boundary_memory_;
   std::optional<Executor> executor_;
-  bool autotuned_for_training_ = false;  ///< autotuned algorithms were shared after a first run
+  /// Autotuned algorithms have been shared after a first run
+  bool autotuned_for_training_ = false;
   bool autotuned_for_evaluation_ = false;
 };
 

@@ -54,7 +54,7 @@ double tokens_of(Session& session) {
   return std::accumulate(tokens.begin(), tokens.end(), 0.0);
 }
 
-// A graph needs a device that replays it, and communication that can be part of it.
+// CUDA graphs need a GPU and communicators that can be captured.
 bool can_replay(Session& session) {
   return session.options().device.kind == DeviceKind::cuda &&
          session.context().mesh.world().capturable();
@@ -70,10 +70,10 @@ Steps::Steps(Session& session, LossAverage average)
       replays_(can_replay(session)) {}
 
 void Steps::submit(const NextBatch& next_batch, bool call_by_call) {
-  constexpr int kBeforeGraph = 2;  // they choose algorithms, which a capture cannot do
+  constexpr int kBeforeGraph = 2;  // the first steps autotune, which a capture cannot do
   const TraceRange range(session_.context().trace, "step", submitted_ + 1);
-  // The kernels of a graph are launched in no range that a trace could show. And what was made
-  // before CUPTI came in is not to be launched after: drivers have failed by that.
+  // Kernels replayed by a graph have no ranges that a trace could show. A graph captured before
+  // CUPTI is attached must not be launched afterwards either: drivers have failed on that.
   const bool calls = call_by_call || session_.context().trace->recording();
   if (calls) graph_.reset();
   if (!replays_ || called_ < kBeforeGraph || calls) {

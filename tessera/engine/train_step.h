@@ -1,4 +1,4 @@
-// One training step, on one page.
+// One training step, in one short file.
 #pragma once
 
 #include <functional>
@@ -11,21 +11,22 @@ namespace tessera {
 
 using NextBatch = std::function<const HostBatch&()>;
 
-/// Training steps on a session. They are put on its stream and nobody waits for them: what became
-/// of them is collected later. On a GPU, alone or over NCCL, the third step and all after it replay
-/// a graph, but for those that a trace records; the graph is made anew after them.
+/// Asynchronous training steps on a session: they are launched on its stream, and their results are
+/// collected later. On a GPU, alone or over NCCL, the third step and all later ones replay a CUDA
+/// graph. Steps recorded by a trace are launched call by call, and the graph is captured again
+/// after them.
 class Steps {
  public:
   Steps(Session& session, LossAverage average);
 
-  /// One whole step on the next microbatches. Ranks replay graphs together or not at all, so where
-  /// one of them records, all submit `call_by_call`.
+  /// Launches one whole step on the next microbatches. Ranks replay graphs together or not at all,
+  /// so if one of them records a trace, all submit `call_by_call`.
   void submit(const NextBatch& next_batch, bool call_by_call = false);
-  /// The same in two halves, for those who want to see the gradients in between.
+  /// The same in two halves, to inspect the gradients in between.
   void submit_gradients(const NextBatch& next_batch);
   void submit_update();
 
-  /// How many records wait to be collected; there is room for Optimizer::kRecords.
+  /// The number of records that have not been collected; at most Optimizer::kRecords are stored.
   std::int64_t pending() const { return submitted_ - collected_; }
   /// The records of all steps since the last call; waits for them.
   std::vector<StepRecord> collect();
@@ -35,8 +36,8 @@ class Steps {
   LossAverage average_;
   std::int64_t submitted_;  ///< iterations, counted like the state on the device
   std::int64_t collected_;
-  bool replays_;             ///< whether steps become a graph
-  std::int64_t called_ = 0;  ///< whole steps submitted call by call
+  bool replays_;             ///< whether steps are captured in a graph
+  std::int64_t called_ = 0;  ///< whole steps launched call by call
   std::optional<Graph> graph_;
 };
 
@@ -46,14 +47,14 @@ struct StepResult {
   double tokens = 0;  ///< labels that counted
 };
 
-/// One step with a rate of its own, and its result at once.
+/// One step with the given learning rate; waits for its result.
 StepResult train_step(Session& session, const NextBatch& next_batch, LossAverage average,
                       double learning_rate);
 
-/// Gradients of the batches, their norm, and the loss; no update.
+/// The gradients of the batches, their norm, and the loss; no update.
 StepResult compute_gradients(Session& session, const NextBatch& next_batch, LossAverage average);
 
-/// The update that they are for, with a rate of its own.
+/// The update with those gradients and the given learning rate.
 void apply_gradients(Session& session, double learning_rate);
 
 /// The loss of one step's worth of batches, without gradients.

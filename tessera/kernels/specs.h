@@ -69,7 +69,7 @@ struct DropoutSpec {
   ConstView samples{};             ///< i64 [B]: global sample indices
   SequenceRanges ranges{};         ///< global positions of the rows (not for attention)
   std::int64_t channel_start = 0;  ///< global number of the first channel (not for attention)
-  double scale = 1.0;              ///< of what is kept, besides 1 / (1 - p) (not for attention)
+  double scale = 1.0;  ///< factor on kept elements, besides 1 / (1 - p) (not for attention)
   /// Whether it changes nothing.
   bool is_identity() const { return p == 0 && scale == 1; }
 };

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-/// What happens when gradients overflow. none: an error, the run ends. constant: the step is
+/// The response to a gradient overflow. none: an error, the run ends. constant: the step is
 /// skipped. dynamic: the step is skipped and the loss scale adapts by Megatron's rules: it is
 /// halved after `hysteresis` skipped steps, and doubled after `growth_interval` good steps in a
 /// row.
@@ -46,7 +46,7 @@ struct StepState {
 /// Maximum number of losses besides the cross-entropy (such as auxiliary losses of MoE routers).
 inline constexpr int kMaxExtraLosses = 8;
 
-/// The record of one step for the log. Records lie in a ring, indexed by iteration.
+/// The record of one step for the log. Records are stored in a ring, indexed by iteration.
 struct StepRecord {
   std::int64_t iteration = 0;
   std::int64_t step = 0;

@@ -1,4 +1,4 @@
-// Proofs that two processes know the same secret: HMAC-SHA256 over what both have said.
+// Proofs that two processes share a secret: HMAC-SHA256 over the messages of both.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ using Proof = std::array<std::byte, 32>;
 
 Nonce random_nonce();
 
-/// Adds up what a proof is about. Every part is preceded by its length, so that no two lists of
-/// parts give the same bytes.
+/// Collects the data that a proof covers. Every part is preceded by its length, so that no two
+/// lists of parts give the same bytes.
 class Transcript {
  public:
   explicit Transcript(std::string_view label) { add(std::as_bytes(std::span(label))); }
@@ -26,7 +26,7 @@ class Transcript {
   Transcript& add(std::uint32_t number);
 
   Proof prove(const std::string& secret) const;
-  /// Compares in a time that does not depend on where the first difference is.
+  /// Compares in constant time.
   bool holds(const std::string& secret, Bytes proof) const;
 
  private:

@@ -1,4 +1,4 @@
-// The cores that ranks run on, and how they are dealt out.
+// The CPU cores that ranks run on, and their division among ranks.
 #pragma once
 
 #include <memory>
@@ -7,21 +7,21 @@
 
 namespace tessera {
 
-/// A rank's place among those that have the same cores to run on.
+/// A rank's index among the ranks that share the same cores.
 struct CoreShare {
   int index = 0;
   int count = 1;
 };
 
-/// Which of `cores` neighbouring cores, in order, share number `index` of `count` has.
+/// The range of `cores` neighbouring cores for share `index` of `count`.
 struct CoreRange {
   int begin = 0;
   int end = 0;
 };
 CoreRange range_of_share(int cores, CoreShare share);
 
-/// The cores that this thread may run on (a container, taskset or a launcher may have left it only
-/// some), in the order in which they lie beside each other in the machine.
+/// The cores that this thread may run on (a container, taskset or a launcher may restrict them),
+/// ordered so that physical neighbours are adjacent.
 class Cores {
  public:
   Cores();
@@ -30,13 +30,13 @@ class Cores {
   Cores& operator=(const Cores&) = delete;
 
   int count() const;
-  /// All of them as text, such as "0-3,8": equal for processes of a machine that share cores.
+  /// All of them as text, such as "0-3,8". Equal for processes of a machine that share cores.
   std::string to_string() const;
 
-  /// What is tied to cores: this thread and those it starts from now on, or all of the process.
+  /// What is pinned: this thread and those that it starts afterwards, or the whole process.
   enum class Scope { thread, process };
-  /// Ties it to its share of the cores; with fewer cores than shares there is nothing to gain, and
-  /// nothing is done. Returns why it failed, or nothing.
+  /// Pins to the given share of the cores. Does nothing if there are fewer cores than shares.
+  /// Returns the reason of a failure, or nothing.
   std::string pin(CoreShare share, Scope scope) const;
 
  private:
@@ -44,14 +44,14 @@ class Cores {
   std::unique_ptr<Topology> topology_;
 };
 
-/// Clang's OpenMP ties all threads of a process to the cores of the one that used it first, unless
-/// it is told not to. To be called before ranks start as threads, and before OpenMP is used.
+/// Clang's OpenMP pins all threads of a process to the cores of the thread that used it first. This
+/// call prevents that; it must come before ranks start as threads and before OpenMP is used.
 void keep_openmp_from_tying_threads();
 
-/// The share of the rank `rank` of those whose `places` (machine and cores) are equal to its own.
+/// The share of rank `rank` among the ranks with the same `places` (machine and cores).
 CoreShare share_of_place(const std::vector<std::string>& places, int rank);
 
-/// The same text on all processes of this machine, another on any other machine.
+/// A text that is equal on all processes of this machine and different on any other.
 std::string machine_name();
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Who started this process, read from the variables that launchers set.
+// The launcher that started this process, recognised by its environment variables.
 #pragma once
 
 #include <chrono>
@@ -21,22 +21,22 @@ struct Environment {
   int rank = 0;
   int size = 1;
   int local_rank = 0;
-  int local_size = 0;  ///< ranks of this machine; 0 when the launcher does not say
+  int local_size = 0;  ///< ranks on this machine; 0 if the launcher does not set it
 
-  // Where the ranks of torchrun meet, since nothing else connects them.
+  // The address at which the ranks of torchrun meet, since nothing else connects them.
   std::string address;
   int port = 0;
-  std::string secret;           ///< what all of them know
-  bool secret_is_weak = false;  ///< others could guess it
+  std::string secret;           ///< shared by all ranks
+  bool secret_is_weak = false;  ///< it could be guessed
 };
 
-/// Recognises a launch. torchrun inside of another launcher wins over it, since it is the one that
-/// started this process; then come mpirun and srun. A batch script of SLURM that calls the program
-/// without srun is no launch, whatever its variables say, and neither is a launch of one rank by
-/// srun or torchrun. Throws InputError for variables that are missing or contradict each other.
+/// Recognises a launcher. torchrun takes precedence over an outer launcher, since it started this
+/// process; then come mpirun and srun. A SLURM batch script that calls the program without srun is
+/// not a launcher, whatever its variables are, and neither is a launch of one rank by srun or
+/// torchrun. Throws InputError for missing or contradictory variables.
 Environment recognise_environment(const Variables& variables);
 
-/// When SLURM will end the job that this process belongs to, where it says so.
+/// When SLURM will end this process's job, if that is known.
 std::optional<std::chrono::system_clock::time_point> job_end(const Variables& variables);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// How a rank that fails says so, once for all ranks.
+// How a failing rank reports its error, once for all ranks.
 #pragma once
 
 #include <exception>
@@ -11,11 +11,11 @@ namespace tessera {
 /// 2 for an InputError, 1 for anything else.
 int exit_code_of(const std::exception& error);
 
-/// A mistake in the input comes to all ranks at the same moment. They speak in turn, so that the
-/// launcher ends the others when the first has spoken and ended.
+/// An input error occurs on all ranks at the same moment. They report it in rank order, so that the
+/// launcher ends the others after the first report.
 void wait_for_lower_ranks(int rank);
 
-/// What torchrun reads to say what went wrong first, in its own form.
+/// The error report that torchrun reads, in its own format.
 std::string torchrun_error(const std::string& message, long long seconds);
 
 }  // namespace tessera

@@ -1,13 +1,14 @@
-// The order in which ranks build what a cache of files can spare the others.
+// The order in which ranks build data that is cached in files.
 #pragma once
 
 #include "tessera/launch/rank.h"
 
 namespace tessera {
 
-/// What `build` returns, on every rank. With a cache rank 0 builds first; then one rank of each
-/// machine, which finds what rank 0 made or, where disks are not shared, makes its own; then all
-/// others, which find it. Without a cache all build at once. Each may take long: the others wait.
+/// Returns the result of `build` on every rank. With a cache rank 0 builds first; then one rank of
+/// each machine, which finds rank 0's files or, without a shared disk, builds its own; then all
+/// others, which find them. Without a cache all ranks build at once. Each may take long; the others
+/// wait without a timeout.
 template <class Build>
 auto built_in_turn(const Rank& rank, bool cached, const Build& build) {
   constexpr int kTurns = 3;

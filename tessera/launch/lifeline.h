@@ -1,7 +1,7 @@
-// Signs of life where no launcher's library gives them. Rank 0 and each other rank tell each other
-// every second that they live, over the connection by which they met. A process that is stopped or
-// gone is missed there, rank 0 ends, and then all others miss rank 0: whatever a rank waits for,
-// and however long, it does not wait for the dead.
+// Heartbeats for launchers without a library that has them. Rank 0 and each other rank exchange one
+// every second, over the connection of their rendezvous. If a process is stopped or dead, rank 0
+// notices and ends, and then all others notice that rank 0 has gone. No rank waits for a dead one,
+// whatever it is doing.
 #pragma once
 
 #include <chrono>
@@ -22,16 +22,16 @@ class Lifeline {
  public:
   struct Options {
     std::chrono::milliseconds interval{1'000};
-    /// How long a process may be silent. Its own thread speaks, whatever else it does.
+    /// How long a process may be silent. A thread of its own sends the heartbeats.
     std::chrono::milliseconds silence_limit{15'000};
-    /// How long the launcher may take to end this process after another one has gone.
+    /// How long the launcher may take to end this process after another one has exited.
     std::chrono::milliseconds grace{10'000};
   };
-  /// Gets the reason, once, on the lifeline's thread; it is to end the process.
+  /// Called once with the reason, on the lifeline's thread; it must end the process.
   using Lost = std::function<void(const std::string& reason)>;
 
   Lifeline(std::vector<Connection> connections, const Options& options, Lost lost);
-  /// Tells the others that this process ends in order.
+  /// Tells the others that this process ends normally.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
@@ -39,9 +39,9 @@ class Lifeline {
  private:
   struct Peer {
     Connection connection;
-    bool left = false;    // it said goodbye
-    bool closed = false;  // it is gone
-    LiveTimer since;      // it was heard of, or was gone
+    bool left = false;    // it has left normally
+    bool closed = false;  // its connection is closed
+    LiveTimer since;      // since it was last heard of, or was gone
   };
 
   void keep_watch();

@@ -7,8 +7,8 @@
 namespace tessera {
 
 struct LoadedFile {
-  std::string name;  ///< without folder, and behind symbolic links: libmpi.so.40.30.4
-  std::string id;    ///< what its linker called its contents, in hexadecimal; empty: nothing
+  std::string name;  ///< without folder and with symbolic links resolved: libmpi.so.40.30.4
+  std::string id;    ///< the linker's build id, in hexadecimal; empty: none
 };
 
 /// The program, and then the libraries by name.

@@ -1,4 +1,4 @@
-// Ranks as processes that this one starts.
+// Starts ranks as child processes with mpirun.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ std::vector<std::string> mpirun_command(const std::string& mpirun, int ranks, bo
                                         const std::string& program,
                                         const std::vector<std::string>& arguments);
 
-/// Starts this very program again, with `arguments`, as `ranks` ranks, and waits for them. Signals
-/// that ask this process to end are passed on; with `gentle` the first one as a wish to stop, which
-/// the ranks watch for (signal_watch.h). Returns the exit code of the first rank that failed, or 0.
-/// Throws InputError when there is no mpirun.
+/// Starts this program again, with `arguments`, as `ranks` ranks, and waits for them. Signals that
+/// ask this process to end are passed on; with `gentle` the first one is passed as a request to
+/// stop, which the ranks watch for (signal_watch.h). Returns the exit code of the first rank that
+/// failed, or 0. Throws InputError if there is no mpirun.
 int run_with_mpirun(int ranks, const std::vector<std::string>& arguments, bool gentle);
 
 }  // namespace tessera

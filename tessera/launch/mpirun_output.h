@@ -1,5 +1,5 @@
-// What mpirun and the ranks under it write to standard error, without what mpirun adds when a job
-// fails: a rank that fails has said why already.
+// Filters the standard error of mpirun and its ranks: drops what mpirun prints when a job fails,
+// since the failing rank has printed the reason already.
 #pragma once
 
 #include <optional>
@@ -9,19 +9,20 @@ namespace tessera {
 
 class MpirunOutput {
  public:
-  /// Takes the next line, without its end, and returns what to show of it: nothing, or whole lines.
+  /// Takes the next line, without its line end, and returns the text to show: nothing, or whole
+  /// lines.
   std::string pass(const std::string& line);
-  /// What is left when no more lines come.
+  /// The remaining text after the last line.
   std::string rest();
-  /// The rank that mpirun says was ended by a signal.
+  /// The rank that was ended by a signal, according to mpirun.
   std::optional<int> killed() const { return killed_; }
 
  private:
   void note_killed(const std::string& line);
 
-  // mpirun sets its words between two lines of dashes.
+  // mpirun prints its messages between two lines of dashes.
   bool in_words_ = false;
-  std::string rule_;  ///< a line of dashes of which it is not known yet what it begins
+  std::string rule_;  ///< a line of dashes that may begin a message
   std::optional<int> killed_;
 };
 

@@ -21,7 +21,7 @@ struct Challenge {
   Nonce nonce{};
 
   std::array<std::byte, kBytes> to_bytes() const;
-  /// Nothing when the bytes are no challenge of ours.
+  /// Nothing if the bytes are not a valid challenge.
   static std::optional<Challenge> from_bytes(std::span<const std::byte, kBytes> bytes);
 };
 
@@ -29,24 +29,24 @@ struct Hello {
   static constexpr std::size_t kBytes = 8 + 4 + 4 + 32 + 32 + 32;
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
-  Nonce process{};  ///< one for each process: tells a second try from a second process
+  Nonce process{};  ///< one per process: distinguishes a retry from a second process
   Nonce nonce{};
   Proof proof{};
 
   std::array<std::byte, kBytes> to_bytes() const;
   static std::optional<Hello> from_bytes(std::span<const std::byte, kBytes> bytes);
-  /// What the proof is about.
+  /// The data that the proof covers.
   Transcript transcript(const Challenge& challenge) const;
 };
 
-/// Data for everybody; or a text: the ranks were started wrongly, or something else went wrong.
+/// Data for all ranks, or an error text: the ranks were started wrongly, or something else failed.
 enum class Verdict : std::uint32_t { welcome = 0, started_wrongly = 1, failed = 2 };
 
 struct AnswerHeader {
   static constexpr std::size_t kBytes = 4 + 4;
   static constexpr std::uint32_t kMostBytes = 1 << 16;
   Verdict verdict = Verdict::welcome;
-  std::uint32_t bytes = 0;  ///< of what follows, without the proof
+  std::uint32_t bytes = 0;  ///< of the following text or data, without the proof
 
   std::array<std::byte, kBytes> to_bytes() const;
   static std::optional<AnswerHeader> from_bytes(std::span<const std::byte, kBytes> bytes);

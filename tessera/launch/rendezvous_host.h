@@ -12,13 +12,13 @@
 namespace tessera {
 
 /// Waits for connections without blocking on any of them. A connection is a visitor until it has
-/// proved itself; then it takes its rank's seat and waits there until all seats are taken.
+/// authenticated itself; then it takes its rank's seat and waits until all seats are taken.
 class RendezvousHost {
  public:
   explicit RendezvousHost(const RendezvousOptions& options);
 
-  /// Returns the connections when every rank has come and has been sent `data`. Whatever goes wrong
-  /// before is reported to those that have come, and thrown.
+  /// Returns the connections when every rank has arrived and has been sent `data`. Errors before
+  /// that are reported to the ranks that have arrived, and thrown.
   std::vector<Connection> receive_all_and_answer(std::span<const std::byte> data);
 
  private:

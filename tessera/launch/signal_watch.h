@@ -1,5 +1,5 @@
-// Signals that ask a run to stop are noted instead of ending the process: the run looks here
-// between steps, saves, and stops by itself. A second one, but for an echo of the first, ends the
+// Records signals that ask a run to stop instead of letting them end the process: the run checks
+// between steps, saves, and stops. A second signal, unless it is an echo of the first, ends the
 // process at once.
 #pragma once
 
@@ -14,25 +14,25 @@ namespace tessera {
 
 class SignalWatch {
  public:
-  /// From now on, until it is destroyed. Threads that exist already must not: signals go to any
-  /// thread that does not hold them back.
+  /// Active until it is destroyed. Must be created before other threads, since a signal is
+  /// delivered to any thread that does not block it.
   SignalWatch();
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  /// The first that came; 0: none has.
+  /// The first signal received; 0: none.
   int received() const { return received_; }
 
-  /// Those that ask a run to stop, SIGHUP unless it is ignored (nohup).
+  /// The signals that ask a run to stop; SIGHUP unless it is ignored (nohup).
   static std::vector<int> stopping();
-  /// Whether a signal `seconds` after the first one is its echo and no second wish: senders often
-  /// send one twice, to a process and to its group, or SIGHUP beside another.
+  /// Whether a signal `seconds` after the first one is its echo rather than a second request:
+  /// senders often signal both a process and its group, or send SIGHUP in addition.
   static bool is_echo(int signal, int first, double seconds) {
     return seconds < 2 && (signal == first || signal == SIGHUP || first == SIGHUP);
   }
-  /// What a process returns that was stopped by a signal and has saved; and that of one that was
-  /// ended at once, which is what shells say of a process that a signal ended.
+  /// The exit code of a process that was stopped by a signal and has saved, and of one that was
+  /// ended at once, which is the shell's code for a signal.
   static int exit_code_saved(int signal) { return 64 + signal; }
   static int exit_code_at_once(int signal) { return 128 + signal; }
   /// "SIGTERM".

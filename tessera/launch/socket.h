@@ -1,4 +1,4 @@
-// TCP sockets that close themselves and never block: every wait has a deadline.
+// Non-blocking TCP sockets that close themselves. Every wait has a deadline.
 #pragma once
 
 #include <chrono>
@@ -22,23 +22,24 @@ class Socket {
   Socket(Socket&& other) noexcept;
   Socket& operator=(Socket&& other) noexcept;
 
-  /// Listens at this address alone. Throws InputError when it is not this machine's, or is taken.
+  /// Listens at this address only. Throws InputError if it does not belong to this machine or is in
+  /// use.
   static Socket listen_at(const std::string& address, int port);
-  /// The socket is empty, and `why` says so, when nobody answers.
+  /// On failure the socket is empty, and `why` holds the reason.
   static Socket connect_to(const std::string& address, int port, Deadline deadline,
                            std::string& why);
 
   explicit operator bool() const { return descriptor_ >= 0; }
   int descriptor() const { return descriptor_; }
-  /// A connection that waits to be taken, or an empty socket. `peer` gets the other's address.
+  /// A pending connection, or an empty socket. `peer` receives the address of the other side.
   Socket accept(std::string& peer) const;
 
-  /// False when the deadline passed or the other side is gone.
+  /// False if the deadline has passed or the other side is gone.
   bool send_all(std::span<const std::byte> bytes, Deadline deadline) const;
   bool receive_all(std::span<std::byte> bytes, Deadline deadline) const;
 
   enum class Received { some, nothing_yet, closed };
-  /// What is there already, up to the size of `bytes`; `count` gets how much.
+  /// Reads available bytes, up to the size of `bytes`; `count` receives their number.
   Received receive_some(std::span<std::byte> bytes, std::size_t& count) const;
 
  private:

@@ -1,5 +1,5 @@
 // A decoder-only language model, or the part of it that one pipeline stage holds: layers and their
-// parameters. What runs them, and the memory for it, is stage_runner.h.
+// parameters. stage_runner.h runs them and owns their activation memory.
 #pragma once
 
 #include <deque>
@@ -14,10 +14,11 @@
 
 namespace tessera {
 
-/// The FSDP units of a part of a model (nn/module_hooks.h), by number. Some are the same.
+/// The indices of the FSDP units of a part of a model (nn/module_hooks.h). Several may be the same
+/// unit.
 struct FsdpUnitNumbers {
-  std::size_t table = 0;      ///< of tokens
-  std::size_t embedding = 0;  ///< all else that the embedding has
+  std::size_t table = 0;      ///< the token table
+  std::size_t embedding = 0;  ///< all other parameters of the embedding
   std::size_t first_block = 0;
   std::size_t final_norm = 0;
   std::size_t head = 0;
@@ -39,17 +40,17 @@ class GptModel {
   /// Channels of the residual stream.
   std::int64_t hidden() const { return hidden_; }
   const StagePart& part() const { return part_; }
-  /// How the rows of the residual stream lie on the tensor-parallel group.
+  /// How the rows of the residual stream are distributed over the tensor-parallel group.
   const RowLayout& rows() const { return rows_; }
   /// In the order of the forward pass.
   ParameterList parameters();
-  /// Those of its sublayers.
+  /// The extra losses of its sublayers.
   ExtraLossList extra_losses();
-  /// The same in FSDP units: the embedding, each block, the final norm, the head. A table that
-  /// another stage has a copy of is one by itself.
+  /// The parameters in FSDP units: the embedding, each block, the final norm, the head. A table
+  /// that another stage has a copy of is a unit by itself.
   std::vector<ParameterList> fsdp_units();
   FsdpUnitNumbers fsdp_unit_numbers() const;
-  /// Of the rotary tables for that many positions.
+  /// The size of the rotary tables for that many positions.
   std::int64_t rope_bytes(std::int64_t positions) const { return rope_.bytes(positions); }
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;

@@ -63,7 +63,7 @@ void StageRunner::plan_segments() {
 
 Shape StageRunner::kept_rows() const { return model_.rows().kept(options_.shape, model_.hidden()); }
 
-// Everything is laid out twice by the same code: once to measure, once in memory.
+// Everything is laid out twice by the same code: once to measure, once in real memory.
 void StageRunner::use(const RunnerMemory& memory) {
   Arenas arenas{{}, ArenaLayout(memory.recomputed()), ArenaLayout(memory.scratch()), {}, {}};
   arenas.segment_start = arenas.recomputed;
@@ -76,7 +76,7 @@ void StageRunner::use(const RunnerMemory& memory) {
   loss_sums_ = memory.loss_sums();
 }
 
-// Parts of the scratch memory that are never in use at the same time lie at the same place.
+// Scratch buffers that are never in use at the same time share the same memory.
 void StageRunner::plan_scratch(Arenas& arenas) {
   const BatchShape& shape = options_.shape;
   const DType dtype = model_.dtype();
@@ -105,7 +105,7 @@ void StageRunner::plan_kept(Arenas& arenas, const Segment& segment, ActivationBu
         plan_block(arenas, i, {arenas.activations, arenas.activations, options_.split_backward});
 }
 
-// An activation buffer keeps the input of the segment; the rest is computed again in memory that
+// An activation buffer keeps the input of the segment; everything else is recomputed in memory that
 // all segments share.
 void StageRunner::plan_recomputed(Arenas& arenas, const Segment& segment, ActivationBuffer& saved) {
   ArenaLayout memory = arenas.segment_start;
@@ -121,7 +121,7 @@ void StageRunner::plan_recomputed(Arenas& arenas, const Segment& segment, Activa
     saved.layers[segment.begin].x = arenas.activations.take(dtype, rows);
 }
 
-// A layer's memory is free again when the next one has run: layers take turns in two places.
+// A layer's memory is free when the next layer has run: layers alternate between two buffers.
 void StageRunner::plan_forward_only(Arenas& arenas, ActivationBuffer& saved) {
   for (const std::size_t first : {0, 1}) {
     const ArenaLayout start = arenas.activations;
@@ -191,7 +191,7 @@ std::vector<StageRunner::StreamPoint> StageRunner::stream(int buffer) const {
   for (const Segment& segment : segments_)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
       const std::string name = fmt::format("layers.{}", layer_number(i));
-      // Of layers that are computed again, only the first one's input is kept.
+      // Only the input of the first layer of a recomputed segment is saved.
       const bool input = !segment.recompute || (i == segment.begin && !saved.shares[i]);
       if (input) points.push_back({before, saved.layers[i].x, parts});
       if (!segment.recompute && model_.blocks[i].keeps_x1())
@@ -206,13 +206,13 @@ void StageRunner::copy(const View& to, const ConstView& from) {
   context_.kernels.copy(context_.stream, to, from.reshape(to.shape()));
 }
 
-// The residual stream where this part begins.
+// Computes or receives the residual stream at the start of this part.
 void StageRunner::start_layers(const Microbatch& batch, View x, ConstView in) {
   const TraceRange range(context_.trace, model_.embedding ? "embedding forward" : "stage input");
   if (!model_.embedding && x.raw() == in.raw()) return;  // a stage without layers
   if (!model_.embedding) return copy(x, in);
   before_use(fsdp_units_.table, NextFsdpUnit::following);
-  // Both are needed at once, so that nothing else may come into their place.
+  // Both units are needed at once, so neither may replace the other in its buffer.
   if (fsdp_units_.embedding != fsdp_units_.table)
     before_use(fsdp_units_.embedding, NextFsdpUnit::unknown);
   model_.embedding->forward(context_, batch, x.reshape(kept_rows()), scratch_.embedding);
@@ -223,7 +223,7 @@ void StageRunner::start_first_block(ActivationBuffer& saved) {
   model_.blocks.front().start(context_, saved.layers.front());
 }
 
-// Up to the last layer's branch, which is left in scratch.
+// Runs the layers up to the branch of the last one, which stays in scratch.
 void StageRunner::run_layers(const Microbatch& batch, ActivationBuffer& saved, ConstView in) {
   start_layers(batch, saved.layers.front().x, in);
   start_first_block(saved);
@@ -235,8 +235,7 @@ void StageRunner::run_layers(const Microbatch& batch, ActivationBuffer& saved, C
   }
 }
 
-// Adds a layer's branch to the residual stream, fused with the norm that the next layer starts
-// with.
+// Adds a layer's branch to the residual stream, fused with the norm at the start of the next layer.
 void StageRunner::finish_layer(const Microbatch& batch, ActivationBuffer& saved, std::size_t layer,
                                NextFsdpUnit after_next) {
   before_use(fsdp_units_.block(layer + 1), after_next);
@@ -255,13 +254,13 @@ void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
   const TraceRange range(context_.trace, "head");
   if (batch.training) before_gradients(fsdp_units_.head);
   model_.head->forward(context_, batch, saved.head, scratch_.head);
-  // A table that is the embedding's, too, gets the rest of its gradient there.
+  // A table that is shared with the embedding gets the rest of its gradient there.
   if (batch.training) gradients_added(fsdp_units_.head, fsdp_units_.head != fsdp_units_.table);
   context_.kernels.masked_sum(context_.stream, loss_sums_.slice(0, microbatch, 1), saved.head.loss,
                               batch.mask, false);
 }
 
-// All layers of this part, up to what the next one, or the output layer, needs.
+// Runs all layers of this part, and computes the input of the next part or of the output layer.
 void StageRunner::leave_layers(const Microbatch& batch, ActivationBuffer& saved, View out,
                                ConstView in) {
   if (model_.blocks.empty() && !model_.head) return start_layers(batch, out, in);
@@ -276,7 +275,7 @@ void StageRunner::leave_layers(const Microbatch& batch, ActivationBuffer& saved,
                                model_.blocks.back().branch_dropout(batch));
 }
 
-// The final norm, and what the output layer needs.
+// The final norm, which computes the input of the output layer.
 void StageRunner::finish_layers(const Microbatch& batch, ActivationBuffer& saved) {
   const bool own_table = fsdp_units_.head != fsdp_units_.table;
   before_use(fsdp_units_.final_norm, own_table ? NextFsdpUnit::following : NextFsdpUnit::unknown);
@@ -320,7 +319,7 @@ void StageRunner::keep_norm_gradients(ActivationBuffer& saved, std::size_t layer
   auto kept = saved.norm_gradients[layer].begin();
   for (Parameter* norm : kept_norms_[layer]) {
     if (norm->trained()) copy(*kept++, norm->grad_view());
-    norm->begin_step();  // the next microbatch starts anew
+    norm->begin_step();  // the next microbatch overwrites
   }
 }
 
@@ -331,8 +330,8 @@ void StageRunner::restore_norm_gradients(ActivationBuffer& saved, std::size_t la
     if (norm->trained()) copy(norm->grad().view, *kept++);
 }
 
-// Forward once more from what the segment kept: its input. Random numbers are functions of global
-// coordinates, so dropout repeats itself.
+// Runs forward again from the segment's saved input. Random numbers are functions of global
+// coordinates, so dropout gives the same masks.
 void StageRunner::recompute_segment(const Microbatch& batch, ActivationBuffer& saved,
                                     const Segment& segment) {
   const TraceRange whole(context_.trace, "recompute");
@@ -389,8 +388,8 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
     if (segment->recompute) recompute_segment(batch, saved, *segment);
     for (std::size_t i = segment->end; i-- > segment->begin;) {
       const TraceRange range(context_.trace, "block backward", layer_number(i));
-      // The embedding's gradient does not need its values, and layers that are computed again are
-      // needed from the first one on.
+      // The unit that is used next: the embedding's gradient does not need its values, and
+      // recomputed segments start from their first layer.
       const bool again = segment + 1 != segments_.rend() && (segment + 1)->recompute &&
                          (segment + 1)->end - (segment + 1)->begin > 2;
       const bool known = i > segment->begin || (i > 0 && !again);
@@ -398,7 +397,7 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
       before_gradients(fsdp_units_.block(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, saved.layers[i], weights_too);
       if (weights_too || kept_norms_.empty())
-        gradients_added(fsdp_units_.block(i), weights_too);  // of norms, if nothing else
+        gradients_added(fsdp_units_.block(i), weights_too);  // at least those of norms
       else
         keep_norm_gradients(saved, i);
     }

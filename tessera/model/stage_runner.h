@@ -1,5 +1,5 @@
-// Runs a part of a model's layers over microbatches: lays out the residual stream, the activation
-// buffers of the microbatches in flight and the scratch memory, all before the first step.
+// Runs the layers of one part of a model over microbatches. Before the first step it lays out all
+// memory: the residual stream, the activation buffers of the microbatches in flight, and scratch.
 #pragma once
 
 #include <functional>
@@ -23,18 +23,18 @@ struct RunnerOptions {
   RecomputeOptions recompute;
   bool split_backward = false;
   bool training = true;             ///< false: forward only, no memory for gradients
-  std::size_t first_fsdp_unit = 0;  ///< the part's first FSDP unit, among all of the rank
-  /// With a split backward: activation buffers keep the gradients of norms, in this type, until the
-  /// weight gradients are there, so that an FSDP unit's gradients are ready once. None: they stay
-  /// where gradients are added up.
+  std::size_t first_fsdp_unit = 0;  ///< index of the part's first FSDP unit among those of the rank
+  /// With a split backward: the type in which activation buffers keep the gradients of norms until
+  /// the weight gradients are computed, so that an FSDP unit's gradients are complete only once.
+  /// None: they stay where gradients are accumulated.
   std::optional<DType> kept_norm_gradients;
 };
 
-/// What the parts of a model on one rank share: one of them works at a time, and an activation
-/// buffer holds a microbatch of any of them.
+/// Memory that the parts of a model on one rank share: only one of them runs at a time, and an
+/// activation buffer holds a microbatch of any of them.
 class RunnerMemory {
  public:
-  /// In bytes; of several parts, what the largest needs.
+  /// Sizes in bytes; for several parts, those of the largest.
   struct Sizes {
     std::size_t activations = 0, recomputed = 0, scratch = 0;
     void include(const Sizes& other);
@@ -45,7 +45,7 @@ class RunnerMemory {
   int activation_buffers() const { return count_; }
   View recomputed() const { return recomputed_.view(); }
   View scratch() const { return scratch_.view(); }
-  /// f64 [microbatches]: the sum of each microbatch's masked losses, where the head is.
+  /// f64 [microbatches]: the sum of each microbatch's masked losses, on the rank with the head.
   View loss_sums() const { return loss_sums_.view(); }
 
  private:
@@ -59,15 +59,15 @@ class RunnerMemory {
 
 class StageRunner final : public Stage {
  public:
-  /// Measures; it runs once it has memory.
+  /// Only measures; call use() before running.
   StageRunner(GptModel& model, Context& context, const RunnerOptions& options);
   const RunnerMemory::Sizes& sizes() const { return sizes_; }
-  /// The memory must outlive this.
+  /// `memory` must outlive the runner.
   void use(const RunnerMemory& memory);
 
-  /// Observer of parameter use, by the model's FSDP units; it must outlive this.
+  /// Observer of parameter use, by the model's FSDP units; it must outlive the runner.
   void set_hooks(ModuleHooks& hooks) { hooks_ = &hooks; }
-  /// Called when a forward pass has left its microbatch in an activation buffer.
+  /// Called when a forward pass has stored its microbatch in an activation buffer.
   using Observer = std::function<void(int microbatch, int buffer)>;
   void set_observer(Observer observer) { observer_ = std::move(observer); }
   /// The microbatches that forward and backward refer to by number; they must outlive the step.
@@ -80,31 +80,33 @@ class StageRunner final : public Stage {
 
   /// acc [N]: the losses of the tokens in an activation buffer, not masked.
   View token_losses(int buffer) const;
-  /// What an activation buffer still holds of the residual stream, in the order of the forward
-  /// pass.
+  /// A point of the residual stream that an activation buffer still holds, in the order of the
+  /// forward pass.
   struct StreamPoint {
-    std::string name;  ///< what put it there: embedding, layers.0.attention, layers.0.mlp, ...
-    ConstView rows;    ///< this rank's part
-    int parts;         ///< of how many on the tensor-parallel group
+    /// The module that produced it: embedding, layers.0.attention, layers.0.mlp, ...
+    std::string name;
+    ConstView rows;  ///< this rank's part
+    int parts;       ///< number of parts on the tensor-parallel group
   };
   std::vector<StreamPoint> stream(int buffer) const;
-  /// Forward without a loss, of a part without the head and of the one that has it: logits of the
-  /// last rows of a microbatch, as many as `logits` [rows, V of this rank] has.
+  /// Forward without a loss, for a part without the head and for the one with it. The latter
+  /// computes logits of the last rows of a microbatch, as many as `logits` [rows, V of this rank]
+  /// has.
   void pass(const Microbatch& batch, View out, ConstView in);
   void trailing_logits(const Microbatch& batch, View logits, ConstView in);
 
  private:
-  // Layers that are computed again together, or one layer that is kept.
+  // Layers that are recomputed together, or one layer that is kept.
   struct Segment {
     std::size_t begin, end;
     bool recompute;
   };
   struct ActivationBuffer {
     std::vector<Block::Saved> layers;
-    /// By layer: this rank's share of the input of a segment that is computed again, [., hidden],
-    /// where the tensor-parallel ranks keep a share each; else empty.
+    /// By layer: this rank's share of the input of a recomputed segment, [., hidden], if the
+    /// tensor-parallel ranks keep one share each; empty otherwise.
     std::vector<View> shares;
-    /// By layer and norm parameter that is trained, if they are kept.
+    /// By layer and trained norm parameter, if they are kept.
     std::vector<std::vector<View>> norm_gradients;
     View final_x;  // the residual stream after the last layer
     View final_stats;
@@ -112,20 +114,20 @@ class StageRunner final : public Stage {
   };
   struct Scratch {
     View d_residual;
-    View branch;  // what the last block has left, to be added to the residual stream
+    View branch;  // output of the last block, to be added to the residual stream
     Embedding::Scratch embedding;
     LmHead::Scratch head;
   };
 
-  // Where buffers are laid out: in an activation buffer, and in what all activation buffers share.
-  // Segments that are computed again all start at the same place, and so does the blocks' scratch;
-  // the arenas take in how far each went.
+  // The arenas in which buffers are laid out: in an activation buffer, and in memory shared by all
+  // activation buffers. All recomputed segments start at the same offset, and so does the scratch
+  // of all blocks; an arena keeps the largest extent.
   struct Arenas {
     ArenaLayout activations, recomputed, scratch;
     ArenaLayout segment_start, block_start;
   };
 
-  /// Of the residual stream on this rank.
+  /// The shape of this rank's part of the residual stream.
   Shape kept_rows() const;
   void plan_segments();
   void plan_scratch(Arenas& arenas);
@@ -145,10 +147,11 @@ class StageRunner final : public Stage {
   void embedding_backward(const Microbatch& batch);
   void finish_layer(const Microbatch& batch, ActivationBuffer& saved, std::size_t layer,
                     NextFsdpUnit after_next);
-  /// Keeps this rank's share of a layer's input, if that is how it is kept, and brings it back.
+  /// Saves this rank's share of a layer's input, if inputs are kept that way, and restores it.
   void keep_share(ActivationBuffer& saved, std::size_t layer);
   void restore_input(ActivationBuffer& saved, std::size_t layer);
-  /// Takes a layer's gradients of norms from where gradients are added up, and brings them back.
+  /// Moves a layer's norm gradients from where gradients are accumulated to the activation buffer,
+  /// and back.
   void keep_norm_gradients(ActivationBuffer& saved, std::size_t layer);
   void restore_norm_gradients(ActivationBuffer& saved, std::size_t layer);
   void recompute_segment(const Microbatch& batch, ActivationBuffer& saved, const Segment& segment);

@@ -64,7 +64,7 @@ std::unique_ptr<Sublayer::Saved> Attention::plan_buffers(ActivationLayout& activ
     saved.q_stats = activations.until_input.take(acc, {n * norms_per_row(heads_), 2});
     saved.k_stats = activations.until_input.take(acc, {n * norms_per_row(groups_), 2});
   }
-  // A split backward reads the output again after scratch was used for other things.
+  // A split backward reads the output later, when scratch has been overwritten.
   const bool in_scratch = recompute_core_ && !activations.split_backward;
   ArenaLayout& core = in_scratch ? scratch : activations.until_weight;
   saved.out = core.take(dtype_, {n, heads_ * d});
@@ -116,7 +116,7 @@ View Attention::values(const Saved& saved, const BatchShape& shape) const {
   return heads(saved.qkv, shape, heads_ + groups_, groups_);
 }
 
-// The log-sum-exp of a range of queries; those of one range follow those of the other.
+// The log-sum-exp of one range of queries; the ranges are stored one after the other.
 View Attention::lse(const Saved& saved, const BatchShape& shape, const PositionRange& range) const {
   const std::int64_t heads = shape.batch * heads_;
   return saved.lse.slice(0, heads * range.row, heads * range.length)
@@ -147,7 +147,7 @@ std::int64_t Attention::norms_per_row(std::int64_t count) const {
   return spec_.qk_norm == QkNorm::whole_width ? 1 : count;
 }
 
-// Norms queries and keys, then rotates them by their positions.
+// Normalises queries and keys, then rotates them by their positions.
 void Attention::prepare_heads(Context& context, const Microbatch& batch, Saved& saved) const {
   const BatchShape& shape = batch.shape;
   if (q_norm_) {
@@ -162,7 +162,7 @@ void Attention::prepare_heads(Context& context, const Microbatch& batch, Saved& 
   rotate(context, batch, q_norm_ ? saved.normed : saved.qkv, false);
 }
 
-// Queries and keys lie side by side, so one call rotates both.
+// Queries and keys are adjacent, so one call rotates both.
 void Attention::rotate(Context& context, const Microbatch& batch, const View& qk,
                        bool inverse) const {
   if (!rope_) return;
@@ -171,7 +171,7 @@ void Attention::rotate(Context& context, const Microbatch& batch, const View& qk
                        rope_->sin(), batch.positions, inverse, pairs);
 }
 
-// The gradients of prepare_heads, in place in d_qkv.
+// Backward of prepare_heads, in place in d_qkv.
 void Attention::backward_heads(Context& context, const Microbatch& batch, Saved& saved) {
   rotate(context, batch, saved.d_qkv, true);
   if (!q_norm_) return;
@@ -181,7 +181,7 @@ void Attention::backward_heads(Context& context, const Microbatch& batch, Saved&
   k_norm_->backward(context, dk, dk, norm_rows(saved.qkv, heads_, groups_), saved.k_stats, false);
 }
 
-// Adds the fresh rows to a cache and returns all of its rows so far.
+// Appends the new rows to a cache and returns all rows so far.
 ConstView Attention::cached(Context& context, const Microbatch& batch, const View& cache,
                             ConstView fresh) const {
   const std::int64_t before = batch.ranges.at(0);
@@ -189,7 +189,7 @@ ConstView Attention::cached(Context& context, const Microbatch& batch, const Vie
   return cache.slice(0, 0, before + batch.shape.seq);
 }
 
-// The keys and values that the queries may see: cached, or gathered already.
+// The keys and values that the queries attend to: cached, or gathered before.
 Attention::Keys Attention::all_keys(Context& context, const Microbatch& batch,
                                     const Saved& saved) const {
   const View k = keys(saved, batch.shape);
@@ -202,7 +202,7 @@ Attention::Keys Attention::all_keys(Context& context, const Microbatch& batch,
   return {all.k, all.v, kv_.first_position(batch.ranges.at(0))};
 }
 
-// A call for each range of queries, with the keys up to its end: attention is causal.
+// One call per range of queries, with the keys up to its end, since attention is causal.
 void Attention::core_forward(Context& context, const Microbatch& batch, Saved& saved) const {
   const BatchShape& shape = batch.shape;
   kv_.finish(context, *kv_.start(context, keys(saved, shape), values(saved, shape), saved.kv),
@@ -218,7 +218,7 @@ void Attention::core_forward(Context& context, const Microbatch& batch, Saved& s
   });
 }
 
-// After the keys and values were gathered.
+// Requires that keys and values have been gathered.
 void Attention::core_backward(Context& context, const Microbatch& batch, Saved& saved) const {
   const BatchShape& shape = batch.shape;
   const Keys all = all_keys(context, batch, saved);
@@ -255,7 +255,8 @@ WorkHandle Attention::backward_input(Context& context, const Microbatch& batch, 
   auto& saved = static_cast<Saved&>(state);
   const BatchShape& shape = batch.shape;
   const ConstView dy_seen = saved.rows.begin_backward(context, rows_, linear.all, dy);
-  // Keys and values come while the output's gradient is computed, unless forward gathers them.
+  // Keys and values are gathered while the output's gradient is computed, unless forward gathers
+  // them.
   WorkHandle gathering;
   if (recompute_core_)
     core_forward(context, batch, saved);

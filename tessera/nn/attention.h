@@ -1,6 +1,6 @@
 // Self-attention as a sublayer: normed input -> branch. Heads are split over the tensor-parallel
-// group, which communicates nothing between the two linear layers. With fewer key/value heads than
-// ranks, each is held by several, which sum its gradients. The sequence is split over the
+// group, which needs no communication between the two linear layers. With fewer key/value heads
+// than ranks, several ranks hold each one and sum its gradients. The sequence is split over the
 // context-parallel group, which gathers keys and values (kv_gather.h).
 //
 // Shape legend: N = S B rows of this rank; H query heads, K key/value heads, D head size, all of
@@ -18,7 +18,8 @@ namespace tessera {
 
 class Attention final : public Sublayer {
  public:
-  /// Views that backward fills lie in scratch unless the backward is split.
+  /// The saved tensors of one microbatch. Views that backward fills are scratch unless the backward
+  /// is split.
   struct Saved final : Sublayer::Saved {
     SublayerRows rows;
     View qkv;     ///< [N, (H + 2K) D]: q | k | v; rotated in place, unless qk_norm keeps them raw
@@ -50,7 +51,7 @@ class Attention final : public Sublayer {
   void backward_weight(Context&, Sublayer::Saved&, const LinearScratch&) override;
 
  private:
-  // Keys and values from a position on.
+  // Keys and values, starting at position `first`.
   struct Keys {
     ConstView k, v;
     std::int64_t first = 0;
@@ -65,9 +66,9 @@ class Attention final : public Sublayer {
   Keys all_keys(Context&, const Microbatch&, const Saved&) const;
   void core_forward(Context&, const Microbatch&, Saved&) const;
   void core_backward(Context&, const Microbatch&, Saved&) const;
-  /// As the norms of queries and keys see them.
+  /// Queries or keys in the shape that their norm takes.
   View norm_rows(const View& rows, std::int64_t first, std::int64_t count) const;
-  /// How many rows that is for each position, of `count` heads.
+  /// The number of rows per position in that shape, for `count` heads.
   std::int64_t norms_per_row(std::int64_t count) const;
   void prepare_heads(Context&, const Microbatch&, Saved&) const;
   void rotate(Context&, const Microbatch&, const View& qk, bool inverse) const;

@@ -104,7 +104,7 @@ Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scr
   if (gradients) saved.dy = scratch.take(dtype_, rows);
   if (gradients && !keeps_x1()) saved.mixer_dy = scratch.take(dtype_, rows);
   if (!keeps_x1()) saved.x1 = scratch.take(dtype_, rows);
-  // One sublayer runs at a time, so their scratch lies at the same place.
+  // Only one sublayer runs at a time, so they share scratch memory.
   ArenaLayout mixer_scratch = scratch, feed_forward_scratch = scratch;
   const auto take_stream = [&](const Place& reader) {
     return (reader.before ? activations.until_input : activations.until_weight).take(dtype_, rows);
@@ -161,7 +161,7 @@ void Block::start_behind(Context& context, Saved& saved, ConstView x1, ConstView
   enter(context, mixer_, saved.mixer, saved.x, x1, branch, dropout);
 }
 
-// r = x + dropout(branch), and its norm in the same pass, if the sublayer begins with one.
+// r = x + dropout(branch), fused with the norm if the sublayer begins with one.
 void Block::enter(Context& context, const Place& place, const Branch& saved, View r, ConstView x,
                   ConstView branch, const DropoutSpec& dropout) const {
   if (place.before)
@@ -210,8 +210,8 @@ void Block::forward(Context& context, const Microbatch& batch, View branch, Save
 // ---- backward
 // -------------------------------------------------------------------------------------------------
 
-// dx: the gradient of the sublayer's input. Without dropout, scale and norm the gradient of a
-// branch is that of the stream it was added to.
+// dx: the gradient of the sublayer's input. Without dropout, scale and norm, the gradient of a
+// branch is that of the residual stream.
 void Block::run_backward(Context& context, const Microbatch& batch, Place& place, Branch& branch,
                          View dx, ConstView dres, const Saved& saved, bool weights_too) {
   ConstView dy = dres;
@@ -230,7 +230,7 @@ void Block::run_backward(Context& context, const Microbatch& batch, Place& place
   sum->wait(context.stream);
 }
 
-// dres += the gradient of x, where the sublayer's input came from.
+// dres += the gradient of x, through the norm before the sublayer.
 void Block::leave(Context& context, Place& place, const Branch& saved, View dres, ConstView dy,
                   ConstView x) {
   if (place.before)
@@ -239,7 +239,7 @@ void Block::leave(Context& context, Place& place, const Branch& saved, View dres
     context.kernels.add_dropout(context.stream, dres, dres, dy, {});
 }
 
-// Both branches began at x, so neither adds to dres before the other has read it.
+// Both branches start from x, so neither may add to dres before the other has read it.
 void Block::leave_parallel(Context& context, View dres, const Saved& saved) {
   if (spec_.parallel == ParallelBlock::one_norm)
     context.kernels.add_dropout(context.stream, saved.mixer_dy, saved.mixer_dy, saved.dy, {});

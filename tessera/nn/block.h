@@ -1,12 +1,13 @@
-// A transformer block: a mixer and a feed-forward, each between optional norms. The caller owns the
-// residual stream: it starts a block with x, and adds the branch that the block leaves to x1.
+// A transformer block: a mixer (attention) and a feed-forward (MLP), each between optional norms.
+// The caller owns the residual stream: it calls `start` with x, and adds the branch that the block
+// returns to x1.
 //
 //   y1 = norm1(x) --mixer--> a;    x1 = x + s dropout(post1(a))
 //   y2 = norm2(x1) --feed-forward--> b;    branch = post2(b); the caller: x1 + s dropout(branch)
 //
-// Which norms there are is LayerSpec::norm_placement: before the sublayers, after them (y1 = x, y2
-// = x1), or both. In a parallel block both sublayers start from x: y2 = norm2(x), or y2 = y1 with
-// one norm for both; x1 is then on the way to the sum x + mixer + feed-forward. s is the residual
+// LayerSpec::norm_placement selects the norms: before the sublayers, after them (y1 = x, y2 = x1),
+// or both. In a parallel block both sublayers start from x: y2 = norm2(x), or y2 = y1 with one norm
+// for both; x1 is then an intermediate of the sum x + mixer + feed-forward. s is the residual
 // scale.
 #pragma once
 
@@ -25,8 +26,8 @@ class Block {
     std::unique_ptr<Sublayer::Saved> sublayer;
     View raw, raw_stats;  ///< its output, where a norm follows it
   };
-  /// Views for one microbatch. Those that are not kept are scratch, which is lost when another
-  /// block runs.
+  /// The views of one microbatch. Those that are not saved are scratch, which the next block
+  /// overwrites.
   struct Saved {
     View x;   ///< [., hidden]: the residual stream at the block's start, this rank's rows
     View x1;  ///< after the mixer; in a parallel block scratch, which is there for the next block
@@ -39,12 +40,12 @@ class Block {
   };
 
   Block(const LayerSpec& spec, const LayerContext& layer, RopeTables& rope);
-  /// With sublayers of any kind.
+  /// With given sublayers.
   Block(const LayerSpec& spec, const LayerContext& layer, std::unique_ptr<Sublayer> mixer,
         std::unique_ptr<Sublayer> feed_forward);
 
   void collect(ParameterList& parameters);
-  /// Those whose gradients come with the input gradient.
+  /// The norm parameters, which get their gradients together with the input gradient.
   void collect_norms(ParameterList& parameters);
   void collect_losses(ExtraLossList& losses);
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
@@ -54,16 +55,16 @@ class Block {
   }
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
-  /// Whether x1 is part of the residual stream between two blocks, and kept.
+  /// Whether x1 is part of the residual stream between two blocks, and therefore saved.
   bool keeps_x1() const { return spec_.parallel == ParallelBlock::none; }
 
-  /// From saved.x, what the mixer begins with.
+  /// Computes the mixer's input from saved.x.
   void start(Context&, Saved&) const;
-  /// The same behind another block: saved.x = x1 + dropout(branch) first.
+  /// The same after another block: saved.x = x1 + dropout(branch) first.
   void start_behind(Context&, Saved&, ConstView x1, ConstView branch, const DropoutSpec&) const;
-  /// Leaves `branch` and saved.x1.
+  /// Computes `branch` and saved.x1.
   void forward(Context&, const Microbatch&, View branch, Saved&) const;
-  /// Of the branch that the block leaves.
+  /// The dropout of the branch that the block returns.
   DropoutSpec branch_dropout(const Microbatch& batch) const {
     return dropout(batch, feed_forward_);
   }
@@ -81,7 +82,7 @@ class Block {
   };
 
   DropoutSpec dropout(const Microbatch&, const Place&) const;
-  /// The rows that the feed-forward works on.
+  /// The input of the feed-forward.
   ConstView feed_forward_input(const Saved&) const;
   void plan_branch(const Place&, Branch&, ActivationLayout&, const BatchShape&) const;
   void enter(Context&, const Place&, const Branch&, View r, ConstView x, ConstView branch,

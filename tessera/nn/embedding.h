@@ -1,5 +1,5 @@
-// Token embeddings (the vocabulary split over the tensor-parallel group), learned positions,
-// dropout.
+// Token embeddings, with the vocabulary split over the tensor-parallel group, learned positions,
+// and dropout.
 #pragma once
 
 #include <optional>
@@ -24,12 +24,12 @@ class Embedding {
 
   /// y: this rank's part of the residual stream.
   void forward(Context&, const Microbatch&, View y, const Scratch&) const;
-  /// What the first half of backward leaves to the second.
+  /// State passed from the first half of backward to the second.
   struct Pending {
     ConstView dy;  ///< behind the dropout
     WorkHandle gather;
   };
-  /// The gradient of the positions, and then that of the table: they may lie in the same place, one
+  /// Adds the gradient of the positions, then that of the table. Both may use the same memory, one
   /// after the other.
   [[nodiscard]] Pending start_backward(Context&, const Microbatch&, ConstView dy, const Scratch&);
   void finish_backward(Context&, const Microbatch&, const Pending&, const Scratch&);
@@ -39,7 +39,7 @@ class Embedding {
 
  private:
   DropoutSpec dropout(const Microbatch&) const;
-  /// Of this rank's rows: i32.
+  /// The positions of this rank's rows, i32.
   ConstView positions_of(const Microbatch&) const;
 
   EmbeddingSpec spec_;

@@ -1,6 +1,6 @@
-// A loss of a sublayer that is added to the model's: the balance of a router, for example. It is
-// defined for each sequence, and the model's loss gets its mean over the sequences of the global
-// batch, so that it does not depend on the layout.
+// A loss of a sublayer that is added to the model's loss, such as the load-balancing loss of an MoE
+// router. It is defined per sequence; the model's loss gets its mean over the sequences of the
+// global batch, which does not depend on the parallel layout.
 #pragma once
 
 #include <string>
@@ -13,16 +13,16 @@ namespace tessera {
 
 class ExtraLoss {
  public:
-  /// Layers that give the same name are reported as one, their sum.
+  /// Layers that use the same name are reported as one loss, their sum.
   explicit ExtraLoss(std::string name) : name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
 
-  /// f64 [1]. In backward_input, which runs once per microbatch, the sublayer adds what this rank
-  /// contributes to the sum over sequences, without the loss's coefficient. All ranks are added up:
-  /// those that compute the same thing must not all add it.
+  /// f64 [1]. In backward_input, which runs once per microbatch, the sublayer adds this rank's
+  /// contribution to the sum over sequences, without the loss's coefficient. The values of all
+  /// ranks are added, so only one of several ranks that compute the same value may add it.
   View sum() const { return sum_; }
-  /// f64 [1]: what the loss of one sequence weighs in the gradients; the sublayer multiplies its
+  /// f64 [1]: the weight of one sequence's loss in the gradients; the sublayer multiplies it by its
   /// coefficient.
   ConstView grad_scale() const { return grad_scale_; }
 

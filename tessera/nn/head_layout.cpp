@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Every rank has all channels of its share of the vocabulary.
+// 1-D: every rank has all channels of its shard of the vocabulary.
 class Head1d final : public HeadLayout {
  public:
   explicit Head1d(const LayerContext& layer) : dtype_(layer.dtype), rows_(layer) {}

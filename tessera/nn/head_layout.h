@@ -1,7 +1,7 @@
-// How input and weight of the output layer come together on a rank. Its products run over `parts`
-// of the hidden channels: one with 1-D tensor parallelism, as many as it has rows with 2-D tensor
-// parallelism. All parts are held at once, since loss and gradients of a chunk of rows are computed
-// one after the other.
+// How the output layer gets its input and weight under 1-D or 2-D tensor parallelism. Its products
+// run over `parts` of the hidden channels: one part with 1-D tensor parallelism, one per grid row
+// with 2-D. All parts are held at once, since the loss and the gradients of a chunk of rows are
+// computed one after the other.
 #pragma once
 
 #include <memory>
@@ -23,17 +23,18 @@ class HeadLayout {
 
   virtual Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
                                bool gradients) const = 0;
-  /// [parts, N, C]: all rows that this rank computes logits of.
+  /// [parts, N, C]: all rows for which this rank computes logits.
   virtual View gather_input(Context&, View x, const Scratch&) const = 0;
-  /// [parts, V, C]: all channels of the rank's share of the vocabulary.
+  /// [parts, V, C]: all channels of this rank's shard of the vocabulary.
   virtual ConstView gather_weight(Context&, const Parameter& weight, const Scratch&) const = 0;
   virtual PartialWeightGradients start_gradient(Context&, Parameter& weight,
                                                 const Scratch&) const = 0;
-  /// dx = this rank's part of what the ranks have added up in the place of the input's parts.
+  /// dx = this rank's part of the input gradient, reduced over the ranks; `parts` holds the partial
+  /// gradients in place of the gathered input.
   virtual void sum_input_gradient(Context&, View dx, View parts) const = 0;
   virtual void sum_weight_gradient(Context&, Parameter& weight,
                                    const PartialWeightGradients&) const = 0;
-  /// The ranks that share the vocabulary for the same rows.
+  /// The ranks that hold the vocabulary's shards for the same rows.
   virtual Communicator& vocabulary_group(const Mesh& mesh) const = 0;
 };
 

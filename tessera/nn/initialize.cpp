@@ -5,8 +5,8 @@ namespace {
 
 Shape without_first(const Shape& shape) { return Shape(shape.dims().subspan(1)); }
 
-// A box of more than two dimensions is drawn plane by plane: each plane is a box of the tensor
-// whose first two dimensions are one.
+// A box of more than two dimensions is initialised plane by plane: each plane is a box of the
+// tensor with its first two dimensions merged.
 void draw_normal(Context& context, const View& x, RngKey key, const Shape& global,
                  const Shape& offset, double std) {
   if (x.rank() <= 2)

@@ -1,4 +1,5 @@
-// Initial weights, drawn by global name and element index: the same numbers in every layout.
+// Initial weights, drawn by global name and element index, so that every parallel layout gets the
+// same numbers.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ KvGather::KvGather(const LayerContext& layer, std::int64_t groups, std::int64_t 
       k_size_(k_size),
       v_size_(v_size) {}
 
-// What is on its way lies at the same place in both directions, which are never at the same time.
+// The buffers of both directions share memory, since they are never in use at the same time.
 KvGather::Scratch KvGather::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
                                          bool gradients) const {
   Scratch views;
@@ -43,8 +43,8 @@ View KvGather::own(const Context& context, const View& ranks) const {
       .reshape({ranks.dim(1), ranks.dim(2), ranks.dim(3)});
 }
 
-// Calls f(chunks of ranks, the same chunks by position): once for all first chunks, which are in
-// the order of the ranks, and for each second chunk, since those are in the opposite order.
+// Calls f(chunks by rank, the same chunks by position): once for all first chunks, which are in the
+// order of the ranks, and once for each second chunk, since those are in reverse order.
 template <class F>
 void KvGather::for_each_chunk(const View& by_rank, const View& by_position, F&& f) const {
   const std::int64_t chunk = by_rank.numel() / (std::int64_t{2} * ranks_);

@@ -1,6 +1,6 @@
-// Linear layers split over the tensor-parallel group. Weights are [out, in], y = x W^T. How they
-// are split is behind one interface: linear_1d.h splits outputs or inputs over all ranks,
-// linear_2d.h both over the rows and columns of q x q ranks.
+// Linear layers split over the tensor-parallel group. Weights are [out, in], y = x W^T. The split
+// is behind one interface: linear_1d.h splits outputs or inputs over all ranks, linear_2d.h splits
+// both over the rows and columns of q x q ranks.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-/// Memory for what linear layers get from other ranks.
+/// Memory for data that linear layers receive from other ranks.
 struct LinearScratch {
   AllRows all;
   SummaScratch summa;
@@ -25,18 +25,18 @@ class ParallelLinear {
   virtual ~ParallelLinear() = default;
 
   void collect(ParameterList& parameters);
-  /// What it takes of LinearScratch::summa for that many rows.
+  /// The sizes of LinearScratch::summa that it needs for `rows` rows.
   virtual SummaSizes summa_sizes(std::int64_t /*rows*/) const { return {}; }
 
-  /// This rank's part of y from its part of x.
+  /// Computes this rank's part of y from its part of x.
   virtual void forward(Context&, View y, ConstView x, const LinearScratch&) const = 0;
   /// pre = x W^T + b; y = gelu(pre).
   virtual void forward_gelu(Context&, View y, View pre, ConstView x, const LinearScratch&) const;
-  /// dx is there once the work was waited for. dy here and below, and x below, have all rows
-  /// (row_layout.h).
+  /// dx is complete once the returned work has been waited for. Here and below, dy and x have all
+  /// rows (row_layout.h).
   [[nodiscard]] virtual WorkHandle backward_input(Context&, View dx, ConstView dy,
                                                   const LinearScratch&) const = 0;
-  /// Through the gelu before this layer too: dx = (dy W) gelu'(pre).
+  /// The same through the preceding gelu: dx = (dy W) gelu'(pre).
   virtual void backward_input_gelu(Context&, View dx, ConstView dy, View pre,
                                    const LinearScratch&) const;
   virtual void backward_weight(Context&, ConstView dy, ConstView x, const LinearScratch&) = 0;
@@ -51,18 +51,18 @@ class ParallelLinear {
   std::optional<Parameter> bias_;
 };
 
-/// The layer that a sublayer begins with: 1-D tensor parallelism splits its outputs.
+/// The first linear layer of a sublayer: 1-D tensor parallelism splits its outputs.
 std::unique_ptr<ParallelLinear> make_first_linear(const LinearSpec& spec,
                                                   const LayerContext& layer);
-/// The one that it ends with: 1-D tensor parallelism splits its inputs.
+/// The last linear layer of a sublayer: 1-D tensor parallelism splits its inputs.
 std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec, const LayerContext& layer);
 
-/// This rank's part of a vector that is spread like a part's outputs with 1-D tensor parallelism;
-/// `part` has the vector's full name.
+/// This rank's part of a vector that is split like the outputs of `part` with 1-D tensor
+/// parallelism; `part` has the vector's full name.
 Parameter split_vector(const LinearPart& part, InitSpec init, const LayerContext& layer);
 
-/// This rank's part of `size` features, which have `shares` equal shares on as many ranks, or on
-/// several ranks each.
+/// This rank's range of `size` features in `shares` equal shards, each held by one rank or by
+/// several.
 Range even_share(const std::string& what, std::int64_t size, int shares, const LayerContext& layer);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@ int shares_of(const LinearPart& part, const LayerContext& layer) {
   return layer.shares_of(part.max_shares);
 }
 
-// Of the ranks that hold the same share, the first one saves and counts it.
+// The first of the ranks that hold the same shard saves and counts it.
 ShardedTensor part_tensor(const LinearPart& part, const std::string& suffix, const Shape& global,
                           const ShardPiece& piece, const LayerContext& layer) {
   const int copies = layer.tensor_size / shares_of(part, layer);
@@ -23,7 +23,7 @@ ShardedTensor part_tensor(const LinearPart& part, const std::string& suffix, con
           {.gradient_group = group}};
 }
 
-// The parts lie one after the other in the storage, each rank's share of each part.
+// The fused parts are stored one after the other: this rank's shard of each.
 Parameter column_weight(const LinearSpec& spec, const LayerContext& layer) {
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
@@ -135,7 +135,7 @@ RowParallelLinear::RowParallelLinear(const LinearSpec& spec, const LayerContext&
 void RowParallelLinear::forward(Context& context, View y, ConstView x,
                                 const LinearScratch& scratch) const {
   GemmSpec spec;
-  // The bias goes into one rank's partial sum, so the sum has it once.
+  // Only one rank adds the bias to its partial sum, so that the sum contains it once.
   if (bias_ && context.mesh.tensor().rank() == 0) {
     spec.epilogue = Epilogue::bias;
     spec.bias = bias_->value();

@@ -1,12 +1,12 @@
 // Linear layers with 1-D tensor parallelism.
 //
-//   column-parallel: each rank holds some outputs. It needs all rows of its input, and the input
-//   gradient is summed.
-//   row-parallel: each rank holds some inputs. The output is summed, and it needs all rows of the
-//   output's gradient.
+//   column-parallel: each rank holds some outputs. It needs all rows of its input, and the
+//   input gradient is summed over the ranks.
+//   row-parallel: each rank holds some inputs. The output is summed over the ranks, and it needs
+//   all rows of the output's gradient.
 //
-// How rows are gathered and sums shared is row_layout.h. One layer after the other costs one
-// all-reduce in each direction, or a gather and a reduce-scatter. A group of one sums with itself.
+// Rows are gathered and sums reduced as row_layout.h describes. A column-parallel layer followed by
+// a row-parallel one costs one all-reduce in each direction, or an all-gather and a reduce-scatter.
 #pragma once
 
 #include "tessera/nn/linear.h"

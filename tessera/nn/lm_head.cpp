@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Rows of one part of something that has parts [parts, rows, C].
+// A chunk of rows of one part of [parts, rows, C].
 template <class V, class Chunk>
 V rows_of(const V& parts, int part, const Chunk& chunk) {
   return summa_panel(parts, part).slice(0, chunk.begin, chunk.rows);
@@ -37,14 +37,14 @@ void LmHead::collect(ParameterList& parameters) {
   if (own_) parameters.push_back(&*own_);
 }
 
-// Ranks have other columns, and the same probability on each.
+// Label smoothing gives every column of the vocabulary the same probability, on all ranks.
 TargetSpec LmHead::target(bool training) const {
   const double spread = training ? spec_.label_smoothing : 0.0;
   return {vocab_.begin, 1.0 - spread, spread / static_cast<double>(spec_.vocab)};
 }
 
-// Enough rows for a fast product, few enough to stay small beside the model. All ranks must take
-// as many, though their shares of the vocabulary may differ.
+// Enough rows for an efficient product, and few enough to stay small beside the model. All ranks
+// must take the same number, although their shards of the vocabulary may differ in size.
 std::int64_t LmHead::chunk_rows(const BatchShape& shape) const {
   const std::int64_t rows = std::max<std::int64_t>(
       64, most_logits_ / std::max<std::int64_t>(1, largest_share_) / 64 * 64);
@@ -139,7 +139,7 @@ void LmHead::chunk_gradients(Context& context, const Products& products, const S
       context.kernels.gemm(context.stream, summa_panel(d_weight.panels, part), ConstView(d_logits),
                            ConstView(x), spec, context.workspace);
     }
-    // The input is not needed any more: its gradient takes its place.
+    // The input is no longer needed: its gradient replaces it.
     context.kernels.gemm(context.stream, x, ConstView(d_logits), summa_panel(products.weight, part),
                          {}, context.workspace);
   }

@@ -1,7 +1,7 @@
-// The output layer with its loss. Rows are taken in chunks, so the logits of a microbatch never
-// exist whole; the vocabulary is split over the tensor-parallel group, and its logits are never
-// gathered. When training, the gradients are computed along with the loss (the weight of each token
-// is known before), and the gradient of the input replaces the input.
+// The output layer with its loss. Rows are processed in chunks, so the logits of a whole microbatch
+// are never in memory at once. The vocabulary is split over the tensor-parallel group, and logits
+// are never gathered. In training the gradients are computed together with the loss, since the
+// weight of each token is known in advance, and the gradient of the input replaces the input.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace tessera {
 class LmHead {
  public:
   struct Saved {
-    View x;     ///< this rank's part of the input, and after a training forward its gradient
+    View x;     ///< this rank's part of the input; after a training forward, its gradient
     View loss;  ///< acc [N], not masked
   };
   struct Scratch {
@@ -25,24 +25,26 @@ class LmHead {
   };
 
   /// With `shared`, the weight is that table (tied embeddings) and the head has no parameter of its
-  /// own. If they are tied, but the table is on another stage, it has a copy of it.
+  /// own. If the embeddings are tied but the table is on another pipeline stage, the head has a
+  /// copy of it.
   LmHead(const LmHeadSpec& spec, const LayerContext& layer, Parameter* shared);
 
   void collect(ParameterList& parameters);
   Saved plan_buffers(ActivationLayout& activations, const BatchShape& shape) const;
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, bool gradients = true) const;
 
-  /// Fills saved.loss; when training, also adds the weight gradient and turns saved.x into its
+  /// Computes saved.loss. In training it also adds the weight gradient and replaces saved.x by its
   /// gradient.
   void forward(Context&, const Microbatch&, Saved&, const Scratch&);
-  /// logits [rows, V of this rank] of some rows, for generation; not with 2-D tensor parallelism.
+  /// The logits [rows, V of this rank] of some rows, for generation. Not available with 2-D tensor
+  /// parallelism.
   void logits(Context&, View out, ConstView x) const;
 
  private:
   struct Chunk {
     std::int64_t begin, rows;
   };
-  // What the products of all chunks share, in parts of the channels.
+  // The operands that the products of all chunks share, in parts of the channels.
   struct Products {
     View x;  ///< [parts, N, C]; the gradient replaces it chunk by chunk
     ConstView weight;
@@ -63,8 +65,8 @@ class LmHead {
   RowLayout rows_;
   std::unique_ptr<HeadLayout> layout_;
   std::int64_t most_logits_;
-  std::int64_t largest_share_;  ///< of the vocabulary, on any rank
-  Range vocab_;                 ///< of this rank
+  std::int64_t largest_share_;  ///< the largest shard of the vocabulary on any rank
+  Range vocab_;                 ///< this rank's shard
   std::optional<Parameter> own_;
   Parameter* shared_;
 };

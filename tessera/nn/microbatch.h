@@ -1,4 +1,5 @@
-// All that differs between microbatches, and nothing else. Rows are sequence-first: row = s B + b.
+// The inputs of one microbatch: everything that differs between microbatches, and nothing else.
+// Rows are sequence-first: row = s B + b.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace tessera {
 
-/// Keys and values of the positions already seen, for generation: [capacity, B, K, D] per layer.
+/// Keys and values of earlier positions, for generation: [capacity, B, K, D] per layer.
 struct KvCache {
   struct Layer {
     View k, v;
@@ -22,15 +23,15 @@ struct Microbatch {
   BatchShape shape;
   ConstView tokens;     ///< i32 [N]
   ConstView labels;     ///< i32 [N]
-  ConstView mask;       ///< f32 [N]: which labels count in the loss
-  ConstView positions;  ///< i32 [S, B], counted in their document
-  ConstView
-      documents;      ///< i32 [B, any]: the positions where those begin that do not see each other
-  ConstView samples;  ///< i64 [B]: global sample numbers, for dropout
-  ConstView grad_scale;      ///< f64 [1]: what the loss of one token weighs in the gradient
-  bool training = true;      ///< dropout, and gradients of the loss in forward
-  KvCache* cache = nullptr;  ///< generation: attend to what is cached, and add to it
-  /// Which positions of their samples the rows are. With a cache it holds all those before.
+  ConstView mask;       ///< f32 [N]: the weight of each label in the loss; 0 masks it
+  ConstView positions;  ///< i32 [S, B], relative to the start of their document
+  /// i32 [B, any]: start positions of documents that do not attend to each other
+  ConstView documents;
+  ConstView samples;         ///< i64 [B]: global sample numbers, which select the dropout masks
+  ConstView grad_scale;      ///< f64 [1]: the weight of one token's loss in the gradient
+  bool training = true;      ///< dropout is applied, and the head computes gradients in forward
+  KvCache* cache = nullptr;  ///< generation: attend to the cached positions, and append to them
+  /// The positions of the rows in their samples. With a cache, it holds all earlier positions.
   SequenceRanges ranges;
 };
 

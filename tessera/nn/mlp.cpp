@@ -23,8 +23,7 @@ std::unique_ptr<Sublayer::Saved> Mlp::plan_buffers(ActivationLayout& activations
   saved.pre = activations.until_input.take(dtype_, {n, pre_width()});
   if (!spec_.gated || activations.split_backward)
     saved.act = activations.until_weight.take(dtype_, {n, ffn_});
-  // A gated activation's gradient takes the place of its input, unless the two gradients are
-  // computed apart.
+  // The gradient of a gated activation overwrites its input, unless the backward is split.
   const bool in_place = spec_.gated && !activations.split_backward && activations.gradients;
   saved.d_pre = in_place ? saved.pre : activations.gradient(scratch, dtype_, {n, pre_width()});
   saved.rows = SublayerRows(activations, rows_, dtype_, shape, spec_.hidden);

@@ -1,5 +1,5 @@
-// The feed-forward sublayer: normed input -> branch, with an activation, plain or gated, between
-// its two linear layers.
+// The feed-forward sublayer: normed input -> branch. Two linear layers with a plain or gated
+// activation between them.
 #pragma once
 
 #include "tessera/nn/sublayer.h"
@@ -12,12 +12,12 @@ class Mlp final : public Sublayer {
  public:
   struct Saved final : Sublayer::Saved {
     SublayerRows rows;
-    View pre;            ///< [N, F], or [N, 2F] = gate | up: before the activation
-    View act;            ///< [N, F]: after it; gated: split backward only
-    View d_pre;          ///< as pre; gated: in its place where that can be
-    ConstView act_seen;  ///< what backward_weight reads
-    /// [N, F], gated only, scratch. The activation's output in forward; in backward that output's
-    /// gradient, then the output again, which is cheaper to compute twice than to keep.
+    View pre;            ///< [N, F], or [N, 2F] = gate | up: input of the activation
+    View act;            ///< [N, F]: output of the activation; gated: only with a split backward
+    View d_pre;          ///< like pre; gated: in the same memory where possible
+    ConstView act_seen;  ///< what backward_weight reads as the output of the activation
+    /// [N, F], gated only, scratch. The activation's output in forward. In backward first the
+    /// gradient of that output, then the output again, which is cheaper to recompute than to keep.
     View work;
   };
 
@@ -36,7 +36,7 @@ class Mlp final : public Sublayer {
 
  private:
   std::int64_t pre_width() const { return spec_.gated ? 2 * ffn_ : ffn_; }
-  /// Whether the matrix products compute the activation along with themselves.
+  /// Whether the activation is fused into the matrix products.
   bool fused() const { return !spec_.gated && spec_.activation == Activation::gelu; }
 
   MlpSpec spec_;

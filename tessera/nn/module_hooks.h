@@ -1,23 +1,23 @@
-// What happens around the work with the parameters of an FSDP unit: the embedding, a block, or the
-// final norm with the head. Whoever runs the layers calls; whoever keeps the parameters answers.
+// Observer of parameter use: callbacks around the use of an FSDP unit (the embedding, a block, or
+// the final norm with the head). Called by the stage runner, implemented by `DataParallel`.
 #pragma once
 
 #include <cstddef>
 
 namespace tessera {
 
-/// Which FSDP unit is used after this one, as far as that is known.
+/// The FSDP unit that is used next, as far as it is known.
 enum class NextFsdpUnit { following, preceding, unknown };
 
 class ModuleHooks {
  public:
   virtual ~ModuleHooks() = default;
-  /// The FSDP unit's values are to be there for work put on the stream from now on, until another
-  /// FSDP unit's are asked for.
+  /// Work launched on the stream after this call reads the FSDP unit's values, until the values of
+  /// another unit are requested.
   virtual void before_use(std::size_t /*unit*/, NextFsdpUnit) {}
-  /// Work from now on adds to the FSDP unit's gradients.
+  /// Work launched after this call adds to the FSDP unit's gradients.
   virtual void before_gradients(std::size_t /*unit*/) {}
-  /// It has been put on the stream. `last`: the microbatch adds nothing more.
+  /// That work has been launched. `last`: it was the last of this microbatch for the unit.
   virtual void gradients_added(std::size_t /*unit*/, bool /*last*/) {}
 };
 

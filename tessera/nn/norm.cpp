@@ -23,8 +23,8 @@ std::optional<Parameter> replicated_bias(const std::string& name, std::int64_t c
   return replicated_weight(name, channels, InitKind::zeros, layer, partial);
 }
 
-// This rank's part of channels that are spread as the residual stream's are with 2-D tensor
-// parallelism: all ranks of a column have a copy, and other samples.
+// This rank's channels of a vector that is split like the residual stream with 2-D tensor
+// parallelism: all ranks of a grid column hold a copy, and process different samples.
 Parameter column_vector(const std::string& name, std::int64_t channels, InitKind init,
                         const LayerContext& layer) {
   check(channels % layer.tensor_2d == 0,
@@ -91,7 +91,7 @@ std::unique_ptr<Norm> make_stream_norm(const std::string& name, std::int64_t cha
 
 std::unique_ptr<Norm> make_head_norm(const std::string& name, std::int64_t head_size,
                                      const NormSpec& spec, const LayerContext& layer) {
-  const bool partial = layer.tensor_size > 1;  // each rank norms other heads
+  const bool partial = layer.tensor_size > 1;  // each rank normalises different heads
   return std::make_unique<ReplicatedNorm>(name, head_size, spec, layer, partial);
 }
 

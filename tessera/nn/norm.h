@@ -22,7 +22,7 @@ class Norm {
   /// r = x + dropout(branch); y = norm(r).
   virtual void add_forward(Context&, View y, View r, View stats, ConstView x, ConstView branch,
                            const DropoutSpec&) const = 0;
-  /// dx (+)= the input gradient. The weight gradients are cheap and done along with it.
+  /// dx (+)= the input gradient. The weight gradients are cheap and are computed along with it.
   virtual void backward(Context&, View dx, ConstView dy, ConstView x, ConstView stats,
                         bool accumulate) = 0;
 
@@ -37,11 +37,11 @@ class Norm {
   std::optional<Parameter> bias_;
 };
 
-/// With all channels on every rank that norms a row.
+/// A norm with all channels of a row on one rank.
 class ReplicatedNorm final : public Norm {
  public:
-  /// `partial`: the tensor-parallel ranks norm different rows, so that each has a part of the
-  /// weights' gradients.
+  /// `partial`: the tensor-parallel ranks normalise different rows, so each has a partial gradient
+  /// of the weights.
   ReplicatedNorm(const std::string& name, std::int64_t channels, const NormSpec& spec,
                  const LayerContext& layer, bool partial);
 
@@ -53,15 +53,16 @@ class ReplicatedNorm final : public Norm {
                 bool accumulate) override;
 };
 
-/// The norm of the residual stream, however that is split.
+/// The norm of the residual stream, replicated or split as the stream is.
 std::unique_ptr<Norm> make_stream_norm(const std::string& name, std::int64_t channels,
                                        const NormSpec& spec, const LayerContext& layer);
 
-/// The norm of each head alone, with weights that all heads share: rows are [N, heads, head size].
+/// A norm of each head separately, with weights shared by all heads: rows are [N, heads, head
+/// size].
 std::unique_ptr<Norm> make_head_norm(const std::string& name, std::int64_t head_size,
                                      const NormSpec& spec, const LayerContext& layer);
-/// The norm of all heads together, `heads` of them on all ranks: rows are [N, heads of this rank x
-/// head size].
+/// A norm over all heads together, `heads` in total over the ranks: rows are [N, heads of this rank
+/// x head size].
 std::unique_ptr<Norm> make_heads_norm(const std::string& name, std::int64_t heads,
                                       std::int64_t head_size, const NormSpec& spec,
                                       const LayerContext& layer);

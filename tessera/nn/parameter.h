@@ -1,5 +1,5 @@
-// A parameter as a layer sees it: a value to read and a gradient to add to. Where they live is
-// decided elsewhere (optim/), so a layer never keeps an address.
+// A parameter as a layer sees it: a value to read and a gradient to add to. optim/ decides where
+// they are stored, so a layer never keeps an address.
 #pragma once
 
 #include <cstdint>
@@ -20,33 +20,36 @@ struct Gradient {
 
 class Parameter {
  public:
-  /// `tensors` say which global tensors the storage of shape `local` holds (several when a layer
-  /// fuses them), and how they are placed.
+  /// `tensors` lists the global tensors that the storage of shape `local` holds (several if a layer
+  /// fuses them), and their placement.
   Parameter(DType dtype, const Shape& local, std::vector<ShardedTensor> tensors, InitSpec init);
 
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   const std::vector<ShardedTensor>& tensors() const { return tensors_; }
   const InitSpec& init() const { return init_; }
-  /// Who holds copies of it: all tensors of a storage are of one class.
+  /// Which ranks hold copies of it. All tensors of a storage have the same class.
   PlacementClass placement_class() const { return tensors_.front().placement.placement_class; }
-  /// Over which all of its gradient is summed; none where its tensors differ, each of which is then
-  /// summed over its own.
+  /// The group over which the whole gradient is summed; none if its tensors differ, in which case
+  /// each is summed over its own group.
   GradientGroup gradient_group() const;
-  /// Weight decay applies to matrices, not to biases and norms, also where several are one storage.
+  /// Weight decay applies to matrices, not to biases and norms, even if several of them share one
+  /// storage.
   bool decays() const { return tensors_.front().global.rank() >= 2; }
   std::string name() const { return tensors_.front().name; }
-  /// A frozen parameter keeps its value, and layers leave out what only its gradient needs.
+  /// A frozen parameter keeps its value, and layers skip work that only its gradient needs.
   bool trained() const { return trained_; }
   void freeze() { trained_ = false; }
 
-  /// Whether another parameter, on another stage of a pipeline, is the same one of the model: their
-  /// gradients are summed, and their values stay alike. The copy is neither saved nor counted.
+  /// Whether a parameter on another pipeline stage is the same one of the model (tied embeddings).
+  /// Their gradients are summed, and their values stay equal. The copy is neither saved nor
+  /// counted.
   bool tied() const { return tied_; }
   void tie(bool copy);
 
   View value() const { return value_; }
-  /// Marks the gradient as contributed to. Of a frozen vector it goes where nobody reads it.
+  /// Marks the gradient as contributed to. A frozen vector's gradient goes to memory that is never
+  /// read.
   Gradient grad();
   View grad_view() const { return grad_; }
 
@@ -68,16 +71,17 @@ class Parameter {
 
 using ParameterList = std::vector<Parameter*>;
 
-/// A parameter that every rank of a group holds whole; the group's first rank saves and counts it.
+/// A parameter that every rank of a group holds in full; the group's first rank saves and counts
+/// it.
 Parameter replicated_parameter(DType dtype, const std::string& name, const Shape& shape,
                                InitSpec init, int group_rank, const Placement& placement = {});
 
-/// A tensor of which a rank of a grid has a box that all ranks of its column have; the column's
-/// first rank saves and counts it. Each works on other samples, so that gradients are summed.
+/// A tensor box that all ranks of a grid column hold; the first rank of the column saves and counts
+/// it. The ranks process different samples, so their gradients are summed.
 ShardedTensor column_copy(const std::string& name, const Shape& global, const ShardPiece& piece,
                           int tensor_row);
 
-/// Such a parameter: some of the channels of a tensor [..., channels].
+/// A parameter of that kind: some of the channels of a tensor [..., channels].
 Parameter column_parameter(DType dtype, const std::string& name, const Shape& global,
                            const Range& channels, InitSpec init, int tensor_row);
 

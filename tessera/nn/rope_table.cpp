@@ -19,7 +19,7 @@ Tensor make_table(Memory& memory, Stream& stream, const std::vector<double>& fre
                                  {positions, static_cast<std::int64_t>(frequencies.size())});
   stream.api().copy_bytes(stream.native(), table.view().raw(), host.data(),
                           host.size() * sizeof(A));
-  stream.synchronize();  // the host vector ends here
+  stream.synchronize();  // before the host vector is destroyed
   return table;
 }
 

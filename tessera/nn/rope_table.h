@@ -1,4 +1,4 @@
-// Cosines and sines of every position's rotation angles, made once.
+// Tables of cosines and sines of the rotation angles of all positions, computed once.
 #pragma once
 
 #include <deque>
@@ -28,15 +28,15 @@ class RopeTable {
   Tensor sin_;
 };
 
-/// The tables of a model's layers: those that rotate alike share one.
+/// The tables of a model's layers. Layers with the same rotation share one.
 class RopeTables {
  public:
   RopeTables(Memory& memory, Stream& stream, DType model_dtype, std::int64_t positions)
       : memory_(memory), stream_(stream), dtype_(model_dtype), positions_(positions) {}
 
-  /// Made when it is asked for first; null for layers without rotary positions.
+  /// Computed at the first request; null for layers without rotary positions.
   const RopeTable* get(const std::optional<RopeSpec>& spec);
-  /// Of all that were asked for, with that many positions.
+  /// Bytes of all requested tables with `positions` positions.
   std::int64_t bytes(std::int64_t positions) const;
 
  private:

@@ -1,13 +1,13 @@
-// How the rows of the residual stream lie on the tensor-parallel group: whole on every rank, or,
-// with sequence parallelism, the ranks' consecutive parts of the sequence. A linear layer's product
-// needs all rows of the part of the weight that a rank has:
+// How the rows of the residual stream are distributed over the tensor-parallel group: all rows on
+// every rank, or, with sequence parallelism, consecutive parts of the sequence. The product of a
+// linear layer needs all rows for the part of the weight that a rank holds:
 //
 //                     every rank has all rows          each rank has its part
 //   into a product    nothing                          gather
 //   out of a product  sum (all-reduce)                 sum, each its rows (reduce-scatter)
 //
 // Each is the backward of the other. With 2-D tensor parallelism (linear_2d.h) a rank has all rows
-// of its microbatch, which holds the samples of its row of the grid, and some of the channels.
+// of its microbatch, which holds the samples of its grid row, and some of the channels.
 #pragma once
 
 #include "tessera/nn/activation_layout.h"
@@ -17,8 +17,8 @@
 
 namespace tessera {
 
-/// Memory for all rows, [N, hidden] each, where a rank keeps only its part; empty otherwise. Three
-/// of them, so that in backward communication and products of one sublayer can overlap.
+/// Memory for all rows, [N, hidden] each, if a rank keeps only its part; empty otherwise. There are
+/// three, so that communication and products of a sublayer's backward can overlap.
 struct AllRows {
   View dy;  ///< the gradient of a sublayer's output; its output in forward
   View dx;  ///< the partial gradient of its input
@@ -31,35 +31,37 @@ class RowLayout {
 
   /// The size of the tensor-parallel group.
   int ranks() const { return ranks_; }
-  /// Into how many parts its ranks split the residual stream.
+  /// The number of parts that the ranks split the residual stream into.
   int parts() const { return channel_shares_ > 1 ? ranks_ : parts_; }
-  /// The rows that this rank keeps of a microbatch.
+  /// The number of rows of a microbatch that this rank keeps.
   std::int64_t kept(const BatchShape& shape) const { return shape.rows() / parts_; }
-  /// The channels that it keeps of them.
+  /// The channels that it keeps.
   Range channels(std::int64_t hidden) const {
     return balanced_range(hidden, channel_shares_, channel_share_);
   }
-  /// Of the part of the residual stream that it keeps.
+  /// The shape of the part of the residual stream that it keeps.
   Shape kept(const BatchShape& shape, std::int64_t hidden) const {
     return {kept(shape), channels(hidden).length()};
   }
-  /// The first of its rows, counted along the sequence of the microbatch.
+  /// The position of its first row in the sequence of the microbatch.
   std::int64_t first_position(const BatchShape& shape) const { return shape.seq / parts_ * part_; }
-  /// This rank's rows of something that has one per row of the microbatch.
+  /// This rank's rows of a tensor with one row per row of the microbatch.
   ConstView kept_of(const ConstView& rows) const;
 
   AllRows plan_buffers(ArenaLayout& scratch, DType dtype, const BatchShape& shape,
                        std::int64_t width, bool gradients) const;
 
-  /// Where all rows are once `gather` was waited for: in `all`, or where they were.
+  /// Where all rows are after `gather` has been waited for: in `all`, or in `rows` if nothing had
+  /// to be gathered.
   ConstView gathered(const View& all, const ConstView& rows) const { return split() ? all : rows; }
   WorkHandle gather(Context&, View all, ConstView rows) const;
   /// Gathers and waits.
   ConstView gather_now(Context&, View all, ConstView rows) const;
 
-  /// Where this rank's partial sum goes before `sum`.
+  /// Where this rank writes its partial sum before calling `sum`.
   View partial_sum(const View& all, const View& rows) const { return split() ? all : rows; }
-  /// rows = the ranks' partial sums, reduced. `partial` is what `partial_sum` returned.
+  /// rows = the partial sums of all ranks, reduced. `partial` is the view that `partial_sum`
+  /// returned.
   WorkHandle sum(Context&, View rows, View partial) const;
 
  private:

@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-// What is left of the workspace for an op.
+// The rest of the workspace, for an op.
 Workspace rest_of(const Workspace& workspace, const ArenaLayout& used) {
   const auto begin = static_cast<std::int64_t>(used.bytes());
   return workspace.slice(0, begin, workspace.dim(0) - begin);
@@ -30,7 +30,7 @@ std::size_t SplitNorm::workspace_bytes(const Kernels& kernels, std::int64_t rows
 void SplitNorm::forward(Context& context, View y, View stats, ConstView x) const {
   ArenaLayout memory(context.workspace);
   const View parts = memory.take(accumulator(), {ranks_, x.dim(0), 2});
-  // This rank's part lies where the result will.
+  // This rank writes its part into its place of the all-gather's result.
   context.kernels.norm_part_stats(context.stream, stats, x, spec_);
   (context.mesh.*group_)().all_gather(parts, stats, context.stream)->wait(context.stream);
   context.kernels.norm_part_forward(context.stream, y, stats, x, parts, weight_.value(),

@@ -1,6 +1,6 @@
-// The rows that go into and come back to a sublayer, attention or MLP: its input and the gradient
-// of its output. Its first linear layer wants all rows of the input, its last one all rows of the
-// gradient, in backward twice: with the input gradient, and with the weight gradient.
+// The input rows of a sublayer (attention or MLP) and the gradient rows of its output. Its first
+// linear layer needs all rows of the input, its last one all rows of the gradient. Backward needs
+// the latter twice: for the input gradient and for the weight gradient.
 #pragma once
 
 #include "tessera/nn/row_layout.h"
@@ -10,29 +10,29 @@ namespace tessera {
 class SublayerRows {
  public:
   SublayerRows() = default;
-  /// What the caller of a split backward keeps until the weight gradient, [., hidden].
+  /// `activations` keeps the gradient [., hidden] until the weight gradient, with a split backward.
   SublayerRows(ActivationLayout& activations, const RowLayout& layout, DType dtype,
                const BatchShape& shape, std::int64_t hidden) {
     if (activations.split_backward)
       dy_ = activations.until_weight.take(dtype, layout.kept(shape, hidden));
   }
 
-  /// x [., hidden]: this rank's rows, in memory that stays.
+  /// x [., hidden]: this rank's rows, in memory that stays valid.
   void set_input(ConstView x) { x_ = x; }
 
-  /// All rows of dy, for the input gradient and the weight gradient with it.
+  /// All rows of dy, for the input gradient and for a weight gradient that follows at once.
   ConstView begin_backward(Context& context, const RowLayout& layout, const AllRows& all,
                            ConstView dy) {
     if (dy_) context.kernels.copy(context.stream, dy_, dy);
     return dy_seen_ = layout.gather_now(context, all.dy, dy);
   }
-  /// Calls for all rows of the input, if the weight gradient follows at once.
+  /// Starts to gather all rows of the input, if the weight gradient follows at once.
   void fetch_input(Context& context, const RowLayout& layout, const AllRows& all) {
     if (!dy_) x_coming_ = layout.gather(context, all.x, x_);
   }
 
-  /// All rows of dy for the weight gradient. Apart from the input gradient, what that gathered is
-  /// no more there.
+  /// All rows of dy for the weight gradient. With a split backward they are gathered again, since
+  /// the rows gathered for the input gradient have been overwritten.
   ConstView begin_weight(Context& context, const RowLayout& layout, const AllRows& all) {
     if (!dy_) return dy_seen_;
     x_coming_ = layout.gather(context, all.x, x_);

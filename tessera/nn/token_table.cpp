@@ -5,8 +5,8 @@
 namespace tessera {
 namespace {
 
-// Each rank has some of the rows: what it looks up is a partial sum, and what others keep of the
-// gradient is gathered.
+// Each rank has some of the rows. The rows that it looks up are a partial sum, and the gradient
+// rows of other ranks are gathered.
 class TokenTable1d final : public TokenTable {
  public:
   TokenTable1d(std::int64_t vocab, std::int64_t hidden, double init_std, const LayerContext& layer)

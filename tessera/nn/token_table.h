@@ -1,4 +1,4 @@
-// The rows of a table [vocab, hidden] by token, split over the tensor-parallel group.
+// Lookup of a token table [vocab, hidden] that is split over the tensor-parallel group.
 #pragma once
 
 #include <memory>
@@ -9,21 +9,20 @@
 
 namespace tessera {
 
-/// The embedding's table.
+/// The name of the embedding's table.
 inline constexpr const char* kTokenTableName = "embedding.word.weight";
 
-/// This rank's part of a [vocab, hidden] table; used by the embedding and by the output layer. Some
-/// of the rows with 1-D tensor parallelism; with 2-D tensor parallelism the part that a linear
-/// layer's weight has there.
+/// This rank's part of a [vocab, hidden] table, used by the embedding and by the output layer: some
+/// of the rows with 1-D tensor parallelism, and the part that a linear layer's weight has with 2-D.
 Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
                                double init_std, const LayerContext& layer);
 
 class TokenTable {
  public:
   struct Scratch {
-    View all;   ///< rows that this rank looks up, or is given the gradients of
-    View part;  ///< 2-D: those that it passes on
-    View ids;   ///< 2-D: i32, the tokens of all of the grid's rows
+    View all;   ///< the rows that this rank looks up, or their gradients
+    View part;  ///< 2-D: the rows to exchange
+    View ids;   ///< 2-D: i32, the tokens of all grid rows
   };
 
   virtual ~TokenTable() = default;
@@ -32,11 +31,11 @@ class TokenTable {
   virtual Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const = 0;
   virtual std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape) const = 0;
 
-  /// y: this rank's part of the rows of the microbatch's tokens.
+  /// y: this rank's part of the embeddings of the microbatch's tokens.
   virtual void forward(Context&, const Microbatch&, View y, const Scratch&) const = 0;
-  /// Starts to gather what `backward` needs from other ranks.
+  /// Starts to gather the data that `backward` needs from other ranks.
   [[nodiscard]] virtual WorkHandle gather(Context&, ConstView dy, const Scratch&) const = 0;
-  /// Adds to the table's gradient, once the work was waited for.
+  /// Adds to the table's gradient. The work of `gather` must have been waited for.
   virtual void backward(Context&, const Microbatch&, ConstView dy, const Scratch&) = 0;
 
  protected:

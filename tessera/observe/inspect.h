@@ -1,4 +1,4 @@
-// What a model is and what training it would take, without running it.
+// Description of a model and the resources to train it, without running it.
 #pragma once
 
 #include <string>

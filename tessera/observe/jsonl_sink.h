@@ -8,12 +8,12 @@
 
 namespace tessera {
 
-/// Appends. Lines of iterations after `resumed` are dropped first: the run repeats them. A line
-/// that cannot be written, such as on a full disk, is missing; that is logged once, until one is
-/// written again.
+/// Appends to the file. Lines of iterations after `resumed` are removed first, since the run
+/// repeats them. A line that cannot be written, for example on a full disk, is lost; a warning is
+/// logged once until writing succeeds again.
 class JsonlSink : public MetricSink {
  public:
-  /// InputError unless the file holds metrics, or could be made.
+  /// InputError unless the file holds metrics or can be created.
   static void check_place(const fs::path& path);
   JsonlSink(const fs::path& path, std::int64_t resumed);
   ~JsonlSink() override;

@@ -1,5 +1,5 @@
-// Where metrics go: each sink takes what it shows from the records, by name. To add one, write its
-// file and its line in metric_sinks.cpp.
+// Interface of metric outputs: each sink takes the values that it shows from the records, by name.
+// To add one, write its file and add a line to metric_sinks.cpp.
 #pragma once
 
 #include <memory>
@@ -19,22 +19,22 @@ class MetricSink {
 
   virtual void step(const StepMetrics& step) = 0;
   virtual void evaluation(const EvaluationMetrics& /*evaluation*/) {}
-  /// A line is about to be logged.
+  /// Called before a line is logged.
   virtual void before_log() {}
-  /// Whether somebody watches: steps should be reported about twice a second.
+  /// Whether it is a live display, for which steps should be reported about twice a second.
   virtual bool live() const { return false; }
 };
 
 struct SinkOptions {
   const TrainOptions& train;
-  std::int64_t iteration = 0;  ///< that the run goes on from
-  bool terminal = false;       ///< standard error is one
+  std::int64_t iteration = 0;  ///< iteration that the run starts from
+  bool terminal = false;       ///< whether standard error is a terminal
 };
 
-/// Makes a sink; null if the options do not ask for it.
+/// Creates a sink; null if the options do not request it.
 using MakeSink = std::unique_ptr<MetricSink>(const SinkOptions& options);
 
-/// All that the options ask for.
+/// All sinks that the options request.
 std::vector<std::unique_ptr<MetricSink>> make_sinks(const SinkOptions& options);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// What a run reports about its steps and evaluations: values with names and units. Sinks
-// (metric_sink.h) read what they need by name.
+// The metrics of steps and evaluations: values with names and units. Sinks (metric_sink.h) read the
+// ones they need by name.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-/// Of every term of the training objective, in nats per token. Sinks show all metrics of this unit,
-/// also those whose names they do not know.
+/// The unit of every term of the training objective, in nats per token. Sinks show all metrics of
+/// this unit, including those with unfamiliar names.
 inline constexpr std::string_view kLossUnit = "loss";
 
 struct Metric {
-  /// Counts and flags are written as such.
+  /// Counts and flags keep their type.
   using Value = std::variant<bool, std::int64_t, double>;
 
   std::string name;  ///< "lm_loss"

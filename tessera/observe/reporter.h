@@ -1,4 +1,4 @@
-// What a run says while it runs: messages to the log, metrics to the sinks.
+// Output of a running training: messages to the log, metrics to the sinks.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@ namespace tessera {
 
 class Reporter {
  public:
-  /// `reports` on rank 0 only; the others say nothing.
+  /// `reports` is true on rank 0 only; other ranks print nothing.
   explicit Reporter(bool reports) : reports_(reports) {}
 
-  /// Opens the sinks; there are none before. A run goes on from `iteration`.
+  /// Opens the sinks; there are none before. The run starts from `iteration`.
   void open(const TrainOptions& options, std::int64_t iteration);
 
   void step(const StepMetrics& step);
   void evaluation(const EvaluationMetrics& evaluation);
   /// Logs a line.
   void message(const std::string& text);
-  /// Whether somebody watches each step.
+  /// Whether a sink is a live display.
   bool live() const;
 
  private:

@@ -14,9 +14,9 @@ namespace tessera {
 /// `start` is time 0 by the system's clock, in nanoseconds.
 std::string trace_json(const std::vector<TraceEvent>& events, int rank, std::int64_t start = 0);
 
-/// InputError unless the file could be made, or holds a trace, which is replaced.
+/// InputError unless the file can be created, or holds a trace, which is replaced.
 void check_trace_place(const fs::path& file);
-/// Makes the folder; after a crash there is the whole file or what was there before.
+/// Creates the folder; after a crash the file is complete or has its old content.
 void write_trace(const fs::path& file, const std::vector<TraceEvent>& events, int rank,
                  std::int64_t start = 0);
 

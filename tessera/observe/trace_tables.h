@@ -1,4 +1,4 @@
-// Where the time of traced steps went, as text.
+// Tables of the time spent in traced steps.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::string kernel_table(const std::vector<TraceEvent>& events, std::int64_t ste
 /// range; on a CPU, where an op is over when it returns, that of the range itself.
 std::string range_table(const std::vector<TraceEvent>& events, std::int64_t steps);
 
-/// Those of the two that say something, an empty line before each.
+/// The non-empty ones of the two, each preceded by an empty line.
 std::string trace_tables(const std::vector<TraceEvent>& events, std::int64_t steps,
                          std::size_t most = 0);
 

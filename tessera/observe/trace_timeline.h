@@ -1,4 +1,4 @@
-// The timeline of a pipeline as a run's traces show it.
+// The timeline of a pipeline, reconstructed from the traces of a run.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-/// Of the last step that all files have, a row for each; in milliseconds from its first action. On
-/// a GPU an action lasts from the first to the last kernel that it launched. InputError when a file
-/// holds no such thing.
+/// The last step that all files contain, one row per file, in milliseconds from its first action.
+/// On a GPU an action lasts from the first to the last kernel that it launched. InputError if a
+/// file has no such step.
 Timeline timeline_of_traces(const std::vector<fs::path>& files);
 
 }  // namespace tessera

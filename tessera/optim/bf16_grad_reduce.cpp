@@ -24,7 +24,8 @@ void Bf16GradReduce::scatter(Communicator& group, const View& own, const View& p
   add_rows(stream, own, received, accumulate);
 }
 
-// In f32 some ranks at a time: sums of many rows use memory that other streams may be using.
+// Adds a few ranks at a time in f32: column sums of many rows use a workspace that other streams
+// may be using.
 void Bf16GradReduce::add_rows(Stream& stream, const View& own, const View& rows,
                               bool accumulate) const {
   const std::int64_t at_once = own.dtype() == DType::bf16 ? rows.dim(0) : 64;

@@ -1,5 +1,5 @@
-// Sums over ranks of numbers that travel in bf16 and are added in f32: a number is rounded once
-// when it is sent, and a sum once when it is sent on, however many ranks there are.
+// bf16 gradient communication: sums over ranks that are sent in bf16 and added in f32. A value is
+// rounded once when it is sent, and a sum once when it is sent on, however many ranks there are.
 #pragma once
 
 #include "tessera/parallel/context.h"
@@ -8,14 +8,16 @@ namespace tessera {
 
 class Bf16GradReduce {
  public:
-  /// `out` and `in`: bf16, room for what is summed at once.
+  /// `out` and `in`: bf16 buffers, large enough for the largest sum.
   Bf16GradReduce(Kernels& kernels, const View& out, const View& in)
       : kernels_(kernels), out_(out), in_(in) {}
 
-  /// own [n] (+)= this rank's part of the sum of `parts` [ranks, n]; it may be that part of them.
+  /// own [n] (+)= this rank's part of the sum of `parts` [ranks, n]. `own` may be that part of
+  /// `parts`.
   void scatter(Communicator& group, const View& own, const View& parts, bool accumulate,
                Stream& stream) const;
-  /// x = its sum over the ranks, which divide it evenly: the same bits everywhere.
+  /// x = the sum of x over the ranks, each of which reduces an equal share. All ranks get the same
+  /// bits.
   void all(Communicator& group, const View& x, Stream& stream) const;
 
  private:

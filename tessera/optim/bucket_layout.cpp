@@ -48,10 +48,10 @@ BucketLayout::BucketLayout(const std::vector<ParameterList>& units, int shards,
   cut(units, bucket_elements, false);
 }
 
-// From the end, where the gradients of a backward pass come from first.
+// Starts at the end, since backward computes the gradients of the last units first.
 void BucketLayout::cut(const std::vector<ParameterList>& units, std::int64_t bucket_elements,
                        bool trained) {
-  std::vector<std::vector<std::size_t>> parts;  // of FSDP units, the last ones first
+  std::vector<std::vector<std::size_t>> parts;  // FSDP units of each bucket, last ones first
   std::int64_t elements = bucket_elements;
   for (std::size_t unit = units.size(); unit-- > 0;) {
     std::int64_t added = 0;
@@ -67,7 +67,7 @@ void BucketLayout::cut(const std::vector<ParameterList>& units, std::int64_t buc
     if (tied) elements = bucket_elements;
     parts.back().push_back(unit);
   }
-  std::vector<std::size_t> first(units.size());  // parameter of each FSDP unit
+  std::vector<std::size_t> first(units.size());  // first parameter of each FSDP unit
   for (std::size_t unit = 1; unit < units.size(); ++unit)
     first[unit] = first[unit - 1] + units[unit - 1].size();
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
@@ -89,9 +89,9 @@ void BucketLayout::cut(const std::vector<ParameterList>& units, std::int64_t buc
   }
 }
 
-// Those whose gradients are partial lie in the middle, each group side by side, so that one call
-// sums it: with 2-D tensor parallelism, parameters with weight decay are summed over a column or
-// not at all.
+// Parameters with partial gradients are in the middle, grouped by reduction group, so that one call
+// reduces each group. With 2-D tensor parallelism, parameters with weight decay are reduced over a
+// grid column or not at all.
 void BucketLayout::place(const ParameterList& parameters, Bucket& bucket) {
   const std::int64_t start = buckets_.empty() ? 0 : elements();
   std::int64_t used = start;
@@ -116,7 +116,7 @@ void BucketLayout::place(const ParameterList& parameters, Bucket& bucket) {
     add(false, *group);
   bucket.group_ranges = {{{start, middle}, true}, {{middle, used}, false}};
   bucket.range = {start, start + rounded_up(used - start, kAlignment * shards_ * parts_)};
-  bucket.group_ranges.back().range.end = bucket.range.end;  // padding is zeros, and stays so
+  bucket.group_ranges.back().range.end = bucket.range.end;  // padding is zero, and stays zero
   add_gap(bucket.gaps, {used, bucket.range.end});
 }
 

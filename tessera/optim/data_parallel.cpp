@@ -5,7 +5,7 @@
 namespace tessera {
 namespace {
 
-// Of a flat view whose length is a multiple of 64, as rows that threads can share.
+// A flat view with a length that is a multiple of 64, as rows that threads can share.
 template <class V>
 V rows_of(const V& flat) {
   return flat.reshape({flat.numel() / 64, 64});
@@ -32,10 +32,10 @@ View DataParallel::by_rank(const View& bucket) const {
   return bucket.reshape({ranks, bucket.numel() / ranks});
 }
 
-// A graph does the same in every step, so nothing depends on what came before: whether values are
-// new, or which are gathered.
+// A captured graph does the same in every step, so nothing may depend on earlier steps, such as
+// which values have changed or are gathered.
 void DataParallel::begin_step() {
-  finish_sums();  // of a pass that is done again
+  finish_sums();  // of a pass that is repeated
   progress_.assign(progress_.size(), {});
   forget_buffers();
   if (options_.overlap_values && keeps_others_values()) gather_all();
@@ -45,7 +45,8 @@ void DataParallel::begin_step() {
 // ---- gradients
 
 void DataParallel::before_gradients(std::size_t) {
-  if (shards_gradients()) wait_for_reductions();  // they read the slot that gradients go to
+  if (shards_gradients())
+    wait_for_reductions();  // they read the buffer that gradients are written to
 }
 
 void DataParallel::reductions_started() {
@@ -82,7 +83,7 @@ void DataParallel::reduce(const Bucket& bucket) {
     scatter_to_shards(bucket, progress_[bucket.number]);
 }
 
-// Parameters that got no gradient get zeros.
+// Fills the gradients of parameters that got none with zeros.
 void DataParallel::fill_what_is_missing(const Bucket& bucket) {
   const View grads = buffers_.whole_grads(bucket);
   for (const std::size_t i : bucket.parameters) {
@@ -96,7 +97,7 @@ void DataParallel::fill_what_is_missing(const Bucket& bucket) {
                           grads.slice(0, gap.begin - bucket.range.begin, gap.length()), 0);
 }
 
-// Where microbatches share a slot, the next one starts anew.
+// If microbatches share a buffer, the next one overwrites it.
 void DataParallel::begin_microbatch(const Bucket& bucket) {
   const auto begin = [&](const Bucket& each) {
     for (const std::size_t i : each.parameters) buffers_.parameters()[i]->begin_step();
@@ -105,7 +106,8 @@ void DataParallel::begin_microbatch(const Bucket& bucket) {
   if (const Bucket* frozen = buffers_.layout().frozen_of(bucket.fsdp_units.front())) begin(*frozen);
 }
 
-// What model-parallel ranks have parts of comes first: only then their gradients are alike.
+// Partial gradients of model-parallel ranks are reduced first: only then do the data-parallel ranks
+// hold gradients of the same kind.
 void DataParallel::reduce_partial_gradients(const Bucket& bucket) {
   std::vector<WorkHandle> sums;
   const auto sum = [&](GradientGroup over, const View& part) {
@@ -120,7 +122,7 @@ void DataParallel::reduce_partial_gradients(const Bucket& bucket) {
     const View flat = parameter.grad_view().reshape({parameter.shape().numel()});
     for (const ShardedTensor& tensor : parameter.tensors()) {
       const GradientGroup over = tensor.placement.gradient_group;
-      if (over == parameter.gradient_group()) continue;  // with the others of its range
+      if (over == parameter.gradient_group()) continue;  // reduced with the others of its range
       for (const ShardPiece& piece : tensor.pieces)
         for (const Range& range : contiguous_ranges(piece)) sum(over, part_of(flat, range));
     }
@@ -134,7 +136,7 @@ void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
   const View parts = by_rank(buffers_.whole_grads(bucket));
   const View own = buffers_.own_grads(bucket);
   const bool adds = shards_gradients() && progress.reduced;
-  // Sums of later microbatches wait in the slot, in this rank's place.
+  // The sums of later microbatches are first written to the buffer, at this rank's part of it.
   const View sum = adds ? parts.slice(0, sharding.rank(), 1).reshape(own.shape()) : own;
   WorkHandle work = sharding.reduce_scatter(sum, parts, ReduceOp::sum, reductions_);
   progress.reduced = true;
@@ -162,7 +164,7 @@ void DataParallel::scatter_bf16(const Bucket& bucket, Progress& progress) {
   reductions_started();
 }
 
-// Of sharded gradients, when all microbatches are in.
+// For sharded gradients, after the last microbatch.
 void DataParallel::sum_over_copies() {
   Communicator& replication = *groups_.replication;
   if (!shards_gradients() || replication.size() == 1) return;
@@ -175,7 +177,7 @@ void DataParallel::sum_over_copies() {
     bf16_reduce_->all(replication, buffers_.own_grads(bucket), context_.stream);
 }
 
-// Both ranks of the embedding group have a part of the gradient; one rank may be both.
+// Both ranks of the embedding group have a partial gradient; one rank may be both.
 void DataParallel::sum_tied() {
   std::vector<View> mine;
   for (const Bucket& bucket : buffers_.layout().trained())
@@ -200,7 +202,7 @@ void DataParallel::finish_sums() {
 void DataParallel::finish_gradients() {
   for (std::size_t i = progress_.size(); i-- > 0;)
     if (!progress_[i].reduced) reduce(buffers_.layout().trained()[i]);
-  reductions_started();  // a graph needs all streams that were forked to come back
+  reductions_started();  // a graph capture must join all forked streams
   finish_sums();
   sum_over_copies();
   sum_tied();
@@ -255,7 +257,7 @@ void DataParallel::use_bucket(std::span<const Bucket> all, const Bucket& bucket,
   const auto fetch = [&](std::size_t number) {
     const Bucket*& resident = resident_[bucket.trained ? 0 : 1][number % 2];
     if (resident == &all[number]) return;
-    // Nobody came for what lies there: its memory is not given away before it has arrived.
+    // Nothing has waited for the values in this buffer yet: they must arrive before it is reused.
     if (resident)
       if (WorkHandle work = std::move(gather_of(*resident))) work->wait(context_.stream);
     resident = &all[number];

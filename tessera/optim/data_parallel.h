@@ -1,7 +1,7 @@
-// What ranks that hold the same parameters of a placement class and see other tokens do together:
-// gradients are summed bucket by bucket, while backward goes on, and what is sharded is gathered
-// before it is used. Gradients carry the weight of their tokens in the loss of the whole step
-// (Microbatch::grad_scale), so sums are all that is needed, whatever ranks a class has.
+// Data parallelism of one placement class: gradients are summed bucket by bucket while backward
+// runs, and sharded parameters are gathered before they are used. Gradients carry the weight of
+// their tokens in the loss of the whole step (Microbatch::grad_scale), so a plain sum is correct
+// for any group of ranks.
 //
 //                        no sharding   optimizer (1)    gradients (2)       parameters (3)
 //   after a microbatch   -             -                sum, keep shard     sum, keep shard
@@ -9,8 +9,8 @@
 //   after the update     -             gather           gather              -
 //   before an FSDP unit  -             -                -                   gather
 //
-// Where several groups hold all shards, sums go over a group first, and then over the
-// replication group of each shard. A table that is tied over a pipeline is summed last, over the
+// If several groups hold all shards, sums go over the sharding group first, then over the
+// replication group of each shard. A table that is tied across a pipeline is summed last, over the
 // embedding group.
 #pragma once
 
@@ -37,28 +37,29 @@ class DataParallel {
   DataParallel(ParameterBuffers& buffers, Context& context, const Options& options);
 
   void begin_step();
-  /// A whole step, update included, was replayed without a call of these.
+  /// To be called after a whole step, update included, was replayed from a CUDA graph.
   void step_replayed();
-  /// What is known of buffers is of another pass.
+  /// Forgets which buckets are in the buffers, for a new pass.
   void forget_buffers() { resident_ = {}; }
-  // As in ModuleHooks.
+  // See ModuleHooks.
   void before_use(std::size_t unit, NextFsdpUnit next);
   void before_gradients(std::size_t unit);
   void gradients_added(std::size_t unit, bool last);
-  /// Sums what is not summed yet. Work put on the stream afterwards sees this rank's share of all.
+  /// Finishes all sums. Work launched on the stream afterwards sees this rank's share of all
+  /// gradients.
   void finish_gradients();
 
-  /// This rank's values have changed: gathers them, if all ranks keep all, or leaves that to the
-  /// next step, where it goes on beside forward.
+  /// To be called after the update of this rank's values. Gathers them if all ranks keep all
+  /// values, or leaves that to the next step, where it overlaps with forward.
   void values_changed();
-  /// Work put on the stream afterwards sees all values that ranks keep whole.
+  /// Work launched on the stream afterwards sees all values that ranks keep in full.
   void wait_for_values();
 
  private:
-  // What became of a bucket in this step.
+  // The state of a bucket in this step.
   struct Progress {
-    int added = 0;         ///< FSDP units x microbatches that are done with it
-    bool reduced = false;  ///< its own gradients hold a sum
+    int added = 0;         ///< FSDP units x microbatches that have added to it
+    bool reduced = false;  ///< this rank's gradients hold a sum over the ranks
   };
 
   bool shards_gradients() const { return options_.sharding >= Sharding::gradients; }
@@ -85,16 +86,16 @@ class DataParallel {
   Context& context_;
   const PlacementGroups& groups_;
   Options options_;
-  Stream reductions_;  ///< beside the context's stream
+  Stream reductions_;  ///< runs beside the context's stream
   Event forked_;
   Event reduced_;
-  bool stale_ = false;     ///< others' values have changed and are not gathered yet
-  bool reducing_ = false;  ///< reductions may be under way that nobody waited for
-  std::optional<Bf16GradReduce> bf16_reduce_;  ///< gradients travel in bf16
+  bool stale_ = false;     ///< values of other ranks have changed and are not gathered yet
+  bool reducing_ = false;  ///< reductions may be in flight that have not been waited for
+  std::optional<Bf16GradReduce> bf16_reduce_;  ///< set for bf16 gradient communication
   std::vector<Progress> progress_;             ///< of trained buckets
-  std::vector<WorkHandle> sums_;               ///< under way
-  std::vector<WorkHandle> gathers_;            ///< by bucket, under way; null: done
-  /// Which bucket's values lie in a slot of trained, and of frozen ones; null: none's.
+  std::vector<WorkHandle> sums_;               ///< in flight
+  std::vector<WorkHandle> gathers_;            ///< by bucket, in flight; null: done
+  /// The bucket with values in each buffer, for trained and frozen buckets; null: none.
   std::array<std::array<const Bucket*, 2>, 2> resident_{};
 };
 

@@ -3,7 +3,7 @@
 namespace tessera {
 namespace {
 
-// Ranks that keep the same share the work: each writes a run of slices of about the same size.
+// Ranks with the same slices share the writing: each writes a run of slices of about the same size.
 void share_writing(std::vector<KeptSlice>& slices, const Communicator& copies) {
   std::int64_t all = 0;
   for (const KeptSlice& slice : slices)

@@ -1,6 +1,6 @@
 // All parameters of a rank's part of the model. Each placement class that the model uses
-// (parallel/placement.h) has buffers and data parallelism of its own; everybody else goes over the
-// classes, or over the blocks of memory that they have, and asks for none by name.
+// (parallel/placement.h) has its own buffers and data parallelism. Other modules iterate over the
+// classes, or over their blocks of memory, and never name a particular one.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace tessera {
 
 class ModelParameters final : public ModuleHooks {
  public:
-  /// `classes`: of every class that some rank of the model has parameters of, in the same order on
-  /// all ranks.
+  /// `classes`: all classes that any rank of the model has parameters of, in the same order on all
+  /// ranks.
   ModelParameters(const std::vector<ParameterList>& units, Context& context, Memory& memory,
                   const std::vector<ParameterBuffers::Options>& classes,
                   const DataParallel::Options& options);
 
   const std::deque<ParameterBuffers>& classes() const { return classes_; }
   DType dtype() const { return classes_.front().dtype(); }
-  /// Of all classes.
+  /// The parameters of all classes.
   ParameterList parameters() const;
   std::int64_t state_elements() const;
-  /// A block of each class.
+  /// One block of each class.
   std::vector<ParameterBlock> values() const;
   std::vector<ParameterBlock> grads() const;
 
-  /// Values from the seed. Bucket by bucket, so that of sharded parameters no rank ever has more
-  /// than that.
+  /// Initialises the values from the seed, bucket by bucket, so that a rank never needs more memory
+  /// than one bucket for sharded parameters.
   void initialize(Context& context, std::uint64_t seed);
 
   // The calls of DataParallel, for all classes.
@@ -46,7 +46,7 @@ class ModelParameters final : public ModuleHooks {
 
  private:
   std::deque<ParameterBuffers> classes_;
-  std::deque<DataParallel> data_parallel_;  ///< of each class
+  std::deque<DataParallel> data_parallel_;  ///< one of each class
 };
 
 }  // namespace tessera

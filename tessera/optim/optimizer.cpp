@@ -14,8 +14,8 @@ struct StateKind {
   DType dtype;
 };
 
-// The blocks of state that an optimizer keeps. Of the f32 behind a bf16 weight only what rounding
-// took from it is kept (master_weight.h).
+// The blocks of state that an optimizer keeps. For bf16 weights only the low 16 bits of the f32
+// master weights are kept (master_weight.h).
 std::vector<StateKind> state_kinds(const OptimizerOptions& options, DType dtype) {
   const DType acc = accumulator_type(dtype);
   const auto moment = [&](MomentType type) { return type == MomentType::bf16 ? DType::bf16 : acc; };
@@ -43,13 +43,13 @@ StepRules rules_of(const OptimizerOptions& options, DType dtype) {
   return rules;
 }
 
-// Only 16-bit floats with few exponent bits need a scale.
+// Only f16, with its few exponent bits, needs a loss scale.
 double first_scale(const OptimizerOptions& options, DType dtype) {
   if (dtype != DType::f16) return 1;
   return options.loss_scale > 0 ? options.loss_scale : options.initial_loss_scale;
 }
 
-// Two windows are hardly more than what they hold parts of.
+// Two windows must not take more memory than the state itself.
 std::int64_t window_elements(const OptimizerOptions& options, std::int64_t elements) {
   constexpr std::int64_t kLine = 64;
   return std::min(options.offload_window, (elements / 2 / kLine + 1) * kLine);
@@ -161,9 +161,9 @@ void Optimizer::adopt_values(Context& context) {
       context.kernels.copy(context.stream, part_of(exact, each.state), each.value);
 }
 
-// Of the ranks that hold copies of a class's elements, the primary one of its model-parallel ranks
-// counts them, and each of those that share them its shard. Ranks that hold the same shard do not
-// add up: they find the same sum.
+// Each element counts once: among the ranks that hold copies of it, the primary one of the
+// model-parallel ranks counts it, each data-parallel rank for its shard. Ranks with the same shard
+// compute the same sum and do not add theirs.
 void Optimizer::sum_squares(Context& context, const Counted& counted, const View& squares) {
   for (const View& grads : counted.grads)
     context.kernels.sum_squares(context.stream, squares, grads, true, context.workspace);
@@ -187,7 +187,8 @@ void Optimizer::measure_gradients(Context& context) {
     context.kernels.add_dropout(context.stream, sum, ConstView(sum),
                                 ConstView(squares.reshape({1, 1})), {});
   }
-  // Groups of other ranks may have added up in another order: all clip by the same norm.
+  // Ranks of different groups may have added in a different order. The broadcast makes all clip by
+  // the same norm.
   if (!alike) world.broadcast(first, 0, context.stream)->wait(context.stream);
 }
 
@@ -230,7 +231,7 @@ void Optimizer::update(Context& context, const ConstView& losses, const ConstVie
   }
 }
 
-// `state` in the order of state_kinds: moments, then the master weights, if there are any.
+// `state` is in the order of state_kinds: moments, then the master weights, if any.
 void Optimizer::update_range(Context& context, const View& value, const View& grad,
                              const std::vector<View>& state, bool decays) {
   const bool adam = options_.kind == OptimizerKind::adam;

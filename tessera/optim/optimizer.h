@@ -1,4 +1,4 @@
-// The optimizer: global norm, clipping, and one update of every parameter.
+// The optimizer: global gradient norm, clipping, and one update of every parameter.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ namespace tessera {
 
 class Optimizer {
  public:
-  /// Blocks of state laid out like the parameters, one of each placement class; checkpoints save
-  /// them under this name.
+  /// A kind of optimizer state: blocks laid out like the parameters, one per placement class.
+  /// Checkpoints save them under this name.
   struct State {
     std::string name;  ///< exp_avg, exp_avg_sq, momentum, master or master_rest
     std::vector<ParameterBlock> blocks;
@@ -25,31 +25,33 @@ class Optimizer {
   Optimizer(const OptimizerOptions& options, const ModelParameters& parameters, Context& context,
             Memory& memory);
 
-  /// What the gradients of parameters of this type are kept in.
+  /// The type in which gradients of parameters of this type are accumulated.
   static DType gradient_dtype(const OptimizerOptions& options, DType dtype);
 
-  /// Memory for blocks of `elements` parameters of so many placement classes.
+  /// Device memory for blocks of `elements` parameters in this many placement classes.
   static std::int64_t bytes_for(const OptimizerOptions& options, std::int64_t elements, DType dtype,
                                 std::size_t classes = 1);
 
-  /// And of the host, for state that is offloaded to it.
+  /// Host memory, for offloaded state.
   static std::int64_t host_bytes_for(const OptimizerOptions& options, std::int64_t elements,
                                      DType dtype);
 
-  /// Learning rates of the coming updates, at most kRates; the last one serves all after them.
-  /// Waits for work that reads the rates known before.
+  /// Sets the learning rates of the next updates, at most kRates; the last one also serves all
+  /// later ones. Waits for work that reads the previous rates.
   void set_rates(Context& context, std::span<const double> rates);
   static constexpr std::int64_t kRates = 4096;
 
-  /// The sum of squares over all ranks' gradients, for the norm: each element counts once.
+  /// Computes the sum of squares over the gradients of all ranks, for the norm; each element counts
+  /// once.
   void measure_gradients(Context& context);
-  /// The norm that measure_gradients found, on the host.
+  /// Copies the norm that measure_gradients computed to the host.
   double grad_norm(Context& context) const;
-  /// Decides, records and updates. losses and weights f64 [microbatches]: their products add up to
-  /// the step's loss. extra_losses go into the record as they are.
+  /// Decides whether to update, writes the step's record, and updates. losses and weights f64
+  /// [microbatches]: the sum of their products is the step's loss. extra_losses are copied into the
+  /// record.
   void update(Context& context, const ConstView& losses, const ConstView& weights,
               const ConstView& extra_losses = {});
-  /// Master weights, if any, follow values that were loaded or initialised.
+  /// Sets the master weights, if any, from values that were loaded or initialised.
   void adopt_values(Context& context);
 
   const std::vector<State>& states() const { return states_; }
@@ -58,7 +60,7 @@ class Optimizer {
   /// Copies from and to the device; both wait.
   StepState step_state(Context& context) const;
   void set_step_state(Context& context, const StepState& state);
-  /// The records of iterations first to last, of which there are at most kRecords; waits.
+  /// The records of iterations first to last, at most kRecords; waits for them.
   std::vector<StepRecord> records(Context& context, std::int64_t first, std::int64_t last) const;
   static constexpr std::int64_t kRecords = 1024;
 
@@ -79,16 +81,16 @@ class Optimizer {
 
   OptimizerOptions options_;
   StepRules rules_;
-  std::vector<ParameterBuffers::Owned> owned_;  ///< of all classes, with ranges of memory_
-  std::vector<Counted> counted_;                ///< of each class
+  std::vector<ParameterBuffers::Owned> owned_;  ///< in all classes, with ranges of memory_
+  std::vector<Counted> counted_;                ///< by class
   std::vector<State> states_;
-  std::vector<Tensor> memory_;  ///< of each state: the classes' blocks, one after the other
-  std::optional<StateWindows> windows_;  ///< states lie on the host
+  std::vector<Tensor> memory_;  ///< by state: the blocks of all classes, one after the other
+  std::optional<StateWindows> windows_;  ///< set if states are offloaded to the host
   Tensor device_state_;
   Tensor records_;
-  Tensor host_records_;  ///< where they are read
+  Tensor host_records_;  ///< the host's copy of the records
   Tensor rates_;
-  Tensor squares_;  ///< f64 [classes]; the first one ends as the sum of all
+  Tensor squares_;  ///< f64 [classes]; the first one becomes the sum of all
 };
 
 }  // namespace tessera

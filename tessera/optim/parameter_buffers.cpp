@@ -8,11 +8,11 @@
 namespace tessera {
 namespace {
 
-// Megatron's rule: large enough to use the network well, however many ranks share it.
+// Megatron's rule: large enough to use the network well for any number of ranks.
 constexpr std::int64_t kLeastBucket = 40'000'000;
 constexpr std::int64_t kBucketPerRank = 1'000'000;
 
-// The same FSDP units, each with its parameters of the class.
+// The FSDP units, each with its parameters of the class.
 std::vector<ParameterList> units_of_class(const std::vector<ParameterList>& units,
                                           PlacementClass placement_class) {
   std::vector<ParameterList> filtered(units.size());
@@ -28,7 +28,7 @@ ParameterList joined(const std::vector<ParameterList>& units) {
   return all;
 }
 
-// Of the buckets of even (0) or odd (1) number.
+// The longest bucket with even (0) or odd (1) index.
 std::int64_t longest_bucket(std::span<const Bucket> buckets, std::size_t parity) {
   std::int64_t longest = 0;
   for (std::size_t i = parity; i < buckets.size(); i += 2)
@@ -59,7 +59,7 @@ ParameterBuffers::Options ParameterBuffers::options_for(const ParallelOptions& p
   options.shard_gradients = parallel.sharding >= Sharding::gradients;
   options.shard_values = parallel.sharding == Sharding::parameters;
   if (options.shard_gradients)
-    options.bucket_elements = 1;  // every FSDP unit by itself
+    options.bucket_elements = 1;  // every FSDP unit is a bucket
   else if (parallel.bucket_elements > 0)
     options.bucket_elements = parallel.bucket_elements;
   else if (sizes.data_parallel > 1)
@@ -85,7 +85,7 @@ ParameterBuffers::ParameterBuffers(const std::vector<ParameterList>& units, Cont
                            options.gradients ? grad_of(bucket, i) : View());
 }
 
-// A kernel that computes several gradients at once writes those of frozen vectors, too.
+// Kernels that compute several gradients at once also write those of frozen vectors.
 View ParameterBuffers::grad_of(const Bucket& bucket, std::size_t parameter) const {
   if (bucket.trained) return part(whole_grads(bucket), parameter);
   const Shape& shape = parameters_[parameter]->shape();
@@ -99,7 +99,7 @@ void ParameterBuffers::allocate(Context& context, Memory& memory) {
     context.kernels.fill(context.stream, tensor, 0);
     return tensor;
   };
-  // What is there only where it is needed.
+  // Allocates only if there are elements.
   const auto zeros_if_any = [&](MemoryUse use, DType type, std::int64_t elements) {
     return elements > 0 ? zeros(use, type, elements) : Tensor();
   };
@@ -112,7 +112,7 @@ void ParameterBuffers::allocate(Context& context, Memory& memory) {
   }
   if (!options_.gradients) return;
   const DType type = *options_.gradients;
-  // A rank on which nothing is trained has none, of the type that the others' have.
+  // A rank without trained parameters has an empty tensor of the same type as the others.
   grads_ = zeros(MemoryUse::gradients, type, elements.grads);
   grad_slot_ = zeros_if_any(MemoryUse::gradients, type, elements.grad_slot);
   unread_ = zeros_if_any(MemoryUse::gradients, type, elements.unread);
@@ -134,7 +134,7 @@ ParameterBuffers::Elements ParameterBuffers::elements_for(const BucketLayout& la
   elements.unread = layout.longest_frozen_vector();
   if (options.bf16_communication) elements.bf16_in = longest_bucket(layout.trained());
   if (options.gradients != DType::bf16)
-    elements.bf16_out = elements.bf16_in;  // others go as they are
+    elements.bf16_out = elements.bf16_in;  // otherwise gradients are sent from where they are
   if (options.shard_gradients) elements.grad_slot = longest_bucket(layout.trained());
   return elements;
 }
@@ -189,7 +189,7 @@ std::vector<ParameterBuffers::Owned> ParameterBuffers::owned() const {
 }
 
 std::vector<View> ParameterBuffers::counted_grads() const {
-  std::map<std::int64_t, std::int64_t> counted;  // begin -> end, in the block's order
+  std::map<std::int64_t, std::int64_t> counted;  // begin -> end, in the order of the block
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i]->trained()) continue;
     const std::int64_t numel = parameters_[i]->shape().numel();

@@ -1,7 +1,7 @@
-// Where the parameters of a placement class and their gradients live: one contiguous block each, so
-// that the optimizer runs over few long ranges and communication over few large buckets
-// (bucket_layout.h). Of what is sharded, a rank keeps its shards of the buckets, and layers work in
-// buffers for a bucket or two.
+// Memory of the parameters of a placement class and of their gradients: one contiguous block each,
+// so that the optimizer runs over few long ranges and communication over few large buckets
+// (bucket_layout.h). If they are sharded, a rank keeps its shards of the buckets, and layers work
+// in buffers for one or two buckets.
 #pragma once
 
 #include <array>
@@ -21,38 +21,38 @@ class ParameterBuffers;
 
 /// Memory laid out like the parameters: all buckets whole, or this rank's shards of them.
 struct ParameterBlock {
-  const ParameterBuffers* buffers = nullptr;  ///< whose layout it has
+  const ParameterBuffers* buffers = nullptr;  ///< the buffers that define its layout
   View memory;
   bool sharded = false;
-  bool own_only = false;      ///< there is room for all, but only this rank's shards hold sums
-  bool trained_only = false;  ///< frozen parameters have no place in it
+  bool own_only = false;      ///< all buckets have memory, but only this rank's shards hold sums
+  bool trained_only = false;  ///< frozen parameters have no memory in it
 };
 
 class ParameterBuffers {
  public:
   struct Options {
     PlacementClass placement_class = PlacementClass::dense;
-    DType dtype = DType::f32;         ///< of the parameters
-    std::optional<DType> gradients;   ///< their type; none: there are no gradients
-    int shards = 1;                   ///< over how many ranks optimizer state is sharded
-    int shard = 0;                    ///< this rank's
-    bool shard_gradients = false;     ///< and gradients
-    bool shard_values = false;        ///< and parameters
-    int shard_parts = 1;              ///< into how many a shard can be cut
-    bool bf16_communication = false;  ///< gradients travel in bf16
+    DType dtype = DType::f32;         ///< type of the parameters
+    std::optional<DType> gradients;   ///< type of the gradients; none: there are no gradients
+    int shards = 1;                   ///< number of ranks that optimizer state is sharded over
+    int shard = 0;                    ///< index of this rank's shard
+    bool shard_gradients = false;     ///< whether gradients are sharded as well
+    bool shard_values = false;        ///< whether parameters are sharded as well
+    int shard_parts = 1;              ///< number of parts that a shard can be cut into
+    bool bf16_communication = false;  ///< whether gradients are communicated in bf16
     std::int64_t bucket_elements = std::numeric_limits<std::int64_t>::max();
   };
 
-  /// What the optimizer updates on this rank.
+  /// A range that the optimizer updates on this rank.
   struct Owned {
     View value;
     View grad;
-    Range state;  ///< in a block of optimizer state
+    Range state;  ///< its range in a block of optimizer state
     bool decays = false;
   };
 
-  /// Binds every parameter of the class, of which this rank may have none. All memory starts as
-  /// zeros, and the gaps that align parameters stay zero through every update.
+  /// Binds every parameter of the class; this rank may have none. All memory starts as zeros, and
+  /// the padding between parameters stays zero through every update.
   ParameterBuffers(const std::vector<ParameterList>& units, Context& context, Memory& memory,
                    const Options& options);
 
@@ -66,44 +66,45 @@ class ParameterBuffers {
     return {this, grads_.view(), options_.shard_gradients,
             !options_.shard_gradients && options_.shards > 1, true};
   }
-  /// Those that a block holds.
+  /// The buckets that a block holds.
   std::span<const Bucket> buckets_of(const ParameterBlock& block) const {
     return block.trained_only ? layout_.trained() : std::span(layout_.buckets());
   }
-  /// A parameter's part of its bucket.
+  /// The part of a bucket that holds a parameter.
   View part(const View& bucket, std::size_t parameter) const;
 
-  /// A bucket where layers read and add to it. Of sharded blocks, what lies there is another
-  /// bucket's when that has been used.
+  /// A whole bucket as layers read it and add to it. With sharding it is a buffer, which is
+  /// overwritten when another bucket is used.
   View whole_values(const Bucket& bucket) const;
   View whole_grads(const Bucket& bucket) const;
-  /// Room for as many elements as a bucket has, where gradients come in from other ranks, and where
-  /// they wait in bf16 to be sent.
+  /// bf16 buffers as large as a bucket: for gradients received from other ranks, and for those to
+  /// be sent.
   View bf16_in() const { return bf16_in_.view(); }
   View bf16_out() const { return bf16_out_.view(); }
-  /// This rank's shard of it, which stays.
+  /// This rank's shard of the bucket, which is permanent.
   View own_values(const Bucket& bucket) const;
   View own_grads(const Bucket& bucket) const;
-  /// This rank's shard of a bucket in some block, and the bucket in a block that is whole.
+  /// This rank's shard of a bucket in a block, and the whole bucket in an unsharded block.
   View shard_in(const ParameterBlock& block, const Bucket& bucket) const;
   View bucket_in(const ParameterBlock& block, const Bucket& bucket) const;
 
-  /// Of a block of optimizer state.
+  /// The length of a block of optimizer state.
   std::int64_t state_elements() const { return layout_.trained_elements() / layout_.shards(); }
   ParameterBlock state_block(const View& memory) const {
     return {this, memory, layout_.shards() > 1, false, true};
   }
   std::vector<Owned> owned() const;
-  /// What follows from how ranks share a class's parameters; this rank is `shard` of them.
+  /// The options that follow from the sharding of a class's parameters; this rank has shard
+  /// `shard`.
   static Options options_for(const ParallelOptions& parallel, PlacementClass placement_class,
                              int shard, DType dtype, std::optional<DType> gradients);
-  /// How those of a model's parameters that are of the class lie under these options.
+  /// The layout of those parameters of a model that belong to the class, under these options.
   static BucketLayout layout_for(const std::vector<ParameterList>& units, const Options& options);
-  /// The gradients on this rank that count in the norm, flat and in as few pieces as possible: the
-  /// gaps between neighbours are zeros and do not count.
+  /// The gradients on this rank that count in the norm, flat and in as few ranges as possible:
+  /// padding between neighbours is zero and does not matter.
   std::vector<View> counted_grads() const;
 
-  /// What a rank keeps: its share of values and gradients, and buffers for the buckets at work.
+  /// The memory of a rank: its share of values and gradients, and the buffers for buckets in use.
   struct Elements {
     std::int64_t values = 0;
     std::array<std::int64_t, 2> slots{};
@@ -111,8 +112,8 @@ class ParameterBuffers {
     std::int64_t grads = 0;
     std::int64_t grad_slot = 0;
     std::int64_t unread = 0;
-    std::int64_t bf16_in = 0;   ///< of bf16, to receive
-    std::int64_t bf16_out = 0;  ///< and to send
+    std::int64_t bf16_in = 0;   ///< bf16, receive
+    std::int64_t bf16_out = 0;  ///< bf16, send
 
     std::int64_t all_values() const {
       return values + slots[0] + slots[1] + frozen_slots[0] + frozen_slots[1];
@@ -130,12 +131,12 @@ class ParameterBuffers {
   BucketLayout layout_;
   Tensor values_;
   Tensor grads_;
-  std::array<Tensor, 2> slots_;         ///< of values, for buckets of even and of odd number
-  std::array<Tensor, 2> frozen_slots_;  ///< for those that are frozen
-  Tensor grad_slot_;                    ///< of gradients
+  std::array<Tensor, 2> slots_;         ///< values of buckets with even and odd index
+  std::array<Tensor, 2> frozen_slots_;  ///< the same for frozen buckets
+  Tensor grad_slot_;                    ///< gradients
   Tensor bf16_in_;                      ///< bf16
   Tensor bf16_out_;
-  Tensor unread_;  ///< gradients of frozen vectors
+  Tensor unread_;  ///< gradients of frozen vectors, never read
 };
 
 }  // namespace tessera

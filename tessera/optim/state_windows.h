@@ -1,5 +1,5 @@
-// Optimizer state in the host's memory, updated on the device: windows of it are copied in, updated
-// and copied out again, and the copies of one go on beside the update of another.
+// Optimizer state offloaded to host memory and updated on the device: windows of it are copied in,
+// updated and copied out again. The copies of one window overlap with the update of another.
 //
 //   copies in   | 0 | 1 | 2 |  ...
 //   updates         | 0 | 1 | 2 | ...
@@ -18,11 +18,12 @@ namespace tessera {
 
 class StateWindows {
  public:
-  /// `states`: flat blocks of the host, of equal length. Windows have `elements` of each.
+  /// `states`: flat blocks of host memory, of equal length. A window has `elements` of each.
   StateWindows(std::vector<View> states, std::int64_t elements, Device device, Memory& memory);
 
-  /// Calls update(range, window): windows of `ranges`, in order; window[i] holds that part of state
-  /// i on the device. Work put on the stream by it updates them, and later work sees them updated.
+  /// Calls update(range, window) for the windows of `ranges`, in order; window[i] holds that part
+  /// of state i on the device. Work that it launches on the stream updates them, and later work
+  /// sees the updated state.
   using Update =
       std::function<void(std::size_t range, const Range& part, const std::vector<View>& window)>;
   void pass(Stream& stream, const std::vector<Range>& ranges, const Update& update);
@@ -30,7 +31,7 @@ class StateWindows {
  private:
   struct Window {
     explicit Window(Device device) : loaded(device), updated(device), stored(device) {}
-    std::vector<Tensor> memory;  ///< one of each state
+    std::vector<Tensor> memory;  ///< one tensor per state
     Event loaded;
     Event updated;
     Event stored;

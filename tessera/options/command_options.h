@@ -1,4 +1,4 @@
-// What the commands other than train take besides the options of a run. Plain data, no code.
+// Options of the commands other than train, besides those of a run. Plain data, no code.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct GenerateOptions {
   double temperature = 1.0;
   std::int64_t top_k = 0;  ///< 0: no limit
   double top_p = 1.0;      ///< 1: no limit
-  bool greedy = false;     ///< always the most likely token; nothing is drawn
-  /// Tokens that end a text besides the end of a document, as the tokenizer's files write them.
+  bool greedy = false;     ///< always take the most likely token, without sampling
+  /// Tokens that stop generation besides end-of-document, as the tokenizer's files write them.
   std::vector<std::string> stop_tokens;
 
   bool operator==(const GenerateOptions&) const = default;
@@ -32,27 +32,27 @@ struct GenerateOptions {
 /// The data, sequence length and number of batches are in DataOptions and TrainOptions.
 struct EvaluateOptions {
   std::string tokens;  ///< a .jsonl file of token lists, instead of a data set
-  std::string output;  ///< where the results go; empty: standard output
+  std::string output;  ///< file for the results; empty: standard output
 
   bool operator==(const EvaluateOptions&) const = default;
 };
 
-/// What inspect does with a checkpoint besides showing what it holds.
+/// Actions of inspect besides showing the contents of a checkpoint.
 struct InspectOptions {
   bool tensors = false;  ///< list each one
-  bool verify = false;   ///< compare all of it with its checksums
-  std::string diff;      ///< compare it with this other one
+  bool verify = false;   ///< verify all checksums
+  std::string diff;      ///< compare with this checkpoint
 
   bool operator==(const InspectOptions&) const = default;
 };
 
 /// The checkpoint is in TrainOptions: read from `load`, written to `save`.
 struct ConvertOptions {
-  std::string from_hf;                           ///< a Hugging Face folder becomes a checkpoint
-  std::string to_hf;                             ///< or the other way round
-  std::string to_trtllm;                         ///< or a folder of TensorRT-LLM
-  int ranks = 1;                                 ///< that TensorRT-LLM will run the model on
-  std::int64_t max_shard_bytes = 5'000'000'000;  ///< of a file of weights for Hugging Face
+  std::string from_hf;                           ///< import this Hugging Face folder
+  std::string to_hf;                             ///< export to this Hugging Face folder
+  std::string to_trtllm;                         ///< export to this TensorRT-LLM folder
+  int ranks = 1;                                 ///< tensor-parallel size for TensorRT-LLM
+  std::int64_t max_shard_bytes = 5'000'000'000;  ///< maximum size of a weight file
 
   bool operator==(const ConvertOptions&) const = default;
 };

@@ -12,18 +12,18 @@ namespace tessera {
 enum class PositionEmbedding { learned_absolute, rope, none };
 enum class Normalization { layer_norm, rms_norm };
 enum class RopeScaling { none, linear, llama3, yarn };
-/// Where a sublayer's norms are: of its input, of its output (OLMo 2), or of both (Gemma 2 and 3).
+/// Which norms a sublayer has: of its input, of its output (OLMo 2), or of both (Gemma 2 and 3).
 enum class NormPlacement { before, after, before_and_after };
 /// x + attention(norm(x)) + mlp(norm(x)) instead of one sublayer after the other: with one norm for
 /// both (Cohere) or one for each (GPT-NeoX).
 enum class ParallelBlock { none, one_norm, two_norms };
-/// Norms of queries and keys before RoPE: of each head alone, with weights that all heads share
-/// (Qwen3, Gemma 3), or of all heads together (OLMo 2).
+/// Norms of queries and keys before RoPE: of each head separately, with weights shared by all heads
+/// (Qwen3, Gemma 3), or over all heads together (OLMo 2).
 enum class QkNorm { none, per_head, whole_width };
 
 struct RopeOptions {
   double base = 10000.0;
-  double percent = 1.0;  ///< the leading part of each head that is rotated
+  double percent = 1.0;  ///< fraction of each head that is rotated, from its first channel
   RopeScaling scaling = RopeScaling::none;
   double factor = 8.0;
   double low_freq_factor = 1.0;   ///< llama3
@@ -67,16 +67,16 @@ struct ModelOptions {
   bool mlp_bias = true;
   QkNorm qk_norm = QkNorm::none;
   bool tie_embeddings = true;
-  std::int64_t attention_window = 0;  ///< keys that a query sees, itself included; 0 is all
-  std::int64_t window_first_layer =
-      0;  ///< layers before this one see all keys (Qwen2's max_window_layers)
-  std::int64_t window_skip_freq = 0;  ///< every N-th layer sees all keys (Gemma 2: 2); 0: none does
+  std::int64_t attention_window = 0;  ///< keys that a query attends to, its own included; 0: all
+  /// Layers before this one attend to all keys (Qwen2's max_window_layers)
+  std::int64_t window_first_layer = 0;
+  std::int64_t window_skip_freq = 0;  ///< every N-th layer has no window (Gemma 2: 2); 0: none
   std::int64_t no_rope_freq = 0;      ///< every N-th layer has no RoPE (Cohere 2: 4); 0: none
-  bool rotary_interleaved = false;    ///< RoPE turns channels (0, 1), (2, 3), ... instead of halves
+  bool rotary_interleaved = false;  ///< RoPE rotates channels (0, 1), (2, 3), ... instead of halves
   double rope_local_base = 0.0;  ///< RoPE's base in layers with a window, without scaling; 0: as in
                                  ///< the others
   double softmax_scale = 0.0;    ///< of attention scores; 0: 1 / sqrt(kv_channels)
-  double attention_softcap = 0.0;  ///< scores become c tanh(s / c); 0: they stay
+  double attention_softcap = 0.0;  ///< soft cap c: scores become c tanh(s / c); 0: none
   double logit_softcap = 0.0;      ///< the same for logits
   double embedding_scale = 1.0;    ///< of the embedding's output
   double residual_scale = 1.0;     ///< of each sublayer's output, before it joins the residual
@@ -95,14 +95,14 @@ struct ModelOptions {
 enum class RecomputeGranularity { none, selective, full };
 enum class RecomputeMethod { uniform, block };
 
-/// Which activations are computed again in backward instead of being kept.
+/// Which activations are recomputed in backward instead of being saved.
 struct RecomputeOptions {
   RecomputeGranularity granularity = RecomputeGranularity::none;  ///< selective: core attention
   RecomputeMethod method =
       RecomputeMethod::uniform;  ///< uniform: groups of layers; block: the first layers
   std::int64_t num_layers = 1;   ///< layers per group, or the number of first layers
-  bool distribute_saved_activations =
-      false;  ///< full: tensor-parallel ranks keep a part each of the layer inputs
+  /// Full: tensor-parallel ranks keep a part of the layer inputs each
+  bool distribute_saved_activations = false;
 
   bool operator==(const RecomputeOptions&) const = default;
 };

@@ -1,4 +1,4 @@
-// The degrees of parallelism, and how ranks are started. Plain data, no code.
+// The parallel sizes, and how ranks are started. Plain data, no code.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace tessera {
 /// What --nproc starts: threads of this process, or processes of this machine.
 enum class LaunchKind { threads, processes };
 
-/// What data-parallel ranks share instead of each having a copy: ZeRO's stages 0 to 3.
+/// What data-parallel ranks shard instead of replicating: ZeRO stages 0 to 3.
 enum class Sharding { none, optimizer, gradients, parameters };
 
 /// Values that are marked "derived" are filled in by resolve (config/resolve.h).
@@ -20,19 +20,19 @@ struct ParallelOptions {
   int expert_tensor = 0;               ///< tensor-parallel size of experts; derived: tensor
   int data = 1;                        ///< derived: ranks / (tensor x pipeline x context)
   bool distributed_optimizer = false;  ///< optimizer state is sharded
-  bool fsdp = false;                   ///< what is sharded, `fsdp_strategy` says
+  bool fsdp = false;                   ///< shard as `fsdp_strategy` selects
   Sharding fsdp_strategy = Sharding::parameters;
   Sharding sharding = Sharding::none;  ///< derived from these three
-  int sharding_instances = 1;          ///< groups of data-parallel ranks; each holds all shards
-  bool overlap_grad_reduce = false;    ///< gradients are summed while backward goes on
-  bool overlap_param_gather = false;   ///< parameters are gathered while forward goes on
-  bool grad_reduce_in_bf16 = false;    ///< gradients travel in bf16, and are added in f32
-  std::int64_t bucket_elements = 0;    ///< gradients that are summed at once; 0: as many as pay
-  int tensor_2d = 0;  ///< side q of a q x q grid of tensor-parallel ranks; 0: not two-dimensional
+  int sharding_instances = 1;  ///< groups of data-parallel ranks, each of which holds all shards
+  bool overlap_grad_reduce = false;   ///< overlap gradient reduction with backward
+  bool overlap_param_gather = false;  ///< overlap parameter gathering with forward
+  bool grad_reduce_in_bf16 = false;   ///< communicate gradients in bf16, accumulate in f32
+  std::int64_t bucket_elements = 0;   ///< gradient elements per bucket; 0: chosen automatically
+  int tensor_2d = 0;                  ///< side q of a q x q grid of tensor-parallel ranks; 0: 1-D
   bool sequence_parallel = false;
   int nproc = 1;  ///< ranks that this program starts itself
   LaunchKind launch = LaunchKind::threads;
-  int timeout_minutes = 10;  ///< a rank that waits longer for another gives up
+  int timeout_minutes = 10;  ///< timeout of communication between ranks
 
   /// Also before it was derived.
   int expert_tensor_size() const { return expert_tensor > 0 ? expert_tensor : tensor; }

@@ -1,4 +1,4 @@
-// What text becomes which token files. Plain data, no code.
+// Options of preprocessing: input texts and output token files. Plain data, no code.
 #pragma once
 
 #include <string>
@@ -8,28 +8,29 @@
 
 namespace tessera {
 
-/// What to do about a document that cannot be used.
+/// How to handle an unusable document.
 enum class OnError { fail, skip };
 
 struct PreprocessOptions {
   /// Names and patterns. .txt files are one document each; all others are JSON lines. Both may be
   /// compressed: .gz, .zst.
   std::vector<std::string> inputs;
-  std::string output_prefix;  ///< makes {output_prefix}_{key}_document.bin and .idx
+  std::string output_prefix;  ///< writes {output_prefix}_{key}_document.bin and .idx
   std::vector<std::string> json_keys = {"text"};
-  /// The name or file of a chat template (tokenizer/chat/chat_template.h): lines are conversations,
-  /// and make {output_prefix}_messages_document and _messages_mask. Empty: they are texts.
+  /// The name or file of a chat template (tokenizer/chat/chat_template.h): input lines are
+  /// conversations, and the output is {output_prefix}_messages_document and _messages_mask. Empty:
+  /// they are texts.
   std::string chat_template;
-  bool append_eod = false;  ///< an end-of-document token after each document
+  bool append_eod = false;  ///< append an end-of-document token to each document
   TokenizerOptions tokenizer;
 
-  int workers = 0;  ///< threads that tokenize; 0: one for each core
+  int workers = 0;  ///< tokenizer threads; 0: one per core
   OnError on_error = OnError::fail;
-  bool save_errors = false;  ///< makes {output_prefix}.errors.jsonl of what was skipped
+  bool save_errors = false;  ///< writes skipped documents to {output_prefix}.errors.jsonl
   std::int64_t max_line_bytes = std::int64_t{1} << 26;
-  /// Text that is read between two points that a killed run can go on from.
+  /// The amount of text between two points from which a killed run can resume.
   std::int64_t commit_bytes = std::int64_t{1} << 28;
-  bool restart = false;    ///< drops what a killed run has left
+  bool restart = false;    ///< discards the progress of a killed run
   bool overwrite = false;  ///< replaces files of an earlier run
 
   bool operator==(const PreprocessOptions&) const = default;

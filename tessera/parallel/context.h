@@ -1,5 +1,5 @@
-// What belongs to a rank: its device's kernels and stream, its place in the mesh, its scratch
-// memory, its trace. Nothing here changes between microbatches; what does is in nn/microbatch.h.
+// The state of a rank: its device's kernels and stream, its place in the mesh, its workspace and
+// its trace. Nothing here changes between microbatches; nn/microbatch.h has what does.
 #pragma once
 
 #include "tessera/kernels/kernels.h"
@@ -12,8 +12,8 @@ struct Context {
   Kernels& kernels;
   Stream& stream;
   const Mesh& mesh;
-  Workspace workspace;     ///< of the stream; sized by what the layers asked for
-  Trace* trace = nullptr;  ///< where ranges go; null: nowhere. A session always has one
+  Workspace workspace;     ///< of the stream, with the size that the layers requested
+  Trace* trace = nullptr;  ///< where ranges are recorded; null: nowhere. A session always has one
 };
 
 }  // namespace tessera

@@ -1,7 +1,6 @@
-// The ranks as a grid with one named communicator per axis, per pair of axes, and per axis of the
-// experts' grid, and those of each placement class. A group of one is an identity communicator, and
-// those groups that have the same ranks are one communicator, so that a layout pays only for what
-// it spreads.
+// The ranks as a grid, with one communicator per axis, per pair of axes, per axis of the experts'
+// grid, and per placement class. A group of one rank is an identity communicator, and groups with
+// the same ranks share one communicator.
 #pragma once
 
 #include <array>
@@ -13,14 +12,15 @@
 
 namespace tessera {
 
-/// The ranks around the parameters of a placement class, as this rank sees them.
+/// The groups for the parameters of a placement class, as seen by this rank.
 struct PlacementGroups {
-  /// Ranks that hold the same parameters and see other tokens: gradients are summed over them.
+  /// The data-parallel(-context) group: ranks with the same parameters and different tokens.
+  /// Gradients are summed over it.
   std::shared_ptr<Communicator> data_parallel;
-  /// Those of them that share what is sharded, and those that hold the same shard.
+  /// The sharding group within it, and the replication group of this rank's shard.
   std::shared_ptr<Communicator> sharding;
   std::shared_ptr<Communicator> replication;
-  /// Ranks of the same pipeline stage that hold other parts of the class's parameters.
+  /// Ranks of the same pipeline stage with other parts of the class's parameters.
   std::shared_ptr<Communicator> model;
 };
 
@@ -40,24 +40,24 @@ class Mesh {
   /// Ranks that differ along these two axes only, in the order of the world.
   Communicator& pair(Axis a, Axis b) const;
 
-  /// The first and the last stage of the pipeline, which share a tied embedding; every other rank
-  /// is a group by itself.
+  /// The embedding group: the first and the last stage of the pipeline, which share a tied
+  /// embedding. Every other rank is a group by itself.
   Communicator& embedding_group() const { return *embedding_group_; }
 
-  /// Of a placement class: classes that lie on the same ranks have the same communicators.
+  /// The groups of a placement class. Classes on the same ranks share communicators.
   const PlacementGroups& groups(PlacementClass placement_class) const {
     return placements_[static_cast<std::size_t>(placement_class)];
   }
-  /// Over which partial gradients are summed.
+  /// The group over which partial gradients are summed.
   Communicator& gradient_group(GradientGroup group) const;
 
-  /// Those of the tensor group in this rank's row, and in its column: groups of one without 2-D
+  /// The tensor-parallel ranks of this rank's grid row and grid column; groups of one without 2-D
   /// tensor parallelism.
   Communicator& tensor_row() const { return *tensor_row_; }
   Communicator& tensor_column() const { return *tensor_column_; }
 
-  /// Of the experts' grid: those that share each expert's matrices, those that have other experts,
-  /// both together, and those that have copies of the same.
+  /// Groups of the experts' grid: ranks that share each expert's matrices, ranks with other
+  /// experts, both together, and ranks with copies of the same experts.
   Communicator& expert_tensor() const { return *expert_tensor_; }
   Communicator& expert() const { return *expert_; }
   Communicator& expert_tensor_expert() const { return *expert_tensor_expert_; }

@@ -1,5 +1,5 @@
-// Where a rank stands: pure arithmetic, no communication. rank = tp + TP (cp + CP (dp + DP pp)), as
-// in Megatron.
+// The coordinates of a rank: pure arithmetic, no communication. rank = tp + TP (cp + CP (dp + DP
+// pp)), as in Megatron.
 #pragma once
 
 #include <array>
@@ -46,9 +46,9 @@ struct ExpertCoordinates {
   int pipeline = 0;
 };
 
-/// Experts lie on the same ranks, in a grid of their own that shares the pipeline axis with the
-/// other: rank = etp + ETP (ep + EP (edp + EDP pp)), as in Megatron. EDP, the copies of an expert,
-/// is what is left of the ranks; it need not be the data-parallel size.
+/// The grid of experts on the same ranks, which shares the pipeline axis: rank = etp + ETP (ep + EP
+/// (edp + EDP pp)), as in Megatron. EDP, the number of replicas of an expert, follows from the
+/// number of ranks and may differ from the data-parallel size.
 class ExpertGrid {
  public:
   /// InputError unless `ranks` is a multiple of ETP x EP x PP.

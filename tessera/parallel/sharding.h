@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-/// A box of the global tensor that this rank holds, and where it lies in the rank's storage.
+/// A box of the global tensor that this rank holds, and its location in the rank's storage.
 struct ShardPiece {
   Shape offset;  ///< in the global tensor
   Shape extent;
@@ -33,7 +33,7 @@ struct ShardedTensor {
   Placement placement = {};
 };
 
-/// The contiguous share of `size` that part `index` of `parts` holds: equal shares, the first ones
+/// The contiguous range of `size` that part `index` of `parts` holds: equal parts, the first ones
 /// one larger.
 struct Range {
   std::int64_t begin = 0;
@@ -42,11 +42,11 @@ struct Range {
 };
 Range balanced_range(std::int64_t size, int parts, int index);
 
-/// What a box has in a range of its storage, in the order of the storage: at most 2 d - 1 boxes for
-/// d dimensions, since a range begins and ends anywhere in a row, a plane, and so on.
+/// The intersection of a box with a range of its storage, in storage order: at most 2 d - 1 boxes
+/// for d dimensions, since a range may begin and end anywhere in a row, a plane, and so on.
 std::vector<ShardPiece> pieces_in(const ShardPiece& piece, const Range& storage);
 
-/// The elements of a box in its storage, as few ranges as possible, in their order.
+/// The elements of a box in its storage, as few ranges as possible, in order.
 std::vector<Range> contiguous_ranges(const ShardPiece& piece);
 
 }  // namespace tessera

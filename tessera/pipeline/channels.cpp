@@ -15,7 +15,7 @@ constexpr int kReceiver = 1;
 
 using Pair = std::pair<int, int>;  // from, to
 
-// Both ways between the ranks of stages that follow each other.
+// The (from, to) pairs between ranks of consecutive stages, in both directions.
 std::set<Pair> neighbours(const PipelineShape& shape) {
   std::set<Pair> pairs;
   for (int stage = 0; stage + 1 < shape.stages(); ++stage) {
@@ -27,7 +27,8 @@ std::set<Pair> neighbours(const PipelineShape& shape) {
   return pairs;
 }
 
-// Sets of pairs that have no rank in common, so that one split makes all groups of a set.
+// Divides the pairs into rounds without a common rank, so that one split creates all groups of a
+// round.
 std::vector<std::vector<Pair>> rounds_of(std::set<Pair> pairs) {
   std::vector<std::vector<Pair>> rounds;
   while (!pairs.empty()) {
@@ -52,7 +53,7 @@ PipelineChannels::PipelineChannels(Communicator& pipeline, const PipelineShape& 
   check(pipeline.size() == shape.ranks, "a group of {} ranks for a pipeline of {}", pipeline.size(),
         shape.ranks);
   for (const std::vector<Pair>& round : rounds_of(neighbours(shape))) {
-    int colour = shape.ranks + rank_;  // of those who are in no pair
+    int colour = shape.ranks + rank_;  // for ranks in no pair
     const Pair* mine = nullptr;
     for (const Pair& pair : round)
       if (pair.first == rank_ || pair.second == rank_) mine = &pair;
@@ -70,7 +71,7 @@ void PipelineChannels::greet(Communicator& group, Stream& stream) {
   const WorkHandle work = group.rank() == kSender ? group.send(word.view(), kReceiver, stream)
                                                   : group.recv(word.view(), kSender, stream);
   work->wait(stream);
-  stream.synchronize();  // before the memory goes
+  stream.synchronize();  // before the memory is freed
 }
 
 Communicator& PipelineChannels::at(const Groups& channels, int peer) const {

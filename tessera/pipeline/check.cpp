@@ -28,7 +28,7 @@ std::string text_of(const Action& action) {
                      action.microbatch, action.chunk);
 }
 
-// What a chunk has done so far: its next microbatch of each kind.
+// The progress of a chunk: its next microbatch for each kind of action.
 struct Counts {
   int forwards = 0, inputs = 0, weights = 0;
 };
@@ -38,7 +38,7 @@ int& count_of(Counts& counts, ActionKind kind) {
   return kind == ActionKind::backward_weight ? counts.weights : counts.inputs;
 }
 
-// One rank's list by itself.
+// Checks one rank's list on its own.
 void check_list(const PipelineShape& shape, const Schedule& schedule, int rank) {
   std::vector<Counts> chunks(static_cast<size_t>(shape.chunks));
   for (const Action& action : schedule) {
@@ -67,7 +67,8 @@ void check_list(const PipelineShape& shape, const Schedule& schedule, int rank) 
           rank, shape.microbatches, counts.forwards, counts.inputs, counts.weights);
 }
 
-// When a stage's forward and input gradient of a microbatch are done; nothing: not yet.
+// The times at which a stage's forward and input gradient of a microbatch are done; nothing: not
+// yet.
 class Done {
  public:
   explicit Done(const PipelineShape& shape)
@@ -95,7 +96,7 @@ const ActionTimes& times_at(const StageTimes& times, int stage) {
   return times.size() == 1 ? times.front() : times[static_cast<size_t>(stage)];
 }
 
-// When what an action needs is there; nothing: not known yet.
+// The time at which the input of an action is available; nothing: not known yet.
 std::optional<double> ready_time(const PipelineShape& shape, Done& done, int stage,
                                  const Action& action) {
   if (is_forward(action.kind)) return stage == 0 ? 0.0 : done.forward(stage - 1, action.microbatch);
@@ -140,8 +141,8 @@ double work_of(const std::vector<TimedAction>& actions) {
   return work;
 }
 
-// The first microbatch must come to a rank, and what it makes last must go back to the first stage,
-// which then has a weight gradient to compute.
+// Lower bound: the first microbatch has to reach the rank, and the rank's last gradient has to
+// travel back to the first stage, which then computes a weight gradient.
 double least_length(const PipelineShape& shape, const Timeline& timeline,
                     const std::vector<Schedule>& schedules, const StageTimes& times) {
   double least = 0;
@@ -160,7 +161,7 @@ double least_length(const PipelineShape& shape, const Timeline& timeline,
       after += times_at(times, stage).of(split ? ActionKind::backward_input : ActionKind::backward);
     if (split) after += times_at(times, 0).backward_weight;
     const double work = work_of(timeline.ranks[static_cast<size_t>(rank)]);
-    // Its own weight gradients may come behind all that others wait for.
+    // Its own weight gradients may come after everything that other ranks wait for.
     least = std::max({least, before + work, before + work - weights + after});
   }
   return least;

@@ -1,4 +1,4 @@
-// Proves lists of actions complete, ordered and free of deadlock, and counts what they cost.
+// Checks that schedules are complete, ordered and deadlock-free, and computes their cost.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-/// How long a stage's actions take, in any unit. A backward in one takes both of its halves.
+/// The durations of a stage's actions, in any unit. An unsplit backward takes the sum of its two
+/// halves.
 struct ActionTimes {
   double forward = 1;
   double backward_input = 1;
@@ -24,8 +25,8 @@ struct TimedAction {
   double end = 0;
 };
 
-/// What every rank does when, if each action starts as soon as its rank is free and what it needs
-/// is there.
+/// The times of all actions of all ranks, if each action starts as soon as its rank is free and its
+/// input is available.
 struct Timeline {
   std::vector<std::vector<TimedAction>> ranks;
   double length = 0;
@@ -33,20 +34,21 @@ struct Timeline {
 
 struct ScheduleReport {
   Timeline timeline;
-  double work = 0;             ///< of the rank that has most
-  double lower_bound = 0;      ///< no schedule with such a backward (split or not) is shorter
-  std::vector<int> in_flight;  ///< by rank: the most (chunk, microbatch)s held at once
+  double work = 0;         ///< of the busiest rank
+  double lower_bound = 0;  ///< no schedule with the same kind of backward (split or not) is shorter
+  /// By rank: the maximum number of (chunk, microbatch) pairs in flight
+  std::vector<int> in_flight;
 
-  /// Idle time, as a part of the work.
+  /// Idle time as a fraction of the work.
   double bubble() const { return timeline.length / work - 1; }
   double least_bubble() const { return lower_bound / work - 1; }
 };
 
-/// By stage. One entry serves all.
+/// By stage. A single entry applies to all.
 using StageTimes = std::vector<ActionTimes>;
 
-/// Throws unless every rank's list has every microbatch of every chunk once, in ascending order,
-/// forward before backward, and the lists end when they run beside each other.
+/// Throws unless every rank's list has each microbatch of each chunk once, in ascending order, with
+/// forward before backward, and the lists run to their end without deadlock.
 ScheduleReport check_schedules(const PipelineShape& shape, const std::vector<Schedule>& schedules,
                                const StageTimes& times = {{}});
 

@@ -75,7 +75,7 @@ void Executor::lay_out(const PipelineProgram& program) {
 
 // ---- messages
 
-// Asks for all messages of a channel before `up_to`.
+// Posts recvs for all messages of a channel before `up_to`.
 void Executor::ask(int channel, int up_to) {
   const PipelineProgram::Incoming& from = program_->incoming[static_cast<size_t>(channel)];
   Receiving& state = receiving_[static_cast<size_t>(channel)];
@@ -119,7 +119,7 @@ void Executor::used(const PipelineProgram::Boundary& boundary) {
 
 void Executor::hold_message() { peak_.messages = std::max(peak_.messages, ++held_.messages); }
 
-// What a rank gives itself is made where it is needed.
+// A message from a rank to itself is produced in the receiver's buffer.
 View Executor::outgoing(const PipelineProgram::Boundary& boundary) {
   const PipelineProgram::Outgoing& to = program_->outgoing[static_cast<size_t>(boundary.channel)];
   if (to.local >= 0) {
@@ -147,7 +147,7 @@ void Executor::send(const PipelineProgram::Boundary& boundary) {
       channels_.send(boundary_buffers_.buffer(state.first_buffer + place), to.to, stream_);
 }
 
-// A graph needs all streams that were forked to come back.
+// A graph capture must join all forked streams.
 void Executor::finish() {
   for (Sending& state : sending_)
     for (WorkHandle& each : state.works)

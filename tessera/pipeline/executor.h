@@ -1,5 +1,5 @@
-// Runs one rank's program: receives what an action needs, runs it, sends what it made. Messages go
-// off when they are made, and where the transport can, they are asked for before they are needed.
+// Runs one rank's program: receives the input of an action, runs it, sends its output. Sends start
+// as soon as the output is ready; recvs are posted in advance if the transport allows it.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// Room for what passes between stages: buffers of one shape, one behind the other.
+/// Buffers for messages between stages, all of the same shape, in one block.
 struct BoundaryBuffers {
   View memory;  ///< [buffers, bytes] of u8
   DType dtype = DType::f32;
@@ -23,28 +23,28 @@ struct BoundaryBuffers {
 
 class Executor {
  public:
-  /// `stages` are the rank's, by chunk.
+  /// `stages` are those of the rank, by chunk.
   Executor(std::vector<Stage*> stages, PipelineChannels& channels, Stream& stream,
            BoundaryBuffers boundary_buffers, Trace* trace = nullptr);
 
-  /// Activation buffers are assigned as microbatches start and return when they are done.
+  /// Activation buffers are assigned when a microbatch starts and returned when it is done.
   void run(const PipelineProgram& program);
-  /// The same actions without a message: on what lies in the buffers. A GPU that runs something for
-  /// the first time may wait for all its streams, and so for messages that were asked for; after a
-  /// warm-up nothing is for the first time.
+  /// Runs the same actions without messages, on whatever the buffers contain. A GPU that runs a
+  /// kernel for the first time may wait for all its streams, and with that for recvs that were
+  /// posted. After a warm-up nothing runs for the first time.
   void warm_up(const PipelineProgram& program);
 
-  /// The most that was held at once in any run so far.
+  /// The maxima over all runs so far.
   struct Peak {
     int activation_buffers = 0;
-    int messages = 0;  ///< asked for and not used yet, or made and not known to be received
+    int messages = 0;  ///< posted and not used yet, or produced and not known to be received
   };
   const Peak& peak() const { return peak_; }
 
  private:
   struct Receiving {
     int first_buffer = 0;
-    int asked = 0;                  ///< messages that were asked for
+    int asked = 0;                  ///< number of messages with a posted recv
     std::vector<WorkHandle> works;  ///< by place in the window, not waited for
     std::vector<bool> used;         ///< by message
   };
@@ -81,7 +81,7 @@ class Executor {
   std::vector<Receiving> receiving_;
   std::vector<Sending> sending_;
   std::vector<Holder> holders_;  ///< the microbatch in each activation buffer
-  Peak held_;                    ///< now
+  Peak held_;                    ///< current values
   Peak peak_;
 };
 

@@ -9,9 +9,9 @@ namespace tessera {
 namespace {
 
 constexpr const char* kFlag = "--pipeline-model-parallel-layout";
-constexpr std::size_t kLongest = 100'000;  // letters, once all repeats are written out
+constexpr std::size_t kLongest = 100'000;  // letters, after expansion of repeats
 
-// Reads from the left; repeats are written out.
+// Parses from left to right and expands repeats.
 class Reader {
  public:
   explicit Reader(const std::string& layout) : layout_(layout) {

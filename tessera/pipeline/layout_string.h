@@ -10,11 +10,11 @@
 
 namespace tessera {
 
-/// Each stage's letters. InputError when the string cannot be read.
+/// The letters of each stage. InputError if the string cannot be parsed.
 std::vector<std::string> read_layout(const std::string& layout);
 
-/// The decoder layers of each stage. InputError unless there are `stages` of them with E first, L
-/// last, and `num_layers` in all.
+/// The number of decoder layers of each stage. InputError unless there are `stages` stages, with E
+/// first, L last, and `num_layers` layers in total.
 std::vector<std::int64_t> layers_of_layout(const std::string& layout, std::int64_t num_layers,
                                            int stages);
 

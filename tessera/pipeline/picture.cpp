@@ -27,7 +27,7 @@ std::string label_of(const Action& action, int chunks) {
   return label;
 }
 
-// The kinds have hues of their own, and later chunks are lighter.
+// Each kind of action has its own hue; later chunks are lighter.
 std::string colour_of(const Action& action, int chunks) {
   struct Hue {
     int hue, saturation, lightness;
@@ -40,7 +40,7 @@ std::string colour_of(const Action& action, int chunks) {
   return fmt::format("hsl({},{}%,{}%)", base.hue, base.saturation, base.lightness + lighter);
 }
 
-// When a rank first holds as much as it ever does, and how much that is.
+// The first time at which a rank holds its maximum, and that maximum.
 struct Peak {
   double time = 0;
   int held = 0;
@@ -82,7 +82,7 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-// Sizes of the picture, in its own units.
+// Sizes of the image, in its own units.
 struct Canvas {
   double left = 64, top = 58, row = 34, box = 24, scale = 1, width = 0, height = 0;
   double x(double time) const { return left + time * scale; }
@@ -169,8 +169,8 @@ double mean_action(const Timeline& timeline) {
   return count > 0 ? busy / static_cast<double>(count) : 0;
 }
 
-// The time that a cell stands for: the shortest action, unless that is so short that the others
-// would be too long to be seen. In a run no two take the same time, and the whole is what matters.
+// The time of one cell: the shortest action, unless it is so short that the lines would become too
+// long. In a recorded run all durations differ, so the total length decides.
 double text_unit(const Timeline& timeline, const PictureOptions& options, std::size_t cell) {
   const double shortest = shortest_action(timeline);
   const bool alike = 4 * shortest > mean_action(timeline);
@@ -179,8 +179,8 @@ double text_unit(const Timeline& timeline, const PictureOptions& options, std::s
 }
 
 struct TextScale {
-  double unit;       // of time, for one cell
-  std::size_t cell;  // letters
+  double unit;       // duration of a cell
+  std::size_t cell;  // characters per cell
   std::size_t column(double time) const {
     return static_cast<std::size_t>(std::lround(time / unit)) * cell;
   }

@@ -1,5 +1,5 @@
-// A pipeline's timeline for people: as text, and as a picture (SVG). Of a plan or of a run: what
-// they show alike can be compared.
+// A pipeline's timeline as text and as an SVG image, for a plan or for a recorded run. Both are
+// drawn in the same way, so that they can be compared.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ struct PictureOptions {
   std::string unit;  ///< of time, behind numbers: " ms"
 };
 
-/// A line for each rank: F3 forward of microbatch 3, B backward, I and W its halves; a letter says
-/// which chunk; dots are idle time. Long ones are cut.
+/// One line per rank: F3 is the forward of microbatch 3, B its backward, I and W the halves of a
+/// split backward; a letter marks the chunk; dots are idle time. Long lines are cut.
 std::string timeline_text(const Timeline& timeline, const PictureOptions& options);
 
-/// A row for each rank, a box for each action, with idle time in grey and the moment at which a
-/// rank holds most microbatches marked.
+/// One row per rank and one box per action. Idle time is grey, and the moment with the most
+/// microbatches in flight is marked.
 std::string timeline_svg(const Timeline& timeline, const PictureOptions& options);
 
 }  // namespace tessera

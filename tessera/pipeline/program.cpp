@@ -30,8 +30,8 @@ int add_incoming(PipelineProgram& program, const BoundaryChannel& channel) {
   return number;
 }
 
-// One step before it is needed, where that is safe: `waits_for` has, by rank and step, the last
-// step of the receiver that it waits for.
+// Posts a recv one step before its message is needed, if that is safe. `waits_for` holds, by rank
+// and step, the last step of the receiver that it waits for.
 void add_early(PipelineProgram& program, const std::vector<std::vector<int>>& waits_for,
                const BoundaryChannel& channel) {
   const std::vector<int>& maker = waits_for[static_cast<std::size_t>(channel.from)];

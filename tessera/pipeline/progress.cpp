@@ -11,13 +11,13 @@ namespace {
 
 using std::size_t;
 
-// A message: the how-manieth of which channel; no channel: none.
+// A message: its index on a channel; -1: none.
 struct Place {
   int channel = -1;
   int message = 0;
 };
 
-// What a step takes from another rank and what it gives to one.
+// The messages that a step receives and sends.
 struct StepBoundaries {
   Place in, out;
 };
@@ -27,7 +27,7 @@ std::vector<std::vector<StepBoundaries>> step_boundaries(
   std::vector<std::vector<StepBoundaries>> boundaries;
   for (const Schedule& schedule : schedules) boundaries.emplace_back(schedule.size());
   for (size_t i = 0; i < channels.size(); ++i) {
-    if (channels[i].is_local()) continue;  // made and used in the order of one list
+    if (channels[i].is_local()) continue;  // produced and used in the order of one list
     for (size_t n = 0; n < channels[i].messages.size(); ++n) {
       const BoundaryMessage& message = channels[i].messages[n];
       const Place place{static_cast<int>(i), static_cast<int>(n)};
@@ -40,7 +40,7 @@ std::vector<std::vector<StepBoundaries>> step_boundaries(
   return boundaries;
 }
 
-// All ranks on their way through their lists.
+// The simultaneous progress of all ranks through their lists.
 class Walk {
  public:
   Walk(const std::vector<Schedule>& schedules, const std::vector<BoundaryChannel>& channels)

@@ -1,6 +1,7 @@
-// Whether ranks that run their lists come to an end where messages are not buffered: a message goes
-// over when the receiver has asked for it and the sender has made it, and only then is its place at
-// the sender free (NCCL). It is the harder case: where sends are copied, nobody waits for room.
+// Checks that schedules run to their end if messages are not buffered, as with NCCL: a message is
+// transferred when the receiver has posted a recv and the sender has produced it, and only then is
+// the sender's buffer free. This is the harder case: with buffered sends a sender never waits for a
+// buffer.
 #pragma once
 
 #include <vector>
@@ -15,14 +16,15 @@ struct RankStep {
   int step = 0;
 };
 
-/// All ranks' steps, each behind all that it waits for: the step before it, the message that it
-/// needs, and room for the one that it makes. A rank asks for a message when it needs it; asking
-/// earlier keeps nobody waiting. Throws if the ranks wait for each other for ever.
+/// The steps of all ranks in an order in which each comes after everything that it waits for: the
+/// rank's previous step, the message that it needs, and a free buffer for the one that it produces.
+/// A recv is assumed to be posted when it is needed; posting it earlier makes no rank wait longer.
+/// Throws on a deadlock.
 std::vector<RankStep> order_of_steps(const std::vector<Schedule>& schedules,
                                      const std::vector<BoundaryChannel>& channels);
 
-/// By rank and step: the last step of `rank` that it waits for, through whatever others wait for;
-/// -1: none. Of `rank` itself, the step.
+/// By rank and step: the last step of `rank` that it waits for, directly or through other steps;
+/// -1: none. For `rank` itself, the step.
 std::vector<std::vector<int>> last_waited_for(const std::vector<Schedule>& schedules,
                                               const std::vector<BoundaryChannel>& channels,
                                               int rank);

@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-// The microbatches in the order in which a rank's chunks take them: a group of one chunk's, then of
-// the next one's. Backward goes through the chunks from the last one.
+// The microbatches in the order in which a rank's chunks process them: a group on one chunk, then
+// on the next one. Backward visits the chunks in reverse order.
 Schedule grouped_order(const PipelineShape& shape, ActionKind kind) {
   const int group = shape.group_size();
   Schedule order;
@@ -22,7 +22,8 @@ Schedule grouped_order(const PipelineShape& shape, ActionKind kind) {
   return order;
 }
 
-// The first `warm_up` of `forwards`, then a backward after each of the others, then what is left.
+// The first `warm_up` of `forwards`, then a backward after each remaining forward, then the
+// remaining backwards.
 Schedule alternate(const Schedule& forwards, const Schedule& backwards, std::size_t warm_up) {
   warm_up = std::min(warm_up, forwards.size());
   Schedule schedule(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(warm_up));
@@ -46,8 +47,8 @@ Schedule one_f_one_b(const PipelineShape& shape, int rank) {
                    static_cast<std::size_t>(shape.ranks - 1 - rank));
 }
 
-// Before its first backward a rank has run all chunks but the last one of the first group, and in
-// the last one as many microbatches as ranks follow, there and on the way back.
+// Before its first backward a rank has run the first group on all chunks but the last, and on the
+// last chunk one microbatch per following rank, in both directions.
 Schedule interleaved(const PipelineShape& shape, int rank) {
   if (shape.chunks == 1) return one_f_one_b(shape, rank);
   const int warm_up = (shape.chunks - 1) * shape.group_size() + 2 * (shape.ranks - 1 - rank);
@@ -67,7 +68,7 @@ std::vector<Schedule> make_schedules(const PipelineShape& shape, RankSchedule sc
 
 int activation_buffers_needed(const Schedule& schedule) {
   int held = 0;
-  int most = 1;  // evaluation borrows one activation buffer
+  int most = 1;  // evaluation uses one activation buffer
   for (const Action& action : schedule) {
     if (action.kind == ActionKind::forward) most = std::max(most, ++held);
     if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight) --held;

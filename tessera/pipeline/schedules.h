@@ -1,6 +1,6 @@
-// The schedules: pure functions from a shape and a rank to that rank's actions. In all of them a
-// stage takes microbatches in ascending order, forward and backward, so that gradients are added up
-// in the same order whatever the schedule.
+// The pipeline schedules: pure functions from a shape and a rank to that rank's actions. In all of
+// them a stage processes microbatches in ascending order, forward and backward, so that gradients
+// are accumulated in the same order under every schedule.
 #pragma once
 
 #include <span>
@@ -20,40 +20,41 @@ Schedule gpipe(const PipelineShape& shape, int rank);
 /// each forward.
 Schedule one_f_one_b(const PipelineShape& shape, int rank);
 
-/// The same over several chunks, in a loop: `shape.group` microbatches of a chunk, as many of the
+/// 1F1B over several chunks per rank: `shape.group` microbatches of one chunk, then as many of the
 /// next one, and so on.
 Schedule interleaved(const PipelineShape& shape, int rank);
 
-/// 1F1B with each backward split. A rank leaves as many weight gradients for later as ranks come
-/// before it: it holds as many microbatches as the first rank does, and in the end it computes
-/// weights while it would wait.
+/// ZB-H1: 1F1B with a split backward. A rank delays as many weight gradients as there are ranks
+/// before it. It thus holds as many microbatches as the first rank does, and computes weight
+/// gradients at the end, where 1F1B would idle.
 Schedule zero_bubble_h1(const PipelineShape& shape, int rank);
 
-/// Two chunks on each rank, placed there and back again (vee): the first rank also has the last
-/// stage, so that the first backward starts where forward memory is needed most.
+/// ZB-V: two chunks per rank, placed in a V. The first rank also has the last stage, so the first
+/// backward starts on the rank with the most activations.
 Schedule zero_bubble_v(const PipelineShape& shape, int rank);
 
-/// Evaluation: every microbatch forward, its activation buffer free at once.
+/// Evaluation: forward of every microbatch, with its activation buffer free at once.
 Schedule forward_only(const PipelineShape& shape, int rank);
 
-/// All ranks' lists.
+/// The lists of all ranks.
 using RankSchedule = Schedule (*)(const PipelineShape& shape, int rank);
 std::vector<Schedule> make_schedules(const PipelineShape& shape, RankSchedule schedule);
 
-/// How many activation buffers a rank needs: the activations that it holds at once.
+/// The number of activation buffers that a rank needs: the maximum number of activations that it
+/// holds at once.
 int activation_buffers_needed(const Schedule& schedule);
 
-/// The shape that options ask for over `ranks`, and the schedule of a training step.
+/// The pipeline shape for these options over `ranks` ranks, and the schedule of a training step.
 PipelineShape make_pipeline_shape(const PipelineOptions& options, int ranks, int microbatches);
 std::vector<Schedule> training_schedules(const PipelineOptions& options,
                                          const PipelineShape& shape);
-/// Enough microbatches for every rank to hold as many as it ever does, but for gpipe, where more of
-/// them are held the more there are.
+/// The number of microbatches at which every rank holds its maximum. With gpipe the maximum grows
+/// with the number of microbatches.
 int filling_microbatches(const PipelineOptions& options, int ranks);
-/// Whether its weight gradients come apart from its input gradients.
+/// Whether it computes weight gradients separately from input gradients.
 bool splits_backward(ScheduleKind kind);
 
-/// What a schedule is called: by flags, and in texts for people.
+/// The names of a schedule: for flags, and for display.
 struct ScheduleName {
   ScheduleKind kind;
   std::string_view flag;
@@ -61,7 +62,7 @@ struct ScheduleName {
 };
 std::span<const ScheduleName> schedule_names();
 std::string_view flag_of(ScheduleKind kind);
-/// Of the schedule that runs, which automatic leaves to the number of chunks.
+/// The display name of the schedule that runs; `automatic` depends on the number of chunks.
 std::string_view schedule_title(const PipelineOptions& options);
 
 }  // namespace tessera

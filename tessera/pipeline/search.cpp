@@ -14,29 +14,29 @@ using std::size_t;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// How ranks decide what to do next.
+// The policy by which ranks choose their next action.
 struct Policy {
-  std::vector<int> ahead;      ///< by rank: how far forwards may be ahead of backwards
-  bool forward_first = false;  ///< where both could be done
-  /// A rank that has this many weight gradients to do does one before it goes forward; else they
-  /// wait until there is nothing other to do, or no memory.
+  std::vector<int> ahead;      ///< by rank: maximum lead of forwards over backwards
+  bool forward_first = false;  ///< preference if both are possible
+  /// A rank with this many pending weight gradients computes one before its next forward. Otherwise
+  /// they are delayed until there is nothing else to do, or no memory.
   int most_weights = std::numeric_limits<int>::max();
 };
 
-// One rank on its way through the step.
+// The state of one rank in the simulation.
 struct RankState {
   Schedule list;
-  double free = 0;       ///< when it has done what it has begun
-  bool blocked = false;  ///< nothing that it waits for has been begun
+  double free = 0;       ///< when its current action ends
+  bool blocked = false;  ///< nothing that it waits for has started
   int forwards = 0, inputs = 0, weights = 0;
   int held() const { return forwards - weights; }
 };
 
-// Runs all ranks in the order of time: whoever is free first decides, and all that could be ready
-// for it by then has been decided.
+// Simulates all ranks in order of time: the rank that is free first chooses next. Everything that
+// could be ready for it by then has been decided before.
 class Simulation {
  public:
-  /// Lists that take as long as `bound` are given up.
+  /// Schedules that take as long as `bound` are abandoned.
   Simulation(const PipelineShape& shape, const StageTimes& times, int memory_limit,
              const Policy& policy, double bound)
       : shape_(shape),
@@ -49,7 +49,7 @@ class Simulation {
                  std::vector<double>(static_cast<size_t>(shape.microbatches), kNever)),
         backward_(forward_) {}
 
-  /// How long the lists take; kNever: too long.
+  /// The length of the schedules; kNever: too long.
   double run() {
     double length = 0;
     for (int rank = 0; rank < shape_.ranks; ++rank) next_.push({0, rank});
@@ -63,7 +63,7 @@ class Simulation {
     check(all_done(), "the search left all ranks waiting for each other");
     return length;
   }
-  /// How many there were to simulate.
+  /// The number of actions simulated.
   std::int64_t actions() const { return actions_; }
   std::vector<Schedule> lists() && {
     std::vector<Schedule> all;
@@ -88,7 +88,7 @@ class Simulation {
            (shape_.microbatches - state.weights) * each.backward_weight;
   }
 
-  // When the rank's next forward and next input gradient could begin, as far as is known.
+  // The earliest start of the rank's next forward and next input gradient, as far as it is known.
   double forward_ready(int rank) {
     const RankState& state = at(rank);
     const bool may = state.forwards < shape_.microbatches && state.held() < limit_ &&
@@ -120,7 +120,7 @@ class Simulation {
     next_.push({next, rank});
   }
 
-  // It may wait for what another one has begun.
+  // The rank may have waited for an action that another rank has just started.
   void unblock(int rank) {
     if (rank < 0 || rank >= shape_.ranks || !at(rank).blocked) return;
     at(rank).blocked = false;
@@ -154,13 +154,13 @@ class Simulation {
   const Policy& policy_;
   double bound_;
   std::int64_t actions_ = 0;
-  using Turn = std::pair<double, int>;  ///< when, and which rank
+  using Turn = std::pair<double, int>;  ///< time and rank
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> next_;
   std::vector<RankState> ranks_;
-  std::vector<std::vector<double>> forward_, backward_;  ///< when they are done
+  std::vector<std::vector<double>> forward_, backward_;  ///< end times
 };
 
-// The best lists so far, and what may still be spent on better ones.
+// The best schedules so far, and the remaining budget.
 class Best {
  public:
   Best(const PipelineShape& shape, const StageTimes& times, int memory_limit, std::int64_t budget)
@@ -173,7 +173,7 @@ class Best {
     lists_ = std::move(known);
   }
 
-  /// How long lists by this policy are, if shorter than `bound`; else kNever.
+  /// The length of the schedules of this policy if it is below `bound`, otherwise kNever.
   double offer(const Policy& policy, double bound) {
     if (is_over()) return kNever;
     Simulation simulation(shape_, times_, limit_, policy, bound * (1 - kEqual));
@@ -184,7 +184,7 @@ class Best {
     lists_ = std::move(simulation).lists();
     return length;
   }
-  /// Whether nothing better can be found, or nothing more be spent.
+  /// Whether the best possible length has been reached, or the budget is spent.
   bool is_over() const {
     return !lists_.empty() && (budget_ <= 0 || length_ <= least_ * (1 + kEqual));
   }
@@ -197,12 +197,12 @@ class Best {
   const StageTimes& times_;
   int limit_;
   std::int64_t budget_;  ///< actions
-  double least_ = 0;     ///< no lists are shorter
+  double least_ = 0;     ///< no schedule is shorter
   double length_ = kNever;
   std::vector<Schedule> lists_;
 };
 
-// One rank's reach at a time, as long as that helps.
+// Hill climbing: changes the lead of one rank at a time, as long as that helps.
 void climb(Best& best, Policy policy, double length, int memory_limit) {
   constexpr int kRounds = 4;
   for (int round = 0; round < kRounds; ++round) {
@@ -224,7 +224,7 @@ void climb(Best& best, Policy policy, double length, int memory_limit) {
   }
 }
 
-// Where climbs start.
+// The starting points of the climbs.
 std::vector<Policy> first_policies(const PipelineShape& shape, int memory_limit) {
   std::vector<Policy> policies;
   for (int extra = 0; extra < std::max(1, memory_limit); extra = 2 * extra + 1)
@@ -263,7 +263,7 @@ std::vector<Schedule> search_schedules(const PipelineShape& shape, const StageTi
   std::vector<Start> starts;
   for (const Policy& policy : first_policies(shape, memory_limit))
     starts.push_back({policy, best.offer(policy, kNever)});
-  std::ranges::stable_sort(starts, {}, &Start::length);  // what is best so far comes first
+  std::ranges::stable_sort(starts, {}, &Start::length);  // best ones first
   for (const Start& start : starts) climb(best, start.policy, start.length, memory_limit);
   return std::move(best).take();
 }

@@ -1,4 +1,4 @@
-// A schedule found by search: for stages that take different times, under a limit of memory.
+// Schedule search, for stages with different durations and under a memory limit.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace tessera {
 
-/// Times as a user gives them: three numbers (forward, input gradient, weight gradient) for all
-/// stages, or three for each.
+/// Durations as given by a user: three numbers (forward, input gradient, weight gradient) for all
+/// stages, or three per stage.
 StageTimes times_of(std::span<const double> numbers, int stages);
 
-/// How many actions a search simulates, all lists that it tries together; then it takes the best so
-/// far. Every rank searches by itself and must find the same, so a search is not limited by time.
+/// The number of actions that a search simulates over all candidates; it then returns the best one
+/// so far. Every rank searches on its own and must find the same schedule, so the limit is not a
+/// time.
 inline constexpr std::int64_t kSearchBudget = 10'000'000;
 
-/// Lists with a split backward for ranks of one chunk each, of which none holds more than
-/// `memory_limit` microbatches: the shortest of those that are tried, and never longer than ZB-H1
-/// where that fits. The same for the same arguments, everywhere.
+/// Schedules with a split backward for ranks with one chunk each, with at most `memory_limit`
+/// microbatches in flight per rank: the shortest of the candidates, and never longer than ZB-H1 if
+/// that fits. Deterministic.
 std::vector<Schedule> search_schedules(const PipelineShape& shape, const StageTimes& times,
                                        int memory_limit, std::int64_t budget = kSearchBudget);
 

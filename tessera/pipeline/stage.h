@@ -1,5 +1,5 @@
-// What the executor asks of a model stage. Microbatches and activation buffers are numbers; the
-// stage knows what they hold.
+// The interface of a model stage to the executor. Microbatches and activation buffers are indices
+// here; only the stage accesses their contents.
 #pragma once
 
 #include "tessera/tensor/view.h"
@@ -10,11 +10,11 @@ class Stage {
  public:
   virtual ~Stage() = default;
 
-  /// `in` comes from the stage before (empty on the first), `out` goes to the next (empty on the
+  /// `in` comes from the previous stage (empty on the first), `out` goes to the next (empty on the
   /// last).
   virtual void forward(int microbatch, int buffer, View out, ConstView in) = 0;
-  /// `d_out` comes from the next stage (empty on the last), `d_in` goes to the one before (empty on
-  /// the first).
+  /// `d_out` comes from the next stage (empty on the last), `d_in` goes to the previous one (empty
+  /// on the first).
   virtual void backward(int microbatch, int buffer, View d_in, ConstView d_out) = 0;
   virtual void backward_input(int microbatch, int buffer, View d_in, ConstView d_out) = 0;
   virtual void backward_weight(int microbatch, int buffer) = 0;

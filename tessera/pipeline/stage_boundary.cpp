@@ -10,7 +10,7 @@ namespace {
 
 using std::size_t;
 
-// Where in its rank's list each stage's forward and input gradient of each microbatch is.
+// The position of each stage's forward and input gradient of each microbatch in its rank's list.
 class Places {
  public:
   Places(const PipelineShape& shape, const std::vector<Schedule>& schedules)
@@ -25,7 +25,7 @@ class Places {
     }
   }
 
-  /// Of the same kind and microbatch on a stage.
+  /// The position of the same action on a stage.
   int& at(const Action& action, int stage) {
     const int index = stage * microbatches_ + action.microbatch;
     return (is_forward(action.kind) ? forward_ : backward_)[static_cast<size_t>(index)];
@@ -60,7 +60,7 @@ std::vector<BoundaryChannel> channels_without_room(const PipelineShape& shape,
   return all;
 }
 
-// By step of a list, which message it makes or uses; -1: none.
+// By step of a list: the message that it produces or uses; -1: none.
 std::vector<int> by_step(const BoundaryChannel& channel, int BoundaryMessage::*step, size_t steps) {
   std::vector<int> messages(steps, -1);
   for (size_t n = 0; n < channel.messages.size(); ++n)
@@ -68,8 +68,9 @@ std::vector<int> by_step(const BoundaryChannel& channel, int BoundaryMessage::*s
   return messages;
 }
 
-// From the oldest message that is not used yet to the newest that was asked for: one step before it
-// is needed, at the earliest. What a rank gives itself is there when it is made.
+// The number of buffers from the oldest unused message to the newest one with a posted recv, which
+// is posted at most one step before it is needed. A message from a rank to itself exists when it is
+// produced.
 int window_of(const BoundaryChannel& channel, size_t steps) {
   const std::vector<int> needs = by_step(channel, &BoundaryMessage::used, steps);
   const std::vector<int> comes =
@@ -86,15 +87,15 @@ int window_of(const BoundaryChannel& channel, size_t steps) {
   return window;
 }
 
-// Whether message n - outgoing is asked for by the time that message n is begun, for all n.
+// Whether, for all n, the recv of message n - outgoing is posted before message n is started.
 bool suffices(int outgoing, const std::vector<double>& asked, const std::vector<double>& begun) {
   for (size_t n = static_cast<size_t>(outgoing); n < begun.size(); ++n)
     if (asked[n - static_cast<size_t>(outgoing)] > begun[n]) return false;
   return true;
 }
 
-// The timeline is an order of events in which every wait for room has ended when it begins; so
-// waits for room make no cycle in any order.
+// The timeline is an order of events in which every wait for a buffer is over before the next
+// action begins, so waits for buffers cannot form a cycle.
 int outgoing_of(const BoundaryChannel& channel, const Timeline& timeline) {
   const std::vector<TimedAction>& sender = timeline.ranks[static_cast<size_t>(channel.from)];
   const std::vector<TimedAction>& receiver = timeline.ranks[static_cast<size_t>(channel.to)];

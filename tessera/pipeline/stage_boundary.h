@@ -1,4 +1,5 @@
-// What passes between the ranks of a pipeline, and how much room for it each side needs.
+// Messages between the ranks of a pipeline, and the number of buffers that each side needs for
+// them.
 #pragma once
 
 #include <vector>
@@ -8,32 +9,32 @@
 
 namespace tessera {
 
-/// Activations or gradients that pass from one stage to another, most often on another rank.
+/// Activations or gradients that one stage passes to another, usually on another rank.
 struct BoundaryMessage {
-  int made = 0;  ///< by this step of the sender's list
-  int used = 0;  ///< by this step of the receiver's list
+  int made = 0;  ///< step of the sender's list that produces it
+  int used = 0;  ///< step of the receiver's list that uses it
 };
 
-/// Ranks that pass messages to each other, in the order of the sender. The receiver asks for them
-/// in the same order, so that none can be taken for another.
+/// The messages from one rank to another, in the order of the sender. The receiver posts its recvs
+/// in the same order, so that messages cannot be confused.
 struct BoundaryChannel {
   int from = 0;
-  int to = 0;  ///< may be `from`: then messages are made where they are needed
+  int to = 0;  ///< may equal `from`: the message then stays on the rank
   std::vector<BoundaryMessage> messages;
-  int window = 1;  ///< messages that the receiver has room for
-  /// Messages that the sender has room for. It waits for message n - outgoing to be received before
-  /// it makes message n. Two at least: one is sent while the next one is made.
+  int window = 1;  ///< number of the receiver's buffers
+  /// Number of the sender's buffers. It waits until message n - outgoing has been received before
+  /// it produces message n. At least two: one is sent while the next one is produced.
   int outgoing = 2;
 
   bool is_local() const { return from == to; }
 };
 
-/// By message: the step of the receiver at which it asks for it at the latest, since it needs it or
-/// one that comes after it.
+/// By message: the last step of the receiver at which the recv can be posted, since it needs this
+/// message or a later one there.
 std::vector<int> asked_at(const BoundaryChannel& channel);
 
-/// Channels with room enough that nobody waits for ever, and for actions that take the same time,
-/// that nobody waits for room at all. Throws as check_schedules does.
+/// Channels with enough buffers to be deadlock-free and, for actions of equal duration, to make no
+/// rank wait for a buffer. Throws as check_schedules does.
 std::vector<BoundaryChannel> boundary_channels(const PipelineShape& shape,
                                                const std::vector<Schedule>& schedules);
 

@@ -3,7 +3,7 @@
 namespace tessera {
 namespace {
 
-// On the way back ranks come in the other order.
+// On the way back of a V the ranks are in reverse order.
 int along(const PipelineShape& shape, int chunk, int position) {
   const bool back = shape.placement == StagePlacement::vee && chunk % 2 == 1;
   return back ? shape.ranks - 1 - position : position;

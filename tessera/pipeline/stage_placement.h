@@ -1,5 +1,5 @@
-// Which rank has which stage. A model's layers are cut into stages, rank by rank, and a rank may
-// have several of them: its chunks.
+// The placement of pipeline stages on ranks. A model's layers are divided into stages, and a rank
+// may have several of them, its chunks.
 //
 //   loop, 3 ranks, 2 chunks              vee
 //   rank 0   stages 0, 3                 stages 0, 5
@@ -13,13 +13,13 @@ namespace tessera {
 
 enum class StagePlacement { loop, vee };
 
-/// What schedules are made for.
+/// The shape that schedules are made for.
 struct PipelineShape {
   int ranks = 1;
   int microbatches = 1;
   int chunks = 1;  ///< on each rank
   StagePlacement placement = StagePlacement::loop;
-  int group = 0;  ///< interleaved: microbatches that a chunk takes in a row; 0: as many as ranks
+  int group = 0;  ///< interleaved: consecutive microbatches per chunk; 0: the number of ranks
 
   int stages() const { return ranks * chunks; }
   int group_size() const { return group > 0 ? group : ranks; }
@@ -31,9 +31,9 @@ struct StagePlace {
   auto operator<=>(const StagePlace&) const = default;
 };
 
-/// Where a stage is.
+/// The rank and chunk of a stage.
 StagePlace place_of(const PipelineShape& shape, int stage);
-/// Which stage a rank's chunk is.
+/// The stage of a rank's chunk.
 int stage_at(const PipelineShape& shape, const StagePlace& place);
 
 }  // namespace tessera

@@ -25,7 +25,8 @@ std::string ends_text(const PipelineOptions& options) {
                      options.last_layers);
 }
 
-// How many layers each rank has; the embedding and the loss count among them, if they are to.
+// The number of layers of each rank; the embedding and the loss count as layers if the options say
+// so.
 std::vector<int64_t> counts_by_rank(const ModelOutline& model, const PipelineOptions& options,
                                     int ranks) {
   const int64_t all = model.layers + options.count_embedding + options.count_loss;

@@ -1,4 +1,4 @@
-// Which layers each stage of a pipeline has. Pure.
+// The layers of each pipeline stage. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,33 @@
 
 namespace tessera {
 
-/// Which part of the model a stage holds.
+/// The part of the model that a stage holds.
 struct StagePart {
   Range layers;
   bool embedding = true;
   bool head = true;
-  bool tied_apart = false;  ///< embedding and output layer share a table, on different stages
+  /// Embedding and output layer share a table and are on different stages
+  bool tied_apart = false;
 };
 
-/// What a split has to know of a model.
+/// The properties of a model that determine how it is split.
 struct ModelOutline {
   std::int64_t layers = 0;
   bool tied = false;  ///< embedding and output layer share a table
 };
 
-/// All of the model.
+/// The whole model as one part.
 StagePart whole_part(const ModelOutline& model);
 
-/// The stages in their order. InputError, in words for a user, where the options leave out a layer,
-/// repeat one, or do not fit the ranks.
+/// The stages in order. InputError, worded for users, if the options omit or repeat a layer, or do
+/// not match the number of ranks.
 std::vector<StagePart> split_stages(const ModelOutline& model, const PipelineOptions& options,
                                     int ranks);
 
-/// How many stages a layout string has. InputError when it cannot be read.
+/// The number of stages of a layout string. InputError if it cannot be parsed.
 int stages_of_layout(const std::string& layout);
 
-/// In a line for each rank: "rank 0: embedding, layers 0-3".
+/// One line per rank: "rank 0: embedding, layers 0-3".
 std::string describe_stages(const PipelineShape& shape, const std::vector<StagePart>& parts);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Schedules whose backward is split. What a stage's input gradient needs comes from the next stage,
-// but nobody waits for its weight gradient, which can fill what would be idle time.
+// Schedules with a split backward. The input gradient of a stage depends on the next stage, but no
+// other rank waits for its weight gradient, which can therefore fill idle time.
 #include <algorithm>
 
 #include "tessera/base/check.h"
@@ -8,8 +8,8 @@
 namespace tessera {
 namespace {
 
-// Counts the microbatches of each kind of action on each chunk, and leaves out those that there are
-// not: a schedule is written for as many as fill the pipeline.
+// Writes actions, counting microbatches by kind and chunk. Skips microbatches that do not exist: a
+// schedule is written for as many as fill the pipeline.
 class Writer {
  public:
   explicit Writer(int microbatches) : microbatches_(microbatches) {}
@@ -26,7 +26,7 @@ class Writer {
     weight(chunk);
   }
   int forwards(int chunk) const { return next_[chunk][0]; }
-  /// All weight gradients that wait.
+  /// All pending weight gradients.
   void rest(int chunk) {
     while (count(ActionKind::backward_weight, chunk) < count(ActionKind::backward_input, chunk))
       weight(chunk);
@@ -58,13 +58,13 @@ Schedule zero_bubble_h1(const PipelineShape& shape, int rank) {
   return std::move(writer).take();
 }
 
-// The first microbatch comes back to this rank when it has passed all ranks behind it twice, and in
-// that time the rank runs others. From then on each of its chunks gives a forward and a backward in
-// turn; in the end, input gradients go first as long as others wait for them.
+// The first microbatch returns to this rank after it has passed all following ranks twice, and
+// meanwhile the rank runs other microbatches. From then on each of its chunks alternates between
+// forward and backward. At the end, input gradients go first as long as other ranks wait for them.
 Schedule zero_bubble_v(const PipelineShape& shape, int rank) {
   check(shape.chunks == 2 && shape.placement == StagePlacement::vee,
         "this schedule is for two chunks, there and back again");
-  const int behind = shape.ranks - rank;  // ranks from this one on
+  const int behind = shape.ranks - rank;  // number of ranks from this one on
   const int count = std::max(shape.microbatches, 2 * shape.ranks - 1);
   Writer writer(shape.microbatches);
   for (int i = 0; i < 2 * behind - 1; ++i) writer.forward(0);

@@ -1,6 +1,5 @@
-// What one layer keeps of one microbatch until its gradients are computed, term by term: the
-// formula behind an activation buffer's size. Tests hold it equal to what layers lay out, byte for
-// byte.
+// The activations that one layer saves per microbatch, term by term: the formula of an activation
+// buffer's size. A test compares it with what layers lay out, byte for byte.
 #pragma once
 
 #include <string>
@@ -13,15 +12,16 @@
 namespace tessera {
 
 struct ActivationTerm {
-  std::string name;     ///< what it is
-  std::string formula;  ///< of elements: S positions, B samples, h hidden, ... (quickstart.md)
-  std::int64_t bytes;   ///< on one rank; a multiple of 64, since every piece starts at one
+  std::string name;  ///< name of the activation
+  /// Number of elements: S positions, B samples, h hidden, ... (quickstart.md)
+  std::string formula;
+  std::int64_t bytes;  ///< on one rank; a multiple of 64, the alignment of every tensor
 
   bool operator==(const ActivationTerm&) const = default;
 };
 
-/// Of a layer that is kept, with activations of that type; of one that is computed again as a
-/// whole, only its input is. `shape` is a microbatch's.
+/// The terms of a layer that is kept, with activations of that type; a fully recomputed layer keeps
+/// only its input. `shape` is that of a microbatch.
 std::vector<ActivationTerm> layer_activations(const LayerSpec& layer, DType dtype,
                                               const RecomputeOptions& recompute,
                                               const ParallelOptions& parallel,

@@ -1,5 +1,5 @@
-// What a layer of a model is, resolved: sizes, kinds and options of its sublayers, all global.
-// Plain data; how it is split over ranks is LayerContext (nn/activation_layout.h).
+// A layer of a model as resolved data: sizes, kinds and options of its sublayers, all global.
+// LayerContext (nn/activation_layout.h) describes how it is split over ranks.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace tessera {
 struct RopeSpec {
   RopeOptions options;
   std::int64_t head_size = 0;
-  bool interleaved = false;  ///< turns channels (0, 1), (2, 3), ... instead of halves
+  bool interleaved = false;  ///< rotates channels (0, 1), (2, 3), ... instead of halves
 
   bool operator==(const RopeSpec&) const = default;
 };
@@ -31,7 +31,7 @@ struct AttentionLayerSpec {
   std::int64_t heads = 0;
   std::int64_t groups = 0;  ///< key/value heads
   std::int64_t head_size = 0;
-  std::int64_t window = 0;       ///< keys that a query sees, itself included; 0: all before it
+  std::int64_t window = 0;  ///< keys that a query attends to, its own included; 0: all before it
   std::optional<RopeSpec> rope;  ///< none: heads are not rotated
   double softmax_scale = 1.0;    ///< of the scores
   double softcap = 0.0;          ///< of the scores after that; 0: none
@@ -69,8 +69,8 @@ struct MoeSpec {
 };
 std::string router_weight_name(const MoeSpec& spec);
 
-/// The kinds of sublayers that mix positions, and of those that work on each position alone. A new
-/// kind is a new alternative: whatever visits these does not compile before it handles it.
+/// The kinds of sublayers that mix positions, and of those that work on each position separately. A
+/// new kind is a new alternative; code that visits these does not compile until it handles it.
 using MixerSpec = std::variant<AttentionLayerSpec>;
 using FeedForwardSpec = std::variant<MlpSpec, MoeSpec>;
 
@@ -86,14 +86,14 @@ struct LayerSpec {
   double residual_scale = 1.0;  ///< of what the sublayers add to the residual stream
 };
 
-/// The names of the layer's norms around its sublayers; none: there is no such norm.
+/// The names of the norms around the layer's sublayers; none: no such norm.
 struct LayerNorms {
   std::optional<std::string> mixer, mixer_output;
   std::optional<std::string> feed_forward, feed_forward_output;
 };
 LayerNorms layer_norms(const LayerSpec& spec);
 
-/// Of the losses that the layer's sublayers add to the model's (nn/extra_loss.h).
+/// The names of the losses that the layer's sublayers add to the model's (nn/extra_loss.h).
 std::vector<std::string> extra_loss_names(const LayerSpec& spec);
 
 }  // namespace tessera

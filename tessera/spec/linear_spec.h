@@ -1,4 +1,4 @@
-// What a linear layer is: global sizes, names, initial weights.
+// A linear layer as data: global sizes, names, initial weights.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct InitSpec {
   bool operator==(const InitSpec&) const = default;
 };
 
-/// A norm begins as the plain one: with weights of 1, which are 0 where they are stored minus 1.
+/// Norm weights are initialised to 1, or to 0 if they are stored minus 1.
 inline InitKind norm_weight_init(const NormSpec& spec) {
   return spec.one_plus_weight ? InitKind::zeros : InitKind::ones;
 }
@@ -27,9 +27,8 @@ inline InitKind norm_weight_init(const NormSpec& spec) {
 struct LinearPart {
   std::string name;  ///< its tensors are name.weight and name.bias
   std::int64_t out = 0;
-  /// Over how many ranks its outputs can be spread (key/value heads); 0: over any number.
-  /// Consecutive ranks hold the same share when there are more, and sum the gradients of its
-  /// copies.
+  /// The maximum number of ranks that its outputs can be split over (key/value heads); 0: any. With
+  /// more ranks, consecutive ranks hold the same shard and sum its gradients.
   std::int64_t max_shares = 0;
 };
 

@@ -1,5 +1,5 @@
-// A whole model as data: embedding, every layer, head. Made from the flat options of the flags; the
-// layers, the table of parameters, FLOPs, bytes kept and exports follow from it alone.
+// A whole model as data: embedding, every layer, head. Built from the flat options of the flags;
+// layers, parameter table, FLOPs, activation sizes and exports are derived from it.
 #pragma once
 
 #include <vector>
@@ -22,10 +22,10 @@ struct LmHeadSpec {
   std::int64_t vocab = 0;
   std::int64_t hidden = 0;
   double init_std = 0.0;
-  double label_smoothing = 0.0;  ///< in training only: an evaluation's loss is the plain one
+  double label_smoothing = 0.0;  ///< in training only; evaluation uses the plain loss
   bool tied = false;             ///< its weight is the embedding's table
   double logit_scale = 1.0;
-  double logit_softcap = 0.0;  ///< logits become c tanh(l / c), after the scale; 0: they stay
+  double logit_softcap = 0.0;  ///< logits become c tanh(l / c), after the scale; 0: none
 };
 
 struct ModelSpec {
@@ -40,7 +40,7 @@ struct ModelSpec {
 /// The options must be resolved (config/resolve.h).
 ModelSpec model_spec(const ModelOptions& options);
 
-/// Of the model's losses besides the cross entropy, each name once.
+/// The names of the model's losses besides the cross entropy, without duplicates.
 std::vector<std::string> extra_loss_names(const ModelSpec& spec);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// The parameters of a model by its spec alone: names, global shapes, initial values, placement
-// classes, in the order of the forward pass. Layers make the same ones, split over ranks; a test
+// The parameters of a model, derived from its spec: names, global shapes, initial values, placement
+// classes, in the order of the forward pass. Layers create the same ones, split over ranks; a test
 // compares them.
 #pragma once
 
@@ -38,8 +38,8 @@ class ParameterTable {
   std::unordered_map<std::string, std::size_t> numbers_;
 };
 
-/// Elements of all parameters. In double, which counts exactly up to 2^53: sizes that are too large
-/// for a model do not overflow.
+/// The number of elements of all parameters. In double, which is exact up to 2^53, so that absurd
+/// sizes do not overflow.
 double parameter_count(const ModelSpec& spec);
 
 }  // namespace tessera

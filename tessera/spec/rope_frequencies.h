@@ -1,5 +1,4 @@
-// The rotation speeds of rotary positions, with the scalings that stretch a model to longer
-// sequences.
+// The frequencies of rotary positions, with the scalings that extend a model to longer sequences.
 #pragma once
 
 #include <vector>

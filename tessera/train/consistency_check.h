@@ -1,5 +1,5 @@
-// Cross-rank consistency check between steps: whether one was asked to stop, whether all have
-// written their part of a checkpoint.
+// Cross-rank consistency check between steps: whether a rank was asked to stop, and whether all
+// have written their part of a checkpoint.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@ class ConsistencyCheck {
 
   explicit ConsistencyCheck(Session& session);
 
-  /// All ranks together: the largest of each word. Waits for the device.
+  /// Collective: the maximum of each word over all ranks. Waits for the device.
   Words largest(const Words& own);
-  /// The ranks of a data-parallel group together: the sum of their numbers, which wraps around.
+  /// Collective over a data-parallel group: the sum of their numbers, modulo 2^64.
   std::uint64_t sum_over_data_ranks(std::uint64_t own);
 
  private:

@@ -15,26 +15,26 @@ namespace tessera {
 
 class Datasets {
  public:
-  /// Options must be resolved. Splits without sequences, or that no step needs, stay empty. A run
-  /// that goes on has the order of its training samples from before (Progress); what it was made
-  /// for may be less than `train_samples`, which it needs now: then it goes on in another order.
+  /// Options must be resolved. Splits without sequences, or that no step needs, stay empty. A
+  /// resumed run has the order of its training samples from before (Progress). If that order was
+  /// made for fewer than the `train_samples` needed now, it continues in another order.
   Datasets(const Options& options, std::vector<std::int64_t> order_samples,
            std::int64_t train_samples);
 
-  /// Empty when the split has no data. Several only for --multiple-validation-sets.
+  /// Empty if the split has no data. Several only with --multiple-validation-sets.
   const std::vector<NamedDataset>& get(Split split) const {
     return datasets_[static_cast<std::size_t>(split)];
   }
   const std::shared_ptr<const Dataset>& train() const { return get(Split::train).front().dataset; }
-  /// Of the training samples, for Progress.
+  /// The sizes that the order of training samples was made for, for Progress.
   const std::vector<std::int64_t>& order_samples() const { return order_samples_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// What is strange about the files, for one rank to warn of.
+  /// Warnings about the files, to be logged by one rank.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   void build_train(const DatasetBuilder& builder, const Options& options, std::int64_t samples);
-  /// Nothing: all samples that there are.
+  /// Without a value: all samples.
   void build_evaluation(const DatasetBuilder& builder, const Options& options, Split split,
                         std::optional<std::int64_t> samples);
   std::shared_ptr<const Dataset> train_order(const DatasetBuilder& builder, const Options& options,
@@ -46,7 +46,8 @@ class Datasets {
   std::array<std::vector<NamedDataset>, kSplits> datasets_;
 };
 
-/// How many samples evaluations on a split read, as Megatron counts them; nothing: all of them.
+/// The number of samples that evaluations on a split read, counted as in Megatron; nothing: all of
+/// them.
 std::optional<std::int64_t> evaluation_samples(const Options& options, Split split);
 
 }  // namespace tessera

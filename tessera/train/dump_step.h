@@ -1,4 +1,4 @@
-// Writes what one step did, under Hugging Face names, so that anyone can check it with another
+// Writes the data of one step under Hugging Face names, so that it can be checked with another
 // framework:
 //
 //   <folder>/initial/{config.json, model.safetensors}   the weights before the step
@@ -18,14 +18,14 @@ namespace tessera {
 /// All ranks call it together; rank 0 writes.
 class StepDump {
  public:
-  /// InputError unless the folder can be made, or is there and empty.
+  /// InputError unless the folder can be created, or exists and is empty.
   static void check_place(const fs::path& folder);
   StepDump(const fs::path& folder, const ModelOptions& model);
 
   void initial_weights(Session& session);
   void batch(const HostBatch& batch);
   void gradients(Session& session);
-  /// The rest.
+  /// Writes the remaining files.
   void finish(Session& session, const StepRecord& record, LossAverage average);
 
  private:

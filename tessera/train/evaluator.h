@@ -1,4 +1,4 @@
-// How a run evaluates itself between its steps.
+// Evaluation of a run between its steps.
 #pragma once
 
 #include <functional>
@@ -17,11 +17,12 @@ class Evaluator {
   Evaluator(Session& session, const Options& options, const TrainingData& data, Reporter& reporter)
       : session_(session), options_(options), data_(data), reporter_(reporter) {}
 
-  /// Reports the losses of a split. Asks `stopped` after each step; false: it was broken off.
+  /// Reports the losses of a split. Checks `stopped` after each step; returns false if it was
+  /// interrupted.
   bool run(Split split, std::int64_t iteration, const std::function<bool()>& stopped);
 
  private:
-  /// A mean over parts that count differently.
+  /// A weighted mean.
   struct WeightedMean {
     double sum = 0;
     double weights = 0;
@@ -29,11 +30,11 @@ class Evaluator {
     double value() const;
   };
 
-  /// Of one dataset; nothing: the run is to stop.
+  /// The loss of one dataset; nothing if the run is to stop.
   std::optional<WeightedMean> evaluate_set(Split split, std::int64_t iteration,
                                            const std::shared_ptr<const Dataset>& dataset,
                                            const std::function<bool()>& stopped);
-  /// Reports a loss; of which set, where there are several and this is not their mean.
+  /// Reports a loss, with the name of the set if there are several and this is not their mean.
   void report_loss(Split split, std::int64_t iteration, const std::string& set, double loss);
 
   Session& session_;

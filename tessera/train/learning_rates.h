@@ -1,4 +1,4 @@
-// Keeps the device supplied with the learning rates of the coming steps.
+// Supplies the device with the learning rates of the next steps.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ class LearningRates {
  public:
   LearningRates(Session& session, const Options& options) : session_(session), options_(options) {}
 
-  /// Those from where the run is in its schedule.
+  /// Sends the rates from the run's position in its schedule on.
   void send(const Progress& progress);
-  /// A step has used one; it was not skipped.
+  /// To be called after a step that was not skipped.
   void count_step() { left_ -= 1; }
-  /// Whether steps that may be submitted before the next report could run out of them.
+  /// Whether the steps before the next report could use up the rates.
   bool run_low() const;
 
  private:
   Session& session_;
   const Options& options_;
-  std::int64_t left_ = 0;  ///< of those the device knows
+  std::int64_t left_ = 0;  ///< number of rates left on the device
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Where a run writes.
+// The output paths of a run.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace tessera {
 
-/// InputError unless every place can be written that the options name, on all ranks: found before
-/// anything is written. Rank 0 then holds the folder of --save, without what saves that were cut
-/// off have left there, before anybody looks for a checkpoint: a run that still writes may commit
-/// one. All ranks call it together.
+/// InputError on all ranks unless every output path of the options is writable; checked before
+/// anything is written. Rank 0 then locks the folder of --save and removes staging directories of
+/// interrupted saves. This precedes the search for a checkpoint, since another run that is still
+/// writing may commit one. All ranks call it together.
 std::unique_ptr<FolderLock> acquire_output_paths(const TrainOptions& options, const Rank& rank);
 
 }  // namespace tessera

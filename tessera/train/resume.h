@@ -1,4 +1,4 @@
-// Going on with a run: which checkpoint, and whether the flags are those of the run.
+// Resuming a run: which checkpoint to use, and whether the flags match the run.
 #pragma once
 
 #include <optional>
@@ -9,30 +9,31 @@
 
 namespace tessera {
 
-/// Of --ckpt-step; nothing: the newest.
+/// The iteration of --ckpt-step; nothing: the newest.
 std::optional<std::int64_t> wanted_iteration(const TrainOptions& options);
 
-/// What --load and --ckpt-step name; nothing when there is none yet. Warns of damaged ones.
+/// The checkpoint that --load and --ckpt-step select; nothing if there is none yet. Warns about
+/// damaged ones.
 std::optional<Checkpoint> checkpoint_of(const TrainOptions& options, bool warns);
 
-/// Where a run goes on: at the beginning without a checkpoint, or with --finetune.
+/// Where a run starts: at the beginning without a checkpoint, or with --finetune.
 Progress resumed_progress(const Options& options, const std::optional<Checkpoint>& checkpoint);
 
-/// Where it is in its schedule, in samples of the batches that it has now: a run of --train-iters
-/// keeps its place in iterations when the batch size changes, one of --train-samples in samples.
+/// The position in the schedule, in samples of the current batch size: if the batch size changes, a
+/// run with --train-iters keeps its position in iterations, one with --train-samples in samples.
 std::int64_t schedule_position(const TrainOptions& options, const Progress& progress);
 
-/// A run that goes on meets its samples in the order it began with, also when it goes on with
-/// another seed (--no-load-rng), and then other dropout masks: none twice, and none not at all.
-/// With --train-samples it ends with these, whatever the batches were before.
+/// A resumed run reads its samples in the order it began with, even with another seed
+/// (--no-load-rng), which only changes dropout masks: no sample is repeated or skipped. With
+/// --train-samples it ends after that many, whatever the batch sizes were.
 Options resumed_options(const Options& options, const Progress& progress);
-/// What training takes from the beginning to the end of the run.
+/// The number of samples of the run from beginning to end.
 std::int64_t samples_of_run(const TrainOptions& options, const Progress& progress);
 
-/// InputError unless a run goes on as what it was: the same model on the same data. Dropout and
-/// label smoothing may change, and so may the layout, the precision, the batch size, the schedule
-/// and the length, which Megatron's users do change. Returns whether the data is said to lie
-/// elsewhere than before; whether it is the same is then to be found out.
+/// InputError unless the run is resumed with the same model on the same data. Dropout and label
+/// smoothing may change, and so may the parallel layout, precision, batch size, schedule and
+/// length. Returns whether the data has another path than before; its contents then have to be
+/// compared.
 bool check_same_run(const Checkpoint& checkpoint, const Options& now);
 
 }  // namespace tessera

@@ -14,15 +14,15 @@ namespace tessera {
 
 class RunCheckpoints {
  public:
-  /// `config` is the resolved configuration as YAML, which every checkpoint keeps.
+  /// `config` is the resolved configuration as YAML, which every checkpoint stores.
   RunCheckpoints(Session& session, const Options& options, std::string config, RunStart start,
                  Reporter& reporter);
 
-  /// Of where the run is. All ranks together, as all below.
+  /// Saves the current state. Collective, like all functions below.
   void save(Progress& progress, const TrainingData& data, ConsistencyCheck& ranks);
-  /// Ends the run with a checkpoint of where it is; throws when there can be none.
+  /// Saves a final checkpoint; throws if that is not possible.
   void save_last(Progress& progress, const TrainingData& data, ConsistencyCheck& ranks);
-  /// The checkpoint that the run started from is to be written again.
+  /// Allows the checkpoint that the run started from to be overwritten.
   void replace_loaded() { start_.loaded_iteration = -1; }
   Saver& saver() { return saver_; }
 

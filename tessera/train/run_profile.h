@@ -1,4 +1,4 @@
-// --profile in a training run: which steps are recorded, and what the log says of it.
+// --profile in a training run: which steps are recorded, and what is logged about it.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace tessera {
 
 class RunProfile {
  public:
-  /// Warns when the run, which goes on from `iteration`, will not come to the steps to record.
+  /// Warns if the run, which starts at `iteration`, will not reach the steps to record.
   RunProfile(Session& session, const TrainOptions& options, int rank, std::int64_t iteration,
              Reporter& reporter);
 
-  /// Starts if the next step is to be recorded here; whether it did.
+  /// Starts recording if the next step is to be recorded on this rank; returns whether it did.
   bool start_if_due(std::int64_t iteration);
-  /// Whether the next step is recorded, on this rank or another.
+  /// Whether the next step is recorded on any rank.
   bool some_rank_records(std::int64_t iteration) const;
-  /// Whether the steps before must be over, because the recording starts or ends here.
+  /// Whether recording starts or ends here, so that earlier steps must have finished.
   bool at_edge(std::int64_t iteration) const;
-  /// Ends the recording if it is time, or if there are no more steps.
+  /// Stops recording if it is due, or if there are no more steps.
   void finish(std::int64_t iteration, bool last);
 
  private:

@@ -1,4 +1,4 @@
-// How a run gets its first weights.
+// The initial weights of a run.
 #pragma once
 
 #include <optional>
@@ -13,18 +13,18 @@
 namespace tessera {
 
 struct RunStart {
-  CarriedFiles carried;                ///< files that the run's checkpoints pass on
-  std::int64_t loaded_iteration = -1;  ///< of the checkpoint in --save that the run goes on from
-  bool data_moved = false;             ///< since that checkpoint: it has another name
+  CarriedFiles carried;                ///< files that the run's checkpoints include
+  std::int64_t loaded_iteration = -1;  ///< of the checkpoint in --save that the run resumes from
+  bool data_moved = false;             ///< the data has another path than in that checkpoint
 };
 
-/// Fills the session from the checkpoint, from a Hugging Face folder, or leaves it as the seed made
-/// it. All ranks call it together.
+/// Loads the session from the checkpoint or from a Hugging Face folder, or leaves it as initialised
+/// from the seed. All ranks call it together.
 RunStart load_start(Session& session, const Options& options, const Progress& progress,
                     std::optional<Checkpoint> checkpoint, Reporter& reporter);
 
-/// InputError unless all ranks start from the same place with the same data: files under one name
-/// may differ from machine to machine.
+/// InputError unless all ranks start from the same state with the same data: files of the same name
+/// may differ between machines.
 void check_same_start(Session& session, const Options& options, const Progress& progress,
                       const TrainingData& data);
 

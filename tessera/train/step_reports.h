@@ -1,4 +1,4 @@
-// Makes metrics of the records of finished steps.
+// Computes metrics from the records of finished steps.
 #pragma once
 
 #include <chrono>
@@ -13,24 +13,24 @@
 
 namespace tessera {
 
-/// Time counts from one report to the next, and is shared evenly by the steps in between.
+/// Time is measured from one report to the next and divided evenly among the steps in between.
 class StepReports {
  public:
   StepReports(Session& session, const Options& options, Reporter& reporter, std::int64_t iteration);
 
-  /// What took time until now is no part of a step.
+  /// Excludes the time until now from the step times.
   void restart_clock() { reported_ = Clock::now(); }
-  /// Whether somebody watches who has seen nothing new for a while.
+  /// Whether a live display is due for an update.
   bool live_line_due() const;
 
-  /// A report of the `count` steps up to `iteration` begins. `waited` are all seconds in which the
-  /// run waited for data. All ranks together.
+  /// Begins a report of the `count` steps up to `iteration`. `waited` is the total time that the
+  /// run has waited for data, in seconds. Collective.
   void begin(std::int64_t count, std::int64_t iteration, double waited);
-  /// One of them, after which the run had consumed so many samples.
+  /// Adds one step, after which the run had consumed that many samples.
   void step(const StepRecord& record, std::int64_t iteration, std::int64_t consumed_samples);
   void end();
 
-  /// How long a step took; 0: there was none.
+  /// The time per step; 0: there was none.
   double step_seconds() const { return seconds_; }
 
  private:

@@ -1,5 +1,5 @@
-// Whether a run is to stop, which all ranks must know alike, and whether all have written their
-// part of a checkpoint: asked every so often between steps.
+// Periodic check between steps, with the same result on all ranks: whether the run is to stop, and
+// whether all ranks have written their part of a checkpoint.
 #pragma once
 
 #include <chrono>
@@ -14,13 +14,13 @@ namespace tessera {
 
 class StopCheck {
  public:
-  /// `saver` is null when the run saves nothing.
+  /// `saver` is null if the run does not save.
   StopCheck(Session& session, const Rank& rank, const TrainOptions& options,
             std::chrono::steady_clock::time_point begun, Saver* saver, Reporter& reporter);
 
-  /// Whether ranks ask each other now.
+  /// Whether the check is due.
   bool due(std::int64_t iteration) const { return iteration >= next_; }
-  /// All ranks together, at the same iteration. `step_seconds` is how long a step takes; 0:
+  /// Collective, at the same iteration on all ranks. `step_seconds` is the time per step; 0:
   /// unknown.
   void run(std::int64_t iteration, double step_seconds);
   /// Whether the run is to stop.
@@ -33,11 +33,11 @@ class StopCheck {
   Session& session_;
   Saver* saver_;
   Reporter& reporter_;
-  bool sets_pace_;  ///< rank 0 says when ranks ask each other again
+  bool sets_pace_;  ///< rank 0 determines when the next check is due
   ConsistencyCheck ranks_;
   StopReasons reasons_;
   std::int64_t next_ = 0;  ///< iteration
-  double stop_ = 0;        ///< StopReasons; all ranks know alike
+  double stop_ = 0;        ///< StopReasons, equal on all ranks
 };
 
 }  // namespace tessera

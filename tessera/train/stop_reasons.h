@@ -1,4 +1,4 @@
-// Why a run should stop before its end: a signal, or time that is up.
+// Reasons to stop a run early: a signal, or a time limit.
 #pragma once
 
 #include <chrono>
@@ -12,15 +12,15 @@ namespace tessera {
 
 class StopReasons {
  public:
-  /// Of this rank. Time counts by the clock of rank 0.
+  /// The reasons on this rank. Time limits use the clock of rank 0.
   StopReasons(const Rank& rank, const TrainOptions& options,
               std::chrono::steady_clock::time_point begun);
 
-  /// 0: none. The largest of all ranks' is the run's.
+  /// The current reason; 0: none. The run's reason is the largest over all ranks.
   double now() const;
   /// "SIGTERM", "time is up".
   static std::string text(double reason);
-  /// The signal of a reason; 0: it is another.
+  /// The signal of a reason; 0: it is not a signal.
   static int signal(double reason);
 
  private:
@@ -28,7 +28,8 @@ class StopReasons {
 
   const SignalWatch* signals_;  ///< null: not watched
   std::optional<Clock::time_point> end_;
-  std::optional<std::chrono::system_clock::time_point> job_end_;  ///< less what saving may take
+  /// Minus the time that saving may take
+  std::optional<std::chrono::system_clock::time_point> job_end_;
 };
 
 }  // namespace tessera

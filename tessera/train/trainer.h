@@ -1,5 +1,5 @@
-// A whole training run: data, session, steps, evaluation, logs, checkpoints. Its parts are classes
-// of their own; the trainer calls them in the right order.
+// A whole training run: data, session, steps, evaluation, logs, checkpoints. Each part is a class
+// of its own; the trainer calls them in the right order.
 #pragma once
 
 #include <chrono>
@@ -24,13 +24,13 @@ namespace tessera {
 
 class Trainer {
  public:
-  /// `config` is the resolved configuration as YAML; checkpoints keep it. Options must be valid.
-  /// All ranks do the same; rank 0 also logs and writes files.
+  /// `config` is the resolved configuration as YAML, which checkpoints store. Options must be
+  /// valid. All ranks do the same; rank 0 also logs and writes files.
   Trainer(const Options& options, std::string config, const Rank& rank);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Returns the signal that stopped the run before its end, after it was saved; 0: none did.
+  /// Returns the signal that stopped the run early, after saving; 0: none.
   int run();
   const Progress& progress() const { return progress_; }
   Session& session() { return session_; }
@@ -40,22 +40,22 @@ class Trainer {
     return interval > 0 && progress_.iteration % interval == 0;
   }
   bool stopped() const { return stop_check_ && stop_check_->stopped(); }
-  /// That stopped the run; 0: none did.
+  /// The signal that stopped the run; 0: none.
   int signal() const { return stop_check_ ? stop_check_->signal() : 0; }
-  /// Asks all ranks whether the run is to stop.
+  /// Checks on all ranks whether the run is to stop.
   void check_stop();
   void start_dump(const std::string& folder);
   void train_steps();
-  /// Puts one step on the device; what became of it is reported later.
+  /// Launches one step on the device; its result is reported later.
   void step();
   void first_step_to_dump();
-  /// Whether the host must know now how the last steps went.
+  /// Whether the host needs the results of the last steps now.
   bool report_due() const;
-  /// Collects what the steps since the last report did: metrics, schedule.
+  /// Collects the results of the steps since the last report: metrics, schedule.
   void report();
   void count_step(const StepRecord& record);
   void check_finite(const StepRecord& record, std::int64_t iteration);
-  /// False: the run is to stop, and the evaluation was broken off.
+  /// False if the run is to stop and the evaluation was interrupted.
   bool evaluate(Split split);
   void evaluate_last();
   int evaluate_at_end();

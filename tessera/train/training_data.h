@@ -1,5 +1,4 @@
-// The samples of a run: its data sets, the order of the training samples, and the loader that reads
-// them.
+// The training data of a run: its datasets, the order of the training samples, and the loader.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +15,30 @@ namespace tessera {
 
 class TrainingData {
  public:
-  /// Builds the data sets; ranks take turns where a cache spares the others work. Rank 0 logs what
-  /// is strange about them.
+  /// Builds the datasets; with a cache, ranks take turns (launch/in_turn.h). Rank 0 logs warnings
+  /// about the files.
   TrainingData(const Options& options, const Progress& progress, const Rank& rank);
 
-  /// Starts to read where the run stands, in the order of samples that `progress` describes; a new
-  /// run describes it there. Rank 0 warns when the samples consumed so far are not those that the
-  /// order has at their positions. InputError when the data has another name, too (`moved`).
+  /// Starts reading at the run's position, in the sample order that `progress` describes; a new run
+  /// stores its order there. Rank 0 warns if the samples consumed so far are not those that the
+  /// order has at these positions; if the data has another path as well (`moved`), that is an
+  /// InputError.
   void open(Session& session, Progress& progress, bool moved);
 
   const Datasets& datasets() const { return datasets_; }
   /// The next microbatch of this rank.
   const HostBatch& next() { return loader_->next(); }
-  /// Of all samples that this rank has read since `open`.
+  /// Digest of all samples that this rank has read since `open`.
   std::uint64_t digest() const { return loader_->digest(); }
-  /// In which the run waited for the loader.
+  /// The time that the run has waited for the loader.
   double waited_seconds() const { return loader_->waited_seconds(); }
-  /// Of the batches that this rank takes.
+  /// The shape of this rank's batches.
   const LoaderShape& shape() const { return shape_; }
 
-  /// What all ranks must find alike: the first samples of the first data-parallel rank.
+  /// Data that must be equal on all ranks: the first samples of the first data-parallel rank.
   struct FirstBatch {
-    std::uint64_t samples = 0;            ///< digest of their numbers
-    std::optional<std::uint64_t> tokens;  ///< fingerprint; nothing where a rank reads none
+    std::uint64_t samples = 0;            ///< digest of the sample numbers
+    std::optional<std::uint64_t> tokens;  ///< fingerprint; nothing on ranks that read no tokens
   };
   FirstBatch first_batch(const Progress& progress) const;
 

@@ -168,7 +168,7 @@ TEST_F(Bench, RefusesBeforeItWorks) {
   expect_refused({"bench", "train", "--bf16", "--params-dtype", "f32"}, "exclude each other");
   expect_refused({"bench", "train", "--params-dtype", "f8"}, "f64, f32, bf16 or f16, got 'f8'");
   expect_refused({"bench", "train", "--deterministic-mode"},
-                 "belongs to --device cuda (on a CPU every run repeats its bits)");
+                 "belongs to --device cuda (results on a CPU are always reproducible)");
   if (cuda_device_count() == 0)
     expect_refused({"bench", "train", "--device", "cuda", "--bf16"}, "use --device cpu");
   expect_refused({"bench", "train", "--threads", "100000"}, "--threads must be a whole number");

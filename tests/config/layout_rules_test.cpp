@@ -88,8 +88,8 @@ constexpr WrongLayout kRanks[] = {
      "--launch processes starts the ranks of --nproc, which is 1: give --nproc above 1, or drop "
      "--launch"},
     {"--tensor-model-parallel-size 2 --launch processes",
-     "--launch processes says how --nproc starts ranks, but a launcher (mpirun, srun or torchrun) "
-     "started 2 ranks already: drop --launch",
+     "--launch processes is for ranks that --nproc starts, but a launcher (mpirun, srun or "
+     "torchrun) started 2 ranks already: drop --launch",
      2},
     {"--tensor-model-parallel-size 2048 --nproc 2048 --num-attention-heads 2048 --hidden-size 2048 "
      "--ffn-hidden-size 2048 --padded-vocab-size 2048",
@@ -207,25 +207,24 @@ constexpr WrongLayout kPipeline[] = {
     {"--pipeline-model-parallel-size 2 --nproc 2 "
      "--num-layers-per-virtual-pipeline-stage 1 --num-virtual-stages-per-pipeline-rank "
      "2",
-     "--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank "
-     "and --pipeline-model-parallel-layout each say how many virtual stages there are: "
-     "give one of them"},
+     "--num-layers-per-virtual-pipeline-stage, --num-virtual-stages-per-pipeline-rank and "
+     "--pipeline-model-parallel-layout each define the number of virtual stages: give only one of "
+     "them"},
     {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
      "Ett|ttL --decoder-first-pipeline-num-layers 2",
-     "--pipeline-model-parallel-layout says all about the stages: drop "
+     "--pipeline-model-parallel-layout defines the stages completely: drop "
      "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers"},
     {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
      "Ett|ttL --account-for-loss-in-pipeline-split",
-     "--pipeline-model-parallel-layout says all about the stages: drop "
-     "--account-for-embedding-in-pipeline-split and "
-     "--account-for-loss-in-pipeline-split"},
+     "--pipeline-model-parallel-layout defines the stages completely: drop "
+     "--account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split"},
     {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
      "Ett|tL",
      "--pipeline-model-parallel-layout 'Ett|tL' has 3 layers (t), --num-layers is 4"},
     {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
      "Et|tt|tL",
-     "--pipeline-model-parallel-layout 'Et|tt|tL' has 3 stages, which is not a "
-     "multiple of --pipeline-model-parallel-size 2: every rank has as many"},
+     "--pipeline-model-parallel-layout 'Et|tt|tL' has 3 stages, which is not a multiple of "
+     "--pipeline-model-parallel-size 2: every rank needs the same number"},
     {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-model-parallel-layout "
      "tt|ttL",
      "--pipeline-model-parallel-layout 'tt|ttL': E, the embedding, must come once, at "
@@ -278,8 +277,7 @@ constexpr WrongLayout kPipeline[] = {
      "--num-virtual-stages-per-pipeline-rank 2 "
      "--microbatch-group-size-per-virtual-pipeline-stage 1",
      "--microbatch-group-size-per-virtual-pipeline-stage 1 is less than "
-     "--pipeline-model-parallel-size 2: the last rank would wait for the first; raise "
-     "it"},
+     "--pipeline-model-parallel-size 2, so the last rank would idle: raise it"},
     {"--pipeline-model-parallel-size 2 --nproc 2 "
      "--num-virtual-stages-per-pipeline-rank 2 "
      "--microbatch-group-size-per-virtual-pipeline-stage 8",
@@ -321,13 +319,13 @@ constexpr WrongLayout kPipeline[] = {
      "change one of them, or drop --num-layers-per-virtual-pipeline-stage"},
     {"--pipeline-model-parallel-size 2 --nproc 2 --num-layers 8 "
      "--num-layers-per-virtual-pipeline-stage 2 --decoder-first-pipeline-num-layers 6",
-     "--num-layers-per-virtual-pipeline-stage gives all virtual stages as many layers, but "
-     "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers others to "
-     "some: give --num-virtual-stages-per-pipeline-rank instead of it, or drop them"},
+     "--num-layers-per-virtual-pipeline-stage gives all virtual stages the same number of layers, "
+     "which --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers contradict: "
+     "give --num-virtual-stages-per-pipeline-rank instead, or drop them"},
     {"--pipeline-model-parallel-size 2 --nproc 2 --recompute-granularity full "
      "--recompute-method block --recompute-num-layers 3",
-     "--recompute-num-layers 3 is more than the 2 that the largest stage of the pipeline "
-     "has, each of which counts its own: lower it"},
+     "--recompute-num-layers 3 is more than the 2 layers of the largest pipeline stage, and it "
+     "applies to each stage: lower it"},
     {"--num-virtual-stages-per-pipeline-rank 2",
      "--num-virtual-stages-per-pipeline-rank '2' has no effect: it belongs to "
      "--pipeline-model-parallel-size above 1"},
@@ -360,7 +358,7 @@ constexpr WrongLayout kTensor[] = {
      "--ffn-hidden-size 250 is not a multiple of --tensor-model-parallel-size 4: every "
      "tensor-parallel rank computes a part of the MLP of the same width; change one of them"},
     {"--tensor-model-parallel-size 8 --nproc 8 --tokenizer-type NullTokenizer --vocab-size 5",
-     "a vocabulary of 6 tokens has no part for each of 8 tensor-parallel ranks: use at most 6 of "
+     "a vocabulary of 6 tokens cannot be split over 8 tensor-parallel ranks: use at most 6 of "
      "them, or raise --padded-vocab-size"},
     {"--tensor-model-parallel-size 4 --nproc 4 --micro-batch-size 3",
      "--global-batch-size 8 is not a multiple of --micro-batch-size 3 x data-parallel size 1: "

@@ -50,7 +50,8 @@ TEST(Help, ShowsDefaultsAndWhatIsRequired) {
                            "highest learning rate (required)", "[default: --seq-length]",
                            "{adam,sgd}", "(required, unless --load-hf gives a model)"})
     EXPECT_NE(help.find(part), std::string::npos) << part;
-  EXPECT_NE(help_text(Command::evaluate).find("at once [default: 1]"), std::string::npos);
+  EXPECT_NE(help_text(Command::evaluate).find("samples per microbatch [default: 1]"),
+            std::string::npos);
 }
 
 TEST(Help, SaysWhatAFlagMeansToTheCommand) {
@@ -60,7 +61,7 @@ TEST(Help, SaysWhatAFlagMeansToTheCommand) {
   EXPECT_NE(help_text(Command::merge_data).find(".idx files of pairs"), std::string::npos);
   EXPECT_NE(help_text(Command::preprocess).find(".gz and .zst"), std::string::npos);
   const std::string train = help_text(Command::train_tokenizer);
-  for (const char* part : {"the tokenizer.json to write", "how many tokens to make"})
+  for (const char* part : {"the tokenizer.json to write", "size of the vocabulary"})
     EXPECT_NE(train.find(part), std::string::npos) << part;
 }
 

@@ -149,7 +149,7 @@ constexpr Refusal kTogether[] = {
     {"--finetune", "has no effect: it belongs to --load"},
     {"--profile-step-start 3", "has no effect: it belongs to --profile"},
     {"--profile-file p", "has no effect: it belongs to --profile"},
-    {"--deterministic-mode", "belongs to --device cuda (on a CPU every run repeats its bits)"},
+    {"--deterministic-mode", "belongs to --device cuda (results on a CPU are always reproducible)"},
     {"--window-first-layer 1", "has no effect: it belongs to --window-size"},
     {"--recompute-method block", "has no effect: it belongs to --recompute-granularity full"},
     {"--recompute-granularity selective --recompute-num-layers 2", "has no effect"},
@@ -160,7 +160,7 @@ constexpr Refusal kTogether[] = {
     {"--use-megatron-fsdp --data-parallel-sharding-strategy no_shard --overlap-param-gather",
      "with another strategy than no_shard"},
     {"--use-distributed-optimizer --use-megatron-fsdp --data-parallel-sharding-strategy no_shard",
-     "no_shard shares nothing: drop one of them"},
+     "no_shard shards nothing: drop one of them"},
     {"--dump-step d --freeze-parameters output.weight", "frozen parameters have none"},
     {"--use-megatron-fsdp --ddp-bucket-size 5", "belongs to gradients that are not sharded"},
     {"--grad-reduce-in-bf16", "has no effect: it belongs to --bf16"},
@@ -241,7 +241,7 @@ constexpr Refusal kRules[] = {
     {"--profile --profile-ranks 0 --profile-ranks 0", "--profile-ranks has 0 twice"},
     {"--fim-data", "--mock-data has none: give --data-path"},
     {"--sft --fim-data", "--fim-data rearranges texts, not the conversations of --sft"},
-    {"--sft", "--mock-data makes up no conversations for --sft"},
+    {"--sft", "--mock-data has no conversations for --sft"},
     {"--device cuda", "CUDA"},
     {"--threads 4096", "processors: give at most "},
     {"--tensor-model-parallel-size 2", "add --nproc 2"},
@@ -348,7 +348,7 @@ TEST(Refusals, OfOtherCommands) {
   expect_refused("merge-data", "--input a b --output-prefix c", {"--append-eod", "--append-eod"});
   expect_refused("split-data", "--input a --output-prefix c", {"", "--partitions is required"});
   expect_refused("split-data", "--input a b --output-prefix c",
-                 {"--partitions 2", "one is split at a time"});
+                 {"--partitions 2", "only one can be split at a time"});
   expect_refused("preprocess", "--input a --output-prefix b",
                  {"--tokenizer-type NullTokenizer", "needs --vocab-size"});
   expect_refused("train-tokenizer", "--input a --vocab-size 300", {"", "--output is required"});

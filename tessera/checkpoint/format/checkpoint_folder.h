@@ -22,10 +22,10 @@ constexpr const char* kConfigFile = "config.yaml";
 
 fs::path iteration_folder(const fs::path& folder, std::int64_t iteration);
 
-/// The iterations whose checkpoints lie in the folder by their names, rising.
+/// The iterations of the checkpoints in the folder, by their names, in ascending order.
 std::vector<std::int64_t> iterations_in(const fs::path& folder);
 
-/// A new empty staging directory. Those who write into it may have to make it again: another
+/// Creates an empty staging directory. Other ranks may have to create it again, since another
 /// machine may not see it yet.
 fs::path create_staging_dir(const fs::path& folder, std::int64_t iteration);
 
@@ -38,21 +38,22 @@ std::string commit_staging_dir(const fs::path& staging_dir, const fs::path& fold
 /// Never throws: on a full disk it makes room for the next try.
 void remove_staging_dir(const fs::path& staging_dir) noexcept;
 
-/// Those that were left by saves that were cut off; a checkpoint that had stepped aside for one
-/// comes back. Only for who holds the folder's lock.
+/// Removes staging directories of interrupted saves, and restores a checkpoint that was being
+/// replaced by one. Only for the holder of the folder's lock.
 void remove_all_staging_dirs(const fs::path& folder);
 
 /// Which checkpoints stay. With neither, all do.
 struct Retention {
   std::int64_t keep_last = 0;   ///< the newest ones; 0: all
-  std::int64_t keep_every = 0;  ///< and those whose iteration is a multiple; 0: no others
+  std::int64_t keep_every = 0;  ///< also keep iterations that are a multiple of this; 0: no others
 };
 
-/// What may go of rising iterations: never the last one.
+/// The iterations that may be removed, of ascending ones: never the last.
 std::vector<std::int64_t> surplus(const std::vector<std::int64_t>& iterations,
                                   const Retention& retention);
 
-/// Removes what may go, and is not newer than `committed`, which was just written.
+/// Removes checkpoints that may be removed and are not newer than `committed`, which was just
+/// written.
 void remove_surplus(const fs::path& folder, const Retention& retention, std::int64_t committed);
 
 }  // namespace tessera

@@ -23,7 +23,7 @@ struct Digest {
 Digest compute_digest(std::span<const std::byte> bytes);
 Digest compute_digest(std::string_view text);
 
-/// Reads what to_string wrote; false when it is something else.
+/// Parses the output of to_string; false if it is something else.
 bool parse_digest(std::string_view text, Digest& digest);
 
 constexpr std::size_t kDigestBlock = std::size_t{4} << 20;
@@ -46,7 +46,7 @@ class BlockDigests {
 
   void add(const void* data, std::size_t bytes);
   std::uint64_t bytes() const { return bytes_; }
-  /// Of all that was added; nothing may be added afterwards.
+  /// The digests of all added data; nothing may be added afterwards.
   const std::vector<Digest>& finish();
 
  private:

@@ -1,4 +1,4 @@
-// A file that is written once, from its beginning, with checksums of what went into it.
+// A file that is written once, sequentially, with checksums of its contents.
 #pragma once
 
 #include "tessera/base/files.h"
@@ -15,7 +15,7 @@ class DigestedFile {
     digests_.add(data, bytes);
   }
   std::uint64_t bytes() const { return digests_.bytes(); }
-  /// Fsyncs. What was written, for a manifest.
+  /// Fsyncs, and returns the record for the manifest.
   FileRecord close() {
     file_.close();
     return {path_.filename().string(), digests_.bytes(), digests_.finish()};

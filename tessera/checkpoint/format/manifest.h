@@ -1,6 +1,6 @@
-// What a checkpoint holds: its files with their checksums, every tensor with its global shape and
-// the slices it was saved in, and the state of the run. It is the last file of a checkpoint to be
-// written, and carries a checksum of itself: what it does not vouch for is not read.
+// The manifest of a checkpoint: its files with their checksums, every tensor with its global shape
+// and the slices it was saved in, and the state of the run. It is the last file to be written and
+// contains a checksum of itself; files that it does not list are not read.
 //
 // It is JSON. The first line, {"digest":"...", holds the checksum of all bytes behind that line.
 #pragma once
@@ -51,7 +51,7 @@ struct Manifest {
 
 /// Files and tensors that one rank wrote, as text that travels.
 std::string part_text(const Manifest& part);
-/// Adds what another rank wrote.
+/// Adds the part of another rank.
 void add_part(Manifest& manifest, std::string_view part);
 
 std::string manifest_text(const Manifest& manifest);

@@ -13,14 +13,14 @@ namespace tessera {
 
 class VerifiedFile {
  public:
-  /// InputError when the file is missing or has another size. `record` outlives this. `whose` says
-  /// what is wanted of it, for messages: "tensor 'x'".
+  /// InputError if the file is missing or has another size. `record` must outlive this. `whose`
+  /// describes what is read, for messages: "tensor 'x'".
   VerifiedFile(const fs::path& folder, const FileRecord& record, const std::string& whose);
   ~VerifiedFile();
   VerifiedFile(VerifiedFile&& other) noexcept;
   VerifiedFile& operator=(VerifiedFile&&) = delete;
 
-  /// Copies bytes from `at` on. `whose` says what they are, for messages: "tensor 'x'".
+  /// Copies bytes from `at` on. `whose` describes them, for messages: "tensor 'x'".
   void read(std::uint64_t at, std::span<std::byte> out, const std::string& whose);
   /// Compares all blocks. The callback, if any, gets the bytes of each.
   void read_all(const std::function<void(std::span<const std::byte>)>& visit = {});

@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-/// The activation that the key names; `standard` is what transformers takes when it is absent.
-/// InputError for one that we do not have.
+/// The activation that the key names; `standard` is the default of transformers if it is absent.
+/// InputError for an unsupported one.
 Activation read_hf_activation(const JsonFields& config, std::string_view key,
                               std::string_view standard);
 

@@ -1,6 +1,6 @@
-// Hugging Face's config.json and our ModelOptions, in both directions, for the families of
-// hf_family.h. Absent keys mean what transformers takes them to mean. What we cannot compute
-// exactly is an InputError, never ignored.
+// Converts between Hugging Face's config.json and ModelOptions, for the families of hf_family.h.
+// Absent keys have the defaults of transformers. Settings that cannot be reproduced exactly are an
+// InputError, never ignored.
 #pragma once
 
 #include <string>
@@ -27,13 +27,13 @@ HfModel parse_hf_config(std::string_view text, const std::string& what);
 std::string_view torch_name(DType type);
 
 /// A config.json for the options, with the keys that every version of transformers reads.
-/// InputError when the family cannot express them. Options must be complete. bos_token_id and
-/// eos_token_id are null: who knows the tokenizer sets them.
+/// InputError if the family cannot express them. Options must be complete. bos_token_id and
+/// eos_token_id are null; the caller sets them from the tokenizer.
 Json hf_config_for(const ModelOptions& options, std::string_view family);
 
-/// Why a model of this family cannot be what the options say ("qkv bias would become false instead
-/// of true"); empty when it can. Dropout and initialization do not count: they change training, not
-/// the model.
+/// Why a model of this family cannot represent the options ("qkv bias would become false instead of
+/// true"); empty if it can. Dropout and initialization are ignored: they affect training, not the
+/// model.
 std::string hf_family_problem(const ModelOptions& options, std::string_view family);
 
 /// The first family that can express the options; empty when none can.

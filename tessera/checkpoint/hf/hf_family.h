@@ -1,6 +1,6 @@
 // A family of Hugging Face models: how its config.json and its tensors correspond to our options
 // and parameters. Each family is one file in families/ and one row of the registry in
-// hf_family.cpp; nothing else depends on which families there are.
+// hf_family.cpp; no other code depends on the list of families.
 #pragma once
 
 #include <span>
@@ -20,8 +20,8 @@ struct HfFamily {
   std::string_view architecture;  ///< transformers' class of the model with its output layer
 
   /// Sets the options from the keys of config.json. Keys that all families share (vocabulary,
-  /// initializer_range, dtype) are read by parse_hf_config. InputError for what cannot be computed
-  /// exactly.
+  /// initializer_range, dtype) are read by parse_hf_config. InputError for settings that cannot be
+  /// reproduced exactly.
   void (*read)(const JsonFields& config, ModelOptions& options);
   /// Adds the keys of the options that the family has keys for. An option without one is left out:
   /// hf_family_problem finds it by reading the result.

@@ -1,5 +1,5 @@
-// A Hugging Face folder becomes a checkpoint: of iteration 0, with weights and no optimizer state,
-// and with the files that it carries along. One tensor at a time is in memory.
+// Imports a Hugging Face folder as a checkpoint of iteration 0, with weights, without optimizer
+// state, and with the files to carry along. One tensor at a time is in memory.
 #pragma once
 
 #include <string>

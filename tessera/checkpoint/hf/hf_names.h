@@ -41,14 +41,14 @@ struct HfTensor {
   std::vector<HfPart> parts;
 };
 
-/// All tensors of a model whose options are complete. An empty family, for models that no family
-/// can express, names every parameter in the style of Llama.
+/// All tensors of a model with complete options. With an empty family, for models that no family
+/// can express, parameters get names in the style of Llama.
 std::vector<HfTensor> hf_tensors(const ModelOptions& options, std::string_view family);
 
 /// The name that hf_tensors uses, from one of the names that the family's files use.
 std::string hf_full_name(std::string_view name, std::string_view family);
 
-/// Buffers that old files carry and nobody needs: causal masks and RoPE frequencies.
+/// Buffers in old files that are not needed: causal masks and RoPE frequencies.
 bool is_hf_buffer(std::string_view name);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// How a family calls the keys, and what transformers takes where one is absent.
+/// A family's names of the keys, and the defaults of transformers for absent ones.
 struct HfRopeKeys {
   std::string_view base = "rope_theta";
   std::string_view percent = "partial_rotary_factor";  ///< empty: whole heads are turned

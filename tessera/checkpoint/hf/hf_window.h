@@ -8,10 +8,10 @@
 
 namespace tessera {
 
-/// InputError when layer_types is there and differs from what the options say.
+/// InputError if layer_types is present and contradicts the options.
 void check_layer_types(const JsonFields& config, const ModelOptions& options);
 
-/// sliding_window; 0 for null. `standard` is what transformers takes when the key is absent.
+/// sliding_window; 0 for null. `standard` is the default of transformers if the key is absent.
 std::int64_t read_window(const JsonFields& config, std::int64_t standard);
 /// Adds sliding_window, maybe null.
 void write_window(const ModelOptions& options, Json& config);

@@ -7,9 +7,9 @@
 
 namespace tessera {
 
-/// What changes when `wanted` becomes `got`: "qkv bias would become false instead of true", all
-/// differences with "; " between. Empty when both describe the same model: options without effect,
-/// the weights' type, dropout and initialization do not count.
+/// The changes from `wanted` to `got`: "qkv bias would become false instead of true", separated by
+/// "; ". Empty if both describe the same model: options without effect, the type of the weights,
+/// dropout and initialization are ignored.
 std::string model_difference(const ModelOptions& wanted, const ModelOptions& got);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Builds the list of a family's tensors: names, shapes, and the parameters of ours that each is
-// made of. Used by the families.
+// Builder for the list of a family's tensors: names, shapes, and the parameters that each is made
+// of. Used by the families.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class HfTensorList {
   std::vector<HfTensor> take() { return std::move(tensors_); }
 
   void add(const std::string& hf_name, const Shape& shape, const std::string& name);
-  /// Weight, and bias where the options say that norms have one, of the hidden size.
+  /// A weight of the hidden size, and a bias if the options give norms one.
   void add_norm(const std::string& hf_name, const std::string& name);
   /// q_norm and k_norm, if the options ask for them, behind these prefixes.
   void add_qk_norms(const std::string& hf_prefix, const std::string& prefix);

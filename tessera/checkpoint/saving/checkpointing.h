@@ -1,5 +1,5 @@
-// A session's state to and from a checkpoint: what goes into one besides tensors, and how each rank
-// reads what it keeps, from a checkpoint of any layout.
+// Saves and loads a session's state: the contents of a checkpoint besides tensors, and how each
+// rank reads its part from a checkpoint of any layout.
 #pragma once
 
 #include <optional>
@@ -21,13 +21,13 @@ struct Progress {
   /// How many samples the order was made for when the run began, and each time that it went on for
   /// more than there were.
   std::vector<std::int64_t> order_samples;
-  /// Of --dataloader-type cyclic: the ranks that the order was made for.
+  /// --dataloader-type cyclic: the ranks that the order was made for.
   struct OrderShape {
     std::int64_t micro_batch_size = 0;
     int ranks = 0;
   };
   std::optional<OrderShape> order_shape;
-  /// Of all samples consumed (data/sample_order.h); nothing when a run began without one.
+  /// Digest of all samples consumed (data/sample_order.h); nothing if a run began without one.
   std::optional<std::uint64_t> order_digest = 0;
 };
 
@@ -35,7 +35,7 @@ struct Progress {
 std::string state_of(Session& session, const Progress& progress);
 Progress progress_of(const Checkpoint& checkpoint);
 
-/// What the weights of a checkpoint were computed with.
+/// The type of a checkpoint's weights.
 DType weight_type(const Checkpoint& checkpoint);
 
 /// The weights, checked for names and shapes. Of another type than the session's they are

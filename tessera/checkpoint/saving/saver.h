@@ -30,7 +30,7 @@ struct SaveOptions {
   Retention retention = {};
 };
 
-/// What a checkpoint holds besides tensors. Rank 0's counts.
+/// The contents of a checkpoint besides tensors. Those of rank 0 are saved.
 struct SaveContents {
   std::int64_t iteration = 0;
   std::string state;                                       ///< an object of JSON
@@ -42,7 +42,7 @@ class Saver {
   /// Gets every message on rank 0, on the thread that calls `request` or `advance`.
   using Say = std::function<void(const std::string& message)>;
 
-  /// InputError when a slice is larger than the staging memory may be.
+  /// InputError if a slice is larger than the limit of the staging memory.
   Saver(Session& session, const SaveOptions& options, Say say);
   /// Waits for threads; a staging directory that is not committed is removed when the next run
   /// starts.
@@ -53,7 +53,7 @@ class Saver {
   /// All ranks together. Returns when the state may change again. Without `background` the
   /// checkpoint is committed then, or has failed.
   void request(const SaveContents& contents);
-  /// Whether a save is under way. All ranks know alike.
+  /// Whether a save is in progress; equal on all ranks.
   bool pending() const { return stage_ != Stage::idle; }
   /// Whether this rank has still to do for it.
   bool busy() const;
@@ -61,7 +61,7 @@ class Saver {
   void advance();
   /// All ranks together: waits until nothing is pending.
   void finish();
-  /// The newest iteration that this object has committed; -1: none. All ranks know alike.
+  /// The newest iteration that this object has committed; -1: none. Equal on all ranks.
   std::int64_t committed() const { return committed_; }
 
  private:

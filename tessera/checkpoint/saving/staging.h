@@ -1,5 +1,5 @@
-// Copies of the slices that a rank saves, in memory of the host whose size is bounded, handed from
-// the thread that trains to the one that writes.
+// Copies of the slices that a rank saves, in a bounded amount of host memory, passed from the
+// training thread to the writing thread.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,5 @@
-// A run's tokenizer in its checkpoints: what a model says can be read wherever it goes.
+// The copy of a run's tokenizer in its checkpoints, so that a checkpoint can be used without other
+// files.
 #pragma once
 
 #include <optional>

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-/// What it takes to read and write whole parameters: most have a session, which has all of it.
+/// The objects needed to read and write whole parameters; a session has all of them.
 struct ParameterAccess {
   ParameterAccess(Session& session)  // NOLINT(google-explicit-constructor)
       : ParameterAccess(session.parameters(), session.context(), session.memory()) {}
@@ -26,8 +26,8 @@ using BucketVisitor = std::function<void(const Bucket& bucket, const View& whole
 void read_buckets(const ParameterAccess& access, const ParameterBlock& block,
                   const BucketVisitor& visit);
 
-/// What the visitor leaves in `whole` stays in the block; it starts with what was there, or with
-/// zeros where ranks have shards.
+/// The visitor's changes to `whole` are stored in the block. `whole` starts with the current
+/// values, or with zeros if ranks have shards.
 void write_buckets(const ParameterAccess& access, const ParameterBlock& block,
                    const BucketVisitor& visit);
 

@@ -1,4 +1,4 @@
-// A checkpoint becomes one of TensorRT-LLM: config.json and rank<r>.safetensors for each
+// Exports a checkpoint for TensorRT-LLM: config.json and rank<r>.safetensors for each
 // tensor-parallel rank. One tensor of a rank at a time is in memory.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-/// `model` is what the checkpoint's configuration says; no dtype: the checkpoint's. InputError when
-/// the format cannot express the model, when the ranks cannot share it, or when something is in
-/// `folder` already.
+/// `model` is the checkpoint's configuration; without a dtype, the checkpoint's is used. InputError
+/// if the format cannot express the model, if it cannot be split over the ranks, or if `folder` is
+/// not empty.
 void export_trtllm(Checkpoint& checkpoint, const ModelOptions& model, const fs::path& folder,
                    int ranks, std::optional<DType> dtype);
 

@@ -1,7 +1,7 @@
-// Which tensors one rank of TensorRT-LLM has of a model, and of which boxes of our parameters each
-// is made. Queries, keys and values are one matrix, in three blocks, with the rank's heads; where
-// there are fewer key heads than ranks, ranks share a key head. Of a gated MLP `fc` is the gate and
-// `gate` what it multiplies (our `up`): that is how they call them.
+// The tensors of one rank of TensorRT-LLM, and the boxes of our parameters that each is made of.
+// Queries, keys and values are one matrix, in three blocks, with the rank's heads; with fewer key
+// heads than ranks, ranks share a key head. In a gated MLP TensorRT-LLM calls our gate `fc` and our
+// `up` `gate`.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// CUDA events that are made once and lent out again and again.
+// A pool of CUDA events, which are created once and reused.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -7,23 +7,23 @@
 
 namespace tessera {
 
-/// A lent event; it goes back to its pool with the last copy of the handle. Work that already waits
-/// for it is not disturbed when it is recorded anew.
+/// A borrowed event; it returns to its pool with the last copy of the handle. Recording it again
+/// does not affect work that already waits for it.
 using EventHandle = std::shared_ptr<CUevent_st>;
 
-/// Any thread may take and give back.
+/// Thread-safe.
 class EventPool {
  public:
-  /// For the current device. `count` events are made at once, more when they are needed.
+  /// For the current device. `count` events are created at once, more on demand.
   explicit EventPool(int count);
   EventHandle take();
 
  private:
   struct Shared;
-  std::shared_ptr<Shared> shared_;  // also held by what is lent out
+  std::shared_ptr<Shared> shared_;  // also held by borrowed events
 };
 
-/// True when all that was recorded is done. Never blocks; throws what the device reports.
+/// True if all recorded work is done. Never blocks; throws errors that the device reports.
 bool is_done(const EventHandle& event);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// One NCCL communicator of this rank: its handle, the stream that its operations run on, and those
-// that are under way.
+// One NCCL communicator of this rank: its handle, the stream that its operations run on, and the
+// operations in flight.
 #pragma once
 
 #include <nccl.h>
@@ -12,47 +12,46 @@
 
 namespace tessera {
 
-/// What a message says about an operation.
+/// Description of an operation, for error messages.
 struct NcclOperation {
   const char* call;
-  ConstView data;         ///< empty when there is none, or more than one
-  std::size_t bytes = 0;  ///< that this rank gives or gets
-  int peer = -1;          ///< the other rank of the group, when there is one
-  bool patient = false;   ///< it may take as long as it takes
+  ConstView data;         ///< empty if there is none, or more than one
+  std::size_t bytes = 0;  ///< sent or received by this rank
+  int peer = -1;          ///< the other rank of the group, if there is one
+  bool patient = false;   ///< no timeout
 
   std::string to_string() const;
 };
 
-/// NCCL's handle is non-blocking: a call may come back before it has put its work on the stream,
-/// and the host then asks until it has. One thread makes all calls; the watching thread only asks
-/// how things are.
+/// NCCL's handle is non-blocking: a call may return before its work is on the stream, and the host
+/// then polls until it is. One thread makes all calls; the watchdog thread only queries the state.
 class NcclLane final : public Watched {
  public:
   using Calls = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
 
   explicit NcclLane(std::shared_ptr<NcclWorld> world);
-  /// Ends the communicator together with the other ranks, or, after an error, without them.
+  /// Destroys the communicator together with the other ranks or, after an error, aborts it alone.
   ~NcclLane() override;
   NcclLane(const NcclLane&) = delete;
   NcclLane& operator=(const NcclLane&) = delete;
 
   /// The group of all ranks.
   void connect(const ncclUniqueId& id);
-  /// A part of this group. All ranks of it call this.
+  /// Splits off a part of this group. All ranks of the group call it.
   std::shared_ptr<NcclLane> split(int colour, int key);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   NcclWorld& world() const { return *world_; }
-  /// That operations run on.
+  /// The stream that operations run on.
   cudaStream_t stream() const { return stream_; }
-  /// Whether calls on this stream (null: none) are captured now.
+  /// Whether this stream (null: none) is being captured.
   static bool is_captured(cudaStream_t stream);
 
-  /// Puts an operation on this lane's stream, behind what is on `after` now (null: behind nothing),
-  /// and returns the event of its end.
+  /// Launches an operation on this lane's stream, after the current work of `after` (null: after
+  /// nothing), and returns the event of its end.
   EventHandle run(const NcclOperation& what, cudaStream_t after, const Calls& calls);
-  /// Watches over what `launch` puts on `stream`, as over operations.
+  /// Applies the timeout of operations to the work that `launch` puts on `stream`.
   void watch(const NcclOperation& what, cudaStream_t stream, const std::function<void()>& launch);
   /// Blocks the host until the operation is done.
   void wait(const NcclOperation& what, const EventHandle& done);
@@ -63,7 +62,8 @@ class NcclLane final : public Watched {
   struct Pending {
     NcclOperation what;
     EventHandle ready, done;
-    std::optional<Clock::time_point> started;  // when nothing of this rank held it up any more
+    // When the operation no longer waited for other work of this rank
+    std::optional<Clock::time_point> started;
   };
 
   void read_place();
@@ -83,9 +83,9 @@ class NcclLane final : public Watched {
   std::shared_ptr<NcclWorld> world_;
   int rank_ = 0, size_ = 0;
   cudaStream_t stream_ = nullptr;
-  bool captured_ = false;      // some graph holds an operation of this communicator
-  ncclComm_t part_ = nullptr;  // where NCCL puts the outcome of a split, maybe after we gave up
-  std::mutex handle_mutex_;    // NCCL's calls for one communicator come one after the other
+  bool captured_ = false;      // a graph contains an operation of this communicator
+  ncclComm_t part_ = nullptr;  // where NCCL stores the result of a split, possibly after a timeout
+  std::mutex handle_mutex_;    // calls of one communicator must not overlap
   ncclComm_t handle_ = nullptr;
   std::mutex pending_mutex_;
   std::deque<Pending> pending_;  // in the order of the stream

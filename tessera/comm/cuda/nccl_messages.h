@@ -1,4 +1,4 @@
-// Messages between pairs of ranks that NCCL moves together.
+// Messages between pairs of ranks that NCCL transfers in one group.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// What is only moved travels as bytes, whatever its type.
+/// Data that is only moved is sent as bytes, whatever its type.
 constexpr ncclDataType_t kNcclBytes = ncclUint8;
 
 /// Part of an exchange: bytes from or to one other rank.
@@ -20,10 +20,11 @@ struct NcclMessage {
   int peer;
 };
 
-/// What has no bytes is not sent, and the other side, which knows it too, does not wait for it.
+/// Messages of 0 bytes are not sent, and the receiver, which has the same size, does not wait for
+/// them.
 void add_message(std::vector<NcclMessage>& messages, const NcclMessage& message);
 
-/// All of them at once, so that no order of theirs can make two ranks wait for each other.
+/// Transfers all messages in one group, which is deadlock-free in any order.
 ncclResult_t exchange(const std::vector<NcclMessage>& messages, ncclComm_t comm,
                       cudaStream_t stream);
 

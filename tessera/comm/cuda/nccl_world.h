@@ -1,5 +1,5 @@
-// What the NCCL communicators of one rank share: the time they may take, what has gone wrong, and a
-// thread that watches them.
+// State shared by the NCCL communicators of one rank: the timeout, the first failure, and a
+// watchdog thread.
 #pragma once
 
 #include <atomic>
@@ -18,22 +18,22 @@ namespace tessera {
 
 using Clock = std::chrono::steady_clock;
 
-/// Asks `ready` until it says yes, at first at once and then more and more seldom. False when the
-/// deadline has passed.
+/// Polls `ready` until it returns true, at first immediately and then at growing intervals. False
+/// if the deadline has passed.
 bool poll_until(Clock::time_point deadline, const std::function<bool()>& ready);
 
-/// What the thread looks at five times a second. It must not block.
+/// An object that the watchdog checks five times a second. The check must not block.
 class Watched {
  public:
   virtual ~Watched() = default;
-  /// What is wrong, if anything is.
+  /// The failure, if there is one.
   virtual std::optional<std::string> find_failure(Clock::time_point now) = 0;
 };
 
-/// The first failure is kept. From then on every call of the rank throws it. If the world is still
-/// there after some more seconds, the rank's thread waits for something that will not come, and the
-/// watching thread ends the process. It does not abort the communication: that would let the rank's
-/// thread go on with data that never came.
+/// The first failure is kept, and every later call of the rank throws it. If the world still exists
+/// after a few more seconds, the rank's thread waits for something that will never complete, and
+/// the watchdog ends the process. It does not abort the communication: the rank's thread would then
+/// continue with data that never arrived.
 class NcclWorld {
  public:
   NcclWorld(int device, int rank, int size, std::chrono::seconds timeout, int compared_calls);
@@ -45,17 +45,17 @@ class NcclWorld {
   int rank() const { return rank_; }
   int size() const { return size_; }
   std::chrono::seconds timeout() const { return timeout_; }
-  /// How many calls of each communicator ranks compare before they make them.
+  /// The number of calls of each communicator that ranks compare before they make them.
   int compared_calls() const { return compared_calls_; }
   EventPool& events() { return events_; }
 
   bool failed() const { return failed_; }
-  /// Throws what went wrong, if something did.
+  /// Throws the failure, if there is one.
   void check_alive();
   void report_failure(const std::string& reason);
 
   void watch(Watched& watched);
-  /// When this returns, the thread does not look at it and never will.
+  /// After this returns, the watchdog does not access the object any more.
   void unwatch(Watched& watched);
 
  private:
@@ -68,7 +68,7 @@ class NcclWorld {
   EventPool events_;
   std::atomic<bool> failed_ = false;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following members
   std::condition_variable wake_;
   bool stopping_ = false;
   std::string failure_;

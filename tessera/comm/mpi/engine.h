@@ -1,5 +1,5 @@
-// The thread that makes all MPI calls of a process. It carries out calls in the order in which they
-// were given to it, and sleeps when there is nothing to do: ranks may be more than cores.
+// The progress thread, which makes all MPI calls of a process. It executes calls in the order in
+// which they were submitted, and sleeps when idle, since there may be more ranks than cores.
 #pragma once
 
 #include <condition_variable>
@@ -21,14 +21,14 @@
 
 namespace tessera {
 
-/// Something to send from memory of its own: to each rank of `to`, the header and then the payload.
+/// A message with its own memory: header and payload for each rank of `to`.
 struct MpiMessage {
   std::vector<int> to;
   int tag = 0;
   std::vector<std::byte> header, payload;
 };
 
-/// How long to wait for ranks that live: as long as calls may take, or as long as it takes.
+/// How long to wait for ranks that are alive: up to the call timeout, or without limit.
 enum class MpiPatience { limited, endless };
 
 class MpiEngine {
@@ -46,34 +46,35 @@ class MpiEngine {
 
   // For every thread.
 
-  /// Runs `call` on the progress thread, after all earlier ones. Its exception is the future's.
-  /// When a call fails, those behind it fail with the same error: other ranks are not where they
-  /// would meet them. That ends when the rank's thread has received the error, from `wait`.
+  /// Runs `call` on the progress thread, after all earlier ones. Its exception is stored in the
+  /// future. If a call fails, all calls after it fail with the same error, since the other ranks
+  /// will not make the matching ones. This ends when the rank's thread has received the error from
+  /// `wait`.
   std::shared_future<void> submit(std::function<void()> call);
-  /// Waits for a call, and throws what it threw.
+  /// Waits for a call and throws its exception.
   void wait(const std::shared_future<void>& done);
-  /// Makes all calls that are not done fail, for a rank that cannot go on; returns their error.
+  /// Makes all unfinished calls fail, for a rank that cannot continue; returns their error.
   std::exception_ptr give_up();
-  /// Calls no longer fail with this error: the rank's thread knows of it.
+  /// Stops failing calls with this error, since the rank's thread has received it.
   void forget(const std::exception_ptr& error);
-  /// Sends at once, whatever calls are waiting.
+  /// Sends at once, before any calls that are queued.
   void send(MpiMessage message);
-  /// Carries out what was given to it, waits until all ranks have come here, and ends MPI.
+  /// Finishes all submitted calls, waits until all ranks have arrived here, and finalises MPI.
   void stop();
   [[noreturn]] void abort(const std::string& message, int exit_code);
 
-  // For calls, on the progress thread.
+  // For calls that run on the progress thread.
 
   /// Starts to send.
   void post(MpiMessage message);
-  /// Waits for messages. False when one is late (see call_timeout; unless patient), or comes from a
-  /// rank that has ended.
+  /// Waits for messages. False if one is late (see call_timeout; never with endless patience), or
+  /// if its sender has exited.
   bool finish(MpiRequests& requests, MpiPatience patience = MpiPatience::limited);
   bool has_left(int rank) const { return heartbeat_->has_left(rank); }
-  /// The first number that no group of this rank has had, and how to say that it is taken.
+  /// The first group number that this rank has not used, and how to reserve it.
   int next_group() const { return next_group_; }
   void take_group(int number);
-  /// Memory for what the ranks of a call bring, and for the call itself.
+  /// Memory for the data that ranks bring to a call, and for the call itself.
   std::byte* inbox(std::size_t bytes) { return grown(inbox_, bytes); }
   std::byte* scratch(std::size_t bytes) { return grown(scratch_, bytes); }
 
@@ -93,10 +94,10 @@ class MpiEngine {
   void work();
   void end_mpi();
   std::optional<Call> next_call();
-  /// Fails the calls that wait with the first failure, which `error` is if there was none before.
+  /// Fails the queued calls with the first failure, which is `error` if there was none before.
   std::exception_ptr fail_waiting(std::exception_ptr error);
   bool has_failed();
-  /// What must not wait, whatever else is done: sends, signs of life, the end of the job.
+  /// Work that must never wait: sends, heartbeats, the end of the job.
   void poll();
   void start_sends();
   void advance_sends();
@@ -109,16 +110,16 @@ class MpiEngine {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Call> calls_;            // guarded, as the next five
-  std::deque<MpiMessage> new_sends_;  // given and not started
+  std::deque<Call> calls_;            // guarded, like the next five
+  std::deque<MpiMessage> new_sends_;  // submitted and not started
   bool stopping_ = false, ended_ = false;
-  std::optional<int> abort_code_;  // what the job is to end with
-  std::exception_ptr failure_;     // the first one, until the rank's thread has received it
+  std::optional<int> abort_code_;  // exit code of the job
+  std::exception_ptr failure_;     // the first failure, until the rank's thread has received it
 
-  // Of the progress thread.
+  // Used by the progress thread only.
   std::optional<MpiHeartbeat> heartbeat_;
   std::list<Sending> sends_;  // started and not done
-  int next_group_ = 1;        // 0 is the group of all
+  int next_group_ = 1;        // 0 is the group of all ranks
   int largest_group_ = 0;
   std::vector<std::byte> inbox_, scratch_;
 

@@ -1,5 +1,5 @@
-// A group of processes and the two things that all its calls are made of: ranks meet, so that they
-// know that they make the same call, and then they exchange bytes. For the progress thread.
+// A group of processes with the two primitives of all its calls: a meeting, in which ranks check
+// that they make the same call, and an exchange of bytes. Used by the progress thread.
 #pragma once
 
 #include <cstddef>
@@ -15,41 +15,41 @@
 
 namespace tessera {
 
-/// Memory that goes to a rank or comes from it.
+/// Memory that is sent to or received from a rank.
 struct MpiPart {
   void* data = nullptr;
   std::size_t bytes = 0;
 };
 
-/// Fills a part from memory that may be its own.
+/// Copies into a part; source and destination may be the same.
 void copy_into(const MpiPart& to, const void* from);
 
 class MpiGroup {
  public:
-  /// What the ranks brought.
+  /// The data that the ranks brought to a meeting.
   struct Meeting {
     std::vector<CallOffer> offers;
-    std::vector<std::byte*> attachments;  ///< good until the next meeting
+    std::vector<std::byte*> attachments;  ///< valid until the next meeting
   };
-  /// The most that a rank can bring along. Above this, sharing the work pays.
+  /// The largest attachment of a meeting. For more data an exchange is faster.
   static constexpr std::size_t kMostAttached = std::size_t{16} << 10;
 
-  /// `ranks` are those of the job, in the order of the group.
+  /// `ranks` are the group's ranks in the job, in the order of the group.
   MpiGroup(std::shared_ptr<MpiEngine> engine, std::vector<int> ranks, int number);
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
   MpiEngine& engine() const { return *engine_; }
 
-  /// Waits until all ranks have brought an offer, with bytes for all others or without. Throws on
-  /// all ranks when they disagree.
+  /// Waits until all ranks have brought an offer, with or without bytes for all others. Throws on
+  /// all ranks if they disagree.
   Meeting meet(const CallOffer& mine, MpiPart attached = {},
                CallConsistency consistency = CallConsistency::elements,
                MpiPatience patience = MpiPatience::limited);
-  /// Sends out[r] to rank r and receives in[r] from it. `mine` is for messages.
+  /// Sends out[r] to rank r and receives in[r] from it. `mine` describes the call in errors.
   void exchange(std::span<const MpiPart> out, std::span<const MpiPart> in, const CallOffer& mine);
 
-  /// Copies x and sends it. For every thread.
+  /// Copies x and sends it. Thread-safe.
   void send(const ConstView& x, int to) const;
   void receive(const View& x, int from) const;
 
@@ -57,17 +57,18 @@ class MpiGroup {
 
  private:
   int place_of(int job_rank) const;
-  // Waits for messages that all ranks of the group owe each other.
+  // Waits for messages between all ranks of the group.
   void finish(MpiRequests& requests, const std::string& what,
               MpiPatience patience = MpiPatience::limited);
-  // Says who is late, or has ended. `what` is what they did not do.
+  // Throws an error that names the ranks that are late or have exited. `what` describes what they
+  // did not do.
   [[noreturn]] void fail_missing(const MpiRequests& requests, const std::string& what) const;
 
   std::shared_ptr<MpiEngine> engine_;
   std::vector<int> ranks_;
   MpiTags tags_;
   int rank_;
-  bool broken_ = false;  // a call was given up in the middle
+  bool broken_ = false;  // a call was abandoned in the middle
 };
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
-// Signs of life. Every second each process says to the next in the ring that it lives, so a process
-// that is stopped or gone is missed by its neighbour, however long others compute. One that ends
-// says so to all. Belongs to the progress thread.
+// Heartbeats. Each process sends one to the next process of a ring every second, so a process that
+// is stopped or dead is noticed by its neighbour, however long other ranks compute. A process that
+// exits tells all others. Used by the progress thread.
 #pragma once
 
 #include <mpi.h>
@@ -22,20 +22,20 @@ class MpiHeartbeat {
   MpiHeartbeat(const MpiHeartbeat&) = delete;
   MpiHeartbeat& operator=(const MpiHeartbeat&) = delete;
 
-  /// Hears what the others say, and speaks when it is time.
+  /// Receives heartbeats, and sends one if it is due.
   void tick(Clock::time_point now);
-  /// When this process must speak again.
+  /// When the next heartbeat is due.
   Clock::time_point next_beat() const { return next_beat_; }
 
-  /// The rank that this process listens to.
+  /// The rank that this process monitors.
   int neighbour() const { return (rank_ + size_ - 1) % size_; }
-  /// For how long it has not been heard of.
+  /// The time since its last heartbeat.
   Clock::duration silence() const { return silence_.passed(); }
 
-  /// Tells all that this process will make no further call.
+  /// Tells all ranks that this process makes no further calls.
   void say_goodbye();
   bool has_left(int rank) const { return left_[static_cast<std::size_t>(rank)]; }
-  /// Who has not left, besides this process.
+  /// The other processes that have not left.
   std::vector<int> others() const;
 
  private:
@@ -47,9 +47,9 @@ class MpiHeartbeat {
   Clock::time_point next_beat_;
   LiveTimer silence_;
   std::vector<bool> left_;
-  int heard_ = 0;                           // what the receive below writes
+  int heard_ = 0;                           // target of the pending receive
   MPI_Request hearing_ = MPI_REQUEST_NULL;  // from any rank
-  MpiRequests spoken_;                      // the last beat
+  MpiRequests spoken_;                      // the last heartbeat
   MpiRequests goodbyes_;
 };
 

@@ -1,4 +1,4 @@
-// Time that passes while this process runs.
+// A timer that only counts time in which this process runs.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +6,9 @@
 
 namespace tessera {
 
-/// Looked at often. A long gap between two looks means that the process was stopped, maybe with all
-/// others (a suspended job): that time must not count against anybody who was to do something in
-/// it.
+/// It must be read often. A long gap between two reads means that the process was stopped, possibly
+/// with all others (a suspended job). Such gaps are not counted, so that no rank is blamed for
+/// them.
 class LiveTimer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -19,7 +19,7 @@ class LiveTimer {
     last_look_ = now;
     return passed_;
   }
-  /// At the last look.
+  /// As of the last read.
   Clock::duration passed() const { return passed_; }
 
  private:

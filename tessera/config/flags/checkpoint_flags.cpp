@@ -16,59 +16,61 @@ void append_checkpoint_flags(std::vector<Flag>& table) {
          {Command::train, Command::generate, Command::evaluate, Command::inspect, Command::convert},
          {
              path("load", at(&TrainOptions::load), "FOLDER",
-                  "take the model (and, to resume training, all state) from a checkpoint"),
+                  "load the model from a checkpoint; train resumes from its full state"),
              path("load-hf", at(&TrainOptions::load_hf), "FOLDER",
-                  "take model and weights from a Hugging Face folder; to train, a checkpoint of "
-                  "--load comes first")
+                  "load model and weights from a Hugging Face folder; for train, a checkpoint in "
+                  "--load takes precedence")
                  .only_for(kWithModel),
-             path("save", at(&TrainOptions::save), "FOLDER", "write checkpoints there")
+             path("save", at(&TrainOptions::save), "FOLDER", "folder to write checkpoints to")
                  .only_for({Command::train, Command::convert}),
              integer("save-interval", at(&TrainOptions::save_interval), {1, kMaxIterations},
                      "iterations between checkpoints")
                  .only_for(kTrain)
                  .only_if(saves, "--save"),
              toggle("async-save", at(&TrainOptions::async_save),
-                    "copy the state, and write it while training goes on")
+                    "copy the state to host memory and write it in the background")
                  .only_for(kTrain)
                  .only_if(saves, "--save"),
              integer("async-save-staging-mib", at(&TrainOptions::async_staging_mib),
                      {1, kMaxStagingMib},
-                     "memory of a rank for these copies; less than all fills in waves")
+                     "staging memory per rank in MiB; if the state is larger, it is copied in "
+                     "several rounds")
                  .only_for(kTrain)
                  .only_if([](const Settings& s) { return s.options.train.async_save; },
                           "--async-save"),
              integer("keep-last", at(&TrainOptions::keep_last), {1, kMaxIterations},
-                     "remove checkpoints that are older than so many newer ones")
+                     "number of newest checkpoints to keep; older ones are removed")
                  .only_for(kTrain)
                  .only_if(saves, "--save"),
              integer("keep-every", at(&TrainOptions::keep_every), {1, kMaxIterations},
-                     "of these keep the ones whose iteration is a multiple of this")
+                     "also keep checkpoints at iterations that are a multiple of this")
                  .only_for(kTrain)
                  .only_if([](const Settings& s) { return s.options.train.keep_last > 0; },
                           "--keep-last"),
              toggle("no-save-optim", at(&TrainOptions::no_save_optim),
-                    "leave the optimizer's state out of checkpoints")
+                    "do not save the optimizer state")
                  .only_for(kTrain)
                  .only_if(saves, "--save"),
              toggle("finetune", at(&TrainOptions::finetune),
-                    "load weights only: optimizer, schedule and data start anew")
+                    "load only the weights; optimizer, schedule and data start from the beginning")
                  .only_for(kTrain)
                  .only_if(loads, "--load"),
              toggle("no-load-optim", at(&TrainOptions::no_load_optim),
-                    "start the optimizer's state anew")
+                    "do not load the optimizer state")
                  .only_for(kTrain)
                  .only_if([](const Settings& s) { return loads(s) && !s.options.train.finetune; },
                           "--load without --finetune"),
              toggle("no-load-rng", at(&TrainOptions::no_load_rng),
-                    "let --seed differ: new dropout masks; the samples keep their order")
+                    "allow another --seed, which changes dropout masks; the order of samples stays "
+                    "the same")
                  .only_for(kTrain)
                  .only_if([](const Settings& s) { return loads(s) && !s.options.train.finetune; },
                           "--load without --finetune"),
              integer("ckpt-step", at(&TrainOptions::ckpt_step), {0, kMaxIterations},
-                     "load the checkpoint of this iteration, not the newest")
+                     "load the checkpoint of this iteration instead of the newest")
                  .only_if(loads, "--load"),
              toggle("exit-on-missing-checkpoint", at(&TrainOptions::exit_on_missing_checkpoint),
-                    "stop when --load has no checkpoint, instead of starting anew")
+                    "stop if --load has no checkpoint, instead of starting from scratch")
                  .only_for(kTrain)
                  .only_if(loads, "--load"),
          });

@@ -10,7 +10,7 @@ constexpr IntegerRange kShardBytes = {1, std::int64_t{1} << 50};
 
 Flag shard_size_flag() {
   Flag flag = make_flag("max-shard-size", Arity::one, "SIZE",
-                        "most bytes of a file of weights, such as 500MB, 5GB or 4GiB");
+                        "maximum size of a weight file, such as 500MB, 5GB or 4GiB");
   flag.set = [](Settings& s, const Values& values) {
     s.convert.max_shard_bytes = parse_size(values.at(0), kShardBytes);
   };
@@ -22,16 +22,16 @@ Flag shard_size_flag() {
 std::vector<Flag> convert_flags() {
   return {
       path("from-hf", at(&ConvertOptions::from_hf), "FOLDER",
-           "a Hugging Face model becomes a checkpoint of iteration 0 in --save")
+           "import a Hugging Face model as a checkpoint of iteration 0 in --save")
           .one_of("conversion"),
       path("to-hf", at(&ConvertOptions::to_hf), "FOLDER",
-           "the checkpoint of --load becomes a Hugging Face model there")
+           "export the checkpoint of --load as a Hugging Face model")
           .one_of("conversion"),
       path("to-trtllm", at(&ConvertOptions::to_trtllm), "FOLDER",
-           "the checkpoint of --load becomes one of TensorRT-LLM there")
+           "export the checkpoint of --load for TensorRT-LLM")
           .one_of("conversion"),
       integer("tp", at(&ConvertOptions::ranks), {1, kMaxStartedRanks},
-              "tensor-parallel ranks that TensorRT-LLM will run the model on")
+              "tensor-parallel size for TensorRT-LLM")
           .only_if([](const Settings& s) { return !s.convert.to_trtllm.empty(); }, "--to-trtllm"),
       shard_size_flag(),
   };
@@ -40,11 +40,11 @@ std::vector<Flag> convert_flags() {
 std::vector<Flag> inspect_flags() {
   std::vector<Flag> flags = {
       toggle("tensors", at(&InspectOptions::tensors),
-             "list the tensors of the checkpoint: shape, type, and where their slices lie"),
+             "list the tensors of the checkpoint: shape, type, and location of their slices"),
       toggle("verify", at(&InspectOptions::verify),
-             "compare all files of the checkpoint with their checksums; exit code 1 for damage"),
+             "verify the checksums of all files of the checkpoint; exit code 1 if one is damaged"),
       path("diff", at(&InspectOptions::diff), "FOLDER",
-           "compare it with this other one, value by value; exit code 1 for a difference"),
+           "compare the checkpoint with this one, value by value; exit code 1 if they differ"),
   };
   for (Flag& flag : flags) {
     flag = std::move(flag)

@@ -37,21 +37,21 @@ std::vector<Flag> data_path_flags() {
   };
   return {
       words("data-path", at(&DataOptions::data_path),
-            "data sets: PREFIX.bin and PREFIX.idx, as preprocess or Megatron writes them; several "
-            "are mixed, by their weights or else by their sizes")
+            "data sets: PREFIX.bin and PREFIX.idx as written by preprocess or Megatron; several "
+            "are blended by weight, or by size without weights")
           .one_of("data source"),
       path("data-args-path", at(&DataOptions::data_args_path), "FILE",
-           "file with the words of --data-path")
+           "file with the arguments of --data-path")
           .one_of("data source"),
       words("train-data-path", at(&DataOptions::train_data_path),
-            "instead of --data-path: what to train on")
+            "training data, instead of --data-path")
           .only_for({Command::train}),
-      words("valid-data-path", at(&DataOptions::valid_data_path), "what to validate on")
+      words("valid-data-path", at(&DataOptions::valid_data_path), "validation data")
           .only_for({Command::train}),
-      words("test-data-path", at(&DataOptions::test_data_path), "what to test on")
+      words("test-data-path", at(&DataOptions::test_data_path), "test data")
           .only_for({Command::train}),
       path("per-split-data-args-path", at(&DataOptions::per_split_data_args_path), "FILE",
-           "JSON file with the words of these three: {\"train\": [...], \"valid\": [...], ...}")
+           "JSON file with the arguments of these three: {\"train\": [...], \"valid\": [...], ...}")
           .only_for({Command::train})
           .one_of("data source"),
   };
@@ -61,21 +61,22 @@ std::vector<Flag> reading_flags() {
   return {
       word("dataloader-type", at(&DataOptions::dataloader),
            {{SampleOrderKind::single, "single"}, {SampleOrderKind::cyclic, "cyclic"}},
-           "samples one after the other, or again and again, shuffled anew each time"),
+           "order of samples: one pass (single), or repeated passes that are reshuffled each time "
+           "(cyclic)"),
       action(
           "no-data-sharding", [](Settings& s, bool on) { s.options.data.data_sharding = !on; },
           [](const Settings& s) { return !s.options.data.data_sharding; },
-          "shuffle all samples together, not each data-parallel rank's part by itself")
+          "shuffle all samples together instead of each data-parallel rank's part separately")
           .only_if(shuffles_epochs, "--dataloader-type cyclic"),
       integer("num-workers", at(&DataOptions::num_workers), {0, kMaxWorkers},
-              "threads of each rank that read ahead; 0 means none"),
+              "data loading threads per rank; 0 means none"),
   };
 }
 
 std::vector<Flag> validation_flags() {
   return {
       toggle("multiple-validation-sets", at(&DataOptions::multiple_validation_sets),
-             "evaluate each prefix of --valid-data-path by itself")
+             "evaluate each prefix of --valid-data-path separately")
           .only_if(has_validation_paths, "--valid-data-path or --per-split-data-args-path"),
       toggle("full-validation", at(&DataOptions::full_validation),
              "evaluate on all of the validation data, each sample once, instead of --eval-iters "
@@ -87,26 +88,27 @@ std::vector<Flag> validation_flags() {
 
 std::vector<Flag> data_flags() {
   return {
-      toggle("mock-data", at(&DataOptions::mock_data), "made-up tokens instead of a data set")
+      toggle("mock-data", at(&DataOptions::mock_data), "use synthetic tokens instead of a data set")
           .one_of("data source"),
       text("split", at(&DataOptions::split), "A,B,C", 256,
-           "parts of the data for training, validation and test")
+           "proportions of the data for training, validation and test")
           .only_if(uses_split, "--data-path (mock data is split 1,1,1)"),
-      integer("seq-length", at(&DataOptions::seq_length), {1, kMaxSequence}, "tokens of a sample")
+      integer("seq-length", at(&DataOptions::seq_length), {1, kMaxSequence}, "tokens per sample")
           .only_for({Command::train, Command::evaluate, Command::inspect}),
       path("data-cache-path", at(&DataOptions::data_cache_path), "FOLDER",
-           "keep sample indices there [default: built anew in memory]")
+           "folder to cache sample indices in [default: built in memory for each run]")
           .only_if([](const Settings& s) { return !s.options.data.sft; },
                    "data without --sft: conversations are packed anew when a run starts"),
       toggle("eod-mask-loss", at(&DataOptions::eod_mask_loss),
-             "no loss where the input token is end-of-document"),
+             "mask the loss where the input token is end-of-document"),
       toggle("reset-position-ids", at(&DataOptions::reset_position_ids),
-             "positions start again after each end-of-document"),
+             "restart positions after each end-of-document"),
       toggle("reset-attention-mask", at(&DataOptions::reset_attention_mask),
-             "no token sees those before the last end-of-document"),
+             "restrict attention to the token's own document"),
       toggle("sft", at(&DataOptions::sft),
-             "the data is conversations, made by preprocess --chat-template: several to a sample, "
-             "none sees another, and only what the assistant says counts in the loss"),
+             "supervised fine-tuning: the data holds conversations made by preprocess "
+             "--chat-template, packed into samples without attention between them; only assistant "
+             "tokens count in the loss"),
   };
 }
 
@@ -119,11 +121,11 @@ std::vector<Flag> fim_token_flags() {
       token("fim-middle-token", at(&FimOptions::middle_token), "before the middle"),
       token("fim-suffix-token", at(&FimOptions::suffix_token), "before the suffix"),
       token("fim-pad-token", at(&FimOptions::pad_token),
-            "fills up samples that have become shorter; counts nothing"),
+            "pads samples that have become shorter; not counted in the loss"),
       token("fim-eod-token", at(&FimOptions::eod_token),
-            "documents end there, too [default: only at the tokenizer's end-of-document]"),
+            "additional end-of-document token [default: only the tokenizer's]"),
       token("fim-split-sample", at(&FimOptions::split_sample),
-            "rearrange what is between these tokens, not whole documents"),
+            "rearrange the fragments between these tokens instead of whole documents"),
   };
 }
 
@@ -131,16 +133,16 @@ std::vector<Flag> fim_flags() {
   return {
       toggle("fim-data", at(&FimOptions::enabled),
              "fill in the middle: move the middle of some documents to their end"),
-      real("fim-rate", at(&FimOptions::rate), {0, 1}, "how likely a document is rearranged")
+      real("fim-rate", at(&FimOptions::rate), {0, 1}, "probability that a document is rearranged")
           .only_if(fills_in_the_middle, "--fim-data"),
       real("fim-spm-rate", at(&FimOptions::spm_rate), {0, 1},
-           "how likely its suffix then comes before its prefix")
+           "probability that its suffix then comes before its prefix")
           .only_if(fills_in_the_middle, "--fim-data"),
       real("fim-fragment-rate", at(&FimOptions::fragment_rate), {0, 1},
-           "how likely each part of a document is rearranged")
+           "probability that each fragment of a document is rearranged")
           .only_if(has_fragments, "--fim-split-sample"),
       text("fim-no-prefix", at(&FimOptions::no_prefix), "TEXT", kMaxTextBytes,
-           "what begins with this text stays as it is")
+           "do not rearrange text that begins with this")
           .only_if(fills_in_the_middle, "--fim-data"),
   };
 }
@@ -148,23 +150,22 @@ std::vector<Flag> fim_flags() {
 std::vector<Flag> generate_flags() {
   return {
       texts("prompt", at(&GenerateOptions::prompts), "TEXT", kMaxTextBytes,
-            "what to continue; may be given several times")
+            "prompt to continue; may be given several times")
           .must_be_given(),
       integer("max-new-tokens", at(&GenerateOptions::max_new_tokens), {1, kMaxSequence},
-              "most tokens to add to each prompt [default: 128, or what the model has positions "
-              "for]"),
+              "maximum number of tokens to generate per prompt [default: 128, or as many as the "
+              "model has positions for]"),
       texts("stop-tokens", at(&GenerateOptions::stop_tokens), "TOKEN", kMaxTextBytes,
-            "tokens that end a text, as the end of a document does: '<|im_end|>'"),
-      toggle("greedy", at(&GenerateOptions::greedy),
-             "always the most likely token: nothing is drawn"),
+            "tokens that stop generation besides end-of-document, such as '<|im_end|>'"),
+      toggle("greedy", at(&GenerateOptions::greedy), "always take the most likely token"),
       real("temperature", at(&GenerateOptions::temperature), {0, 1000, true},
-           "divides the logits before drawing")
+           "sampling temperature")
           .only_if(draws_tokens, "drawing (without --greedy)"),
       integer("top-k", at(&GenerateOptions::top_k), {0, kMaxVocabulary},
-              "draw from the k most likely tokens; 0 means from all")
+              "sample from the k most likely tokens; 0 means all")
           .only_if(draws_tokens, "drawing (without --greedy)"),
       real("top-p", at(&GenerateOptions::top_p), {0, 1, true},
-           "draw from the fewest tokens with this probability together")
+           "sample from the smallest set of tokens with at least this total probability")
           .only_if(draws_tokens, "drawing (without --greedy)"),
   };
 }
@@ -175,7 +176,7 @@ std::vector<Flag> evaluate_flags() {
            "evaluate the token lists of this .jsonl file instead of a data set")
           .one_of("data source"),
       path("output", at(&EvaluateOptions::output), "FILE",
-           "where results go [default: standard output]")
+           "file for the results [default: standard output]")
           .which_means(Command::train_tokenizer, "the tokenizer.json to write (required)")
           .only_for({Command::evaluate, Command::tokenize, Command::train_tokenizer}),
   };

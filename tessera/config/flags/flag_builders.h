@@ -1,6 +1,5 @@
-// Makes rows of the flag table. A builder takes a place in Settings, as
-// at(&ModelOptions::num_layers) gives it: a function from Settings (const or not) to the option
-// that is stored there.
+// Builders for rows of the flag table. A builder takes an accessor such as
+// at(&ModelOptions::num_layers): a function from Settings (const or not) to the stored option.
 #pragma once
 
 #include <type_traits>
@@ -66,7 +65,7 @@ auto at(T Part::*member) {
   return [member](auto& settings) -> auto& { return part_of<Part>(settings).*member; };
 }
 
-/// The type of the option at a place.
+/// The type of the option that an accessor returns.
 template <class Access>
 using Stored = std::remove_cvref_t<std::invoke_result_t<Access, Settings&>>;
 
@@ -89,7 +88,7 @@ Flag integer(std::string_view name, Access access, IntegerRange range, std::stri
   return flag;
 }
 
-/// Several integers, after one flag or after several.
+/// Several integers, after one flag or after repeated ones.
 template <class Access>
 Flag integers(std::string_view name, Access access, IntegerRange range, std::string_view help) {
   Flag flag = make_flag(name, Arity::many, "N...", help);
@@ -124,7 +123,7 @@ Flag real(std::string_view name, Access access, RealRange range, std::string_vie
   return flag;
 }
 
-/// Several numbers, after one flag or after several.
+/// Several numbers, after one flag or after repeated ones.
 template <class Access>
 Flag reals(std::string_view name, Access access, RealRange range, std::string_view help) {
   Flag flag = make_flag(name, Arity::many, "X...", help);
@@ -141,7 +140,7 @@ Flag reals(std::string_view name, Access access, RealRange range, std::string_vi
   return flag;
 }
 
-/// True when given; `--name=false` takes it back.
+/// True if given; `--name=false` resets it.
 template <class Access>
 Flag toggle(std::string_view name, Access access, std::string_view help) {
   Flag flag = make_flag(name, Arity::none, "", help);
@@ -171,7 +170,7 @@ Flag path(std::string_view name, Access access, std::string_view placeholder,
   return text(name, access, placeholder, kMaxPathBytes, help);
 }
 
-/// Several texts, after one flag or after several.
+/// Several texts, after one flag or after repeated ones.
 template <class Access>
 Flag texts(std::string_view name, Access access, std::string_view placeholder, std::size_t limit,
            std::string_view help) {
@@ -234,7 +233,7 @@ Flag word(std::string_view name, Access access, std::string_view help) {
   return word(name, access, std::move(names), help);
 }
 
-/// A switch that is not stored as a bool of its own; `is_on` says how it stands.
+/// A switch that is not stored as a bool of its own; `is_on` returns its state.
 Flag action(std::string_view name, std::function<void(Settings&, bool)> apply,
             std::function<bool(const Settings&)> is_on, std::string_view help);
 

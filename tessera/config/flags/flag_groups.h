@@ -12,7 +12,7 @@ inline constexpr CommandSet kTrain = {Command::train};
 inline constexpr CommandSet kWithModel = {Command::train, Command::generate, Command::evaluate,
                                           Command::inspect};
 
-/// Appends rows that share a title and, unless they say otherwise, their commands.
+/// Appends rows that share a title and, unless they set their own, their commands.
 void append(std::vector<Flag>& table, Group group, CommandSet commands, std::vector<Flag> flags);
 
 void append_model_flags(std::vector<Flag>& table);

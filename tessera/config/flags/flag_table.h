@@ -1,4 +1,4 @@
-// The table of all flags: the one source of argv parsing, configuration files, --help,
+// The table of all flags: the single source for argv parsing, configuration files, --help,
 // --print-config and range checks.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace tessera::config {
 
-/// In the order of --help. Values are stored in this order too, so that a flag may refine what an
-/// earlier one set (--add-qkv-bias after --disable-bias-linear), wherever both were written.
+/// In the order of --help. Values are stored in this order as well, so that a flag may refine an
+/// earlier one (--add-qkv-bias after --disable-bias-linear), in whatever order they were given.
 const std::vector<Flag>& flag_table();
 
-/// Null when there is no such flag. `name` without dashes in front.
+/// Null if there is no such flag. `name` has no leading dashes.
 const Flag* find_flag(std::string_view name);
 
 }  // namespace tessera::config

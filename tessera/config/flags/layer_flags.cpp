@@ -107,12 +107,12 @@ std::vector<Flag> norm_flags() {
               },
               "--normalization LayerNorm"),
       toggle("apply-layernorm-1p", at(&ModelOptions::layernorm_1p),
-             "norms multiply by 1 + weight, with weights around 0"),
+             "norms multiply by 1 + weight, with weights initialised around 0"),
       word("norm-placement", at(&ModelOptions::norm_placement),
-           "norms of the inputs of attention and MLP, of their outputs, or of both"),
+           "whether the inputs of attention and MLP are normalised, their outputs, or both"),
       word("parallel-block", at(&ModelOptions::parallel_block),
-           "attention and MLP side by side, both of the layer's input, behind one norm or one "
-           "each; none: one after the other"),
+           "run attention and MLP in parallel on the layer's input, with one shared norm or one "
+           "norm each; none runs them in sequence"),
       word("qk-norm-type", at(&ModelOptions::qk_norm),
            "RMSNorm of queries and keys before RoPE: of each head, or of all heads together")
           .one_of("qk norm"),
@@ -145,16 +145,16 @@ std::vector<Flag> bias_flags() {
           "disable-bias-linear", set_biases, [](const Settings& s) { return !has_all_biases(s); },
           "no biases in linear layers"),
       kept_bias("add-qkv-bias", &ModelOptions::qkv_bias,
-                "biases of queries, keys and values although --disable-bias-linear"),
+                "add biases to queries, keys and values despite --disable-bias-linear"),
       kept_bias("add-attention-output-bias", &ModelOptions::attention_output_bias,
-                "bias of the attention's output although --disable-bias-linear"),
+                "add a bias to the attention output despite --disable-bias-linear"),
       kept_bias("add-mlp-bias", &ModelOptions::mlp_bias,
-                "biases of the MLP although --disable-bias-linear"),
+                "add biases to the MLP despite --disable-bias-linear"),
       action(
           "untie-embeddings-and-output-weights",
           [](Settings& s, bool on) { s.options.model.tie_embeddings = !on; },
           [](const Settings& s) { return !s.options.model.tie_embeddings; },
-          "an output layer of its own instead of the embedding's weights"),
+          "use separate weights for the output layer instead of the embedding's"),
   };
 }
 
@@ -162,22 +162,22 @@ std::vector<Flag> attention_flags() {
   return {
       window_flag(),
       integer("window-first-layer", at(&ModelOptions::window_first_layer), {0, kMaxLayers},
-              "layers before this one (from 0) see all keys")
+              "layers before this one (counted from 0) attend to all keys")
           .only_if(is_windowed, "--window-size"),
       integer("window-attn-skip-freq", at(&ModelOptions::window_skip_freq), {2, kMaxLayers},
-              "every N-th layer sees all keys [default: none]")
+              "every N-th layer attends to all keys [default: none]")
           .only_if(is_windowed, "--window-size"),
       real("softmax-scale", at(&ModelOptions::softmax_scale), kModelScale,
            "factor on attention scores [default: 1 / sqrt(size of a head)]"),
       real("attention-logit-softcap", at(&ModelOptions::attention_softcap), kModelScale,
-           "attention scores s become X tanh(s / X) [default: they stay]"),
+           "soft cap of attention scores: s becomes X tanh(s / X) [default: none]"),
   };
 }
 
 std::vector<Flag> scale_flags() {
   return {
       real("output-logit-softcap", at(&ModelOptions::logit_softcap), kModelScale,
-           "logits z become X tanh(z / X) [default: they stay]"),
+           "soft cap of logits: z becomes X tanh(z / X) [default: none]"),
       real("embedding-scale", at(&ModelOptions::embedding_scale), kModelScale,
            "factor on embeddings"),
       real("residual-scale", at(&ModelOptions::residual_scale), kModelScale,

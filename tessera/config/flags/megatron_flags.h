@@ -1,5 +1,5 @@
-// Flags that Megatron-LM has and Tessera does not have yet: they are refused by name, so that a
-// launch script that is carried over never loses a setting in silence.
+// Flags that Megatron-LM has and Tessera does not support yet. They are refused by name, so that a
+// launch script taken over from Megatron never loses a setting silently.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace tessera::config {
 
-/// What to do instead (may be empty) for a Megatron flag without equivalent here; nothing for any
-/// other name. `name` without dashes in front.
+/// A suggestion (may be empty) for a Megatron flag without an equivalent; nothing for any other
+/// name. `name` has no leading dashes.
 std::optional<std::string_view> unsupported_megatron_flag(std::string_view name);
 
 }  // namespace tessera::config

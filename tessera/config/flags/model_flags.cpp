@@ -30,24 +30,23 @@ std::vector<Flag> size_flags() {
           .must_be_given(),
       integer("hidden-size", at(&ModelOptions::hidden_size), {1, kMaxHidden}, "width of the model")
           .must_be_given(),
-      integer(
-          "ffn-hidden-size", at(&ModelOptions::ffn_hidden_size), {1, kMaxFfn},
-          "width inside the MLP [default: 4 x hidden; of a gated MLP 8/3 x hidden, rounded down "
-          "to 64s]"),
+      integer("ffn-hidden-size", at(&ModelOptions::ffn_hidden_size), {1, kMaxFfn},
+              "inner width of the MLP [default: 4 x hidden; 8/3 x hidden for a gated MLP, rounded "
+              "down to a multiple of 64]"),
       integer("num-attention-heads", at(&ModelOptions::num_attention_heads), {1, kMaxHeads},
               "query heads")
           .must_be_given(),
       action(
           "group-query-attention",
           [](Settings& s, bool on) { s.options.model.num_query_groups = on ? 1 : 0; },
-          has_fewer_groups, "fewer key/value heads than query heads: --num-query-groups of them"),
+          has_fewer_groups, "use grouped-query attention, with --num-query-groups key/value heads"),
       integer("num-query-groups", at(&ModelOptions::num_query_groups), {1, kMaxHeads},
               "key/value heads, with --group-query-attention [default: 1]")
           .shown_if(has_fewer_groups),
       integer("kv-channels", at(&ModelOptions::kv_channels), {1, kMaxHeadSize},
               "size of a head [default: hidden / heads]"),
       integer("max-position-embeddings", at(&ModelOptions::max_position_embeddings),
-              {1, kMaxPositions}, "longest sequence the model is made for [default: --seq-length]"),
+              {1, kMaxPositions}, "maximum sequence length of the model [default: --seq-length]"),
       integer("padded-vocab-size", at(&ModelOptions::vocab_size), {1, kMaxVocabulary},
               "rows of the embedding [default: the tokenizer's vocabulary, never padded]"),
   };
@@ -70,12 +69,12 @@ std::vector<Flag> position_flags() {
               "every N-th layer has no RoPE [default: none]")
           .only_if(uses_rope, "--position-embedding-type rope"),
       real("rope-local-base", at(&ModelOptions::rope_local_base), {1, 1e12, true},
-           "RoPE's base in layers with an attention window, where it is not scaled either "
-           "[default: as in all layers]")
+           "RoPE's base in layers with an attention window, without scaling [default: as in all "
+           "layers]")
           .only_if([](const Settings& s) { return uses_rope(s) && has_window(s); },
                    "--position-embedding-type rope with --window-size"),
       word("rope-scaling-type", at(&RopeOptions::scaling),
-           "how RoPE reaches longer sequences than the model was first trained for")
+           "how RoPE is scaled to longer sequences than the model was first trained for")
           .one_of("rope scaling")
           .only_if(uses_rope, "--position-embedding-type rope"),
       action(

@@ -30,48 +30,49 @@ std::vector<Flag> optimizer_flags() {
   return {
       word("optimizer", at(&OptimizerOptions::kind),
            {{OptimizerKind::adam, "adam"}, {OptimizerKind::sgd, "sgd"}},
-           "adam is AdamW: weight decay apart from the gradient")
+           "optimizer; adam is AdamW (decoupled weight decay)")
           .only_for(kPlanned),
-      real("adam-beta1", at(&OptimizerOptions::adam_beta1), kFraction, "decay of the mean gradient")
+      real("adam-beta1", at(&OptimizerOptions::adam_beta1), kFraction,
+           "Adam's beta1, the decay rate of the first moment")
           .only_if(uses_adam, "--optimizer adam"),
       real("adam-beta2", at(&OptimizerOptions::adam_beta2), kFraction,
-           "decay of the mean squared gradient")
+           "Adam's beta2, the decay rate of the second moment")
           .only_if(uses_adam, "--optimizer adam"),
-      real("adam-eps", at(&OptimizerOptions::adam_eps), {0, 1, true}, "added to the denominator")
+      real("adam-eps", at(&OptimizerOptions::adam_eps), {0, 1, true},
+           "Adam's epsilon, added to the denominator")
           .only_if(uses_adam, "--optimizer adam"),
-      real("sgd-momentum", at(&OptimizerOptions::sgd_momentum), kFraction, "decay of the momentum")
+      real("sgd-momentum", at(&OptimizerOptions::sgd_momentum), kFraction, "momentum of SGD")
           .only_if([](const Settings& s) { return !uses_adam(s); }, "--optimizer sgd"),
       real("weight-decay", at(&OptimizerOptions::weight_decay), kRate,
-           "not applied to biases and norms"),
+           "weight decay; not applied to biases and norms"),
       real("clip-grad", at(&OptimizerOptions::clip_grad), {0, 1e9},
            "largest global gradient norm; 0 turns clipping off"),
       word("main-grads-dtype", at(&OptimizerOptions::gradients),
            {{GradientType::accumulator, "fp32"}, {GradientType::parameters, "bf16"}},
-           "type of the gradients that microbatches add to")
+           "type in which gradients are accumulated over microbatches")
           .only_for(kPlanned)
           .only_if(uses_bf16, "--bf16"),
       word("exp-avg-dtype", at(&OptimizerOptions::exp_avg),
            {{MomentType::accumulator, "fp32"}, {MomentType::bf16, "bf16"}},
-           "type that the mean gradient is kept in")
+           "type of Adam's first moment")
           .only_for(kPlanned)
           .only_if(narrow_moments, "--optimizer adam with --bf16 or --fp16"),
       word("exp-avg-sq-dtype", at(&OptimizerOptions::exp_avg_sq),
            {{MomentType::accumulator, "fp32"}, {MomentType::bf16, "bf16"}},
-           "type that the mean squared gradient is kept in")
+           "type of Adam's second moment")
           .only_for(kPlanned)
           .only_if(narrow_moments, "--optimizer adam with --bf16 or --fp16"),
       action(
           "no-store-param-remainders",
           [](Settings& s, bool on) { s.options.optimizer.store_param_remainders = !on; },
           [](const Settings& s) { return !s.options.optimizer.store_param_remainders; },
-          "keep whole fp32 master weights, not just the 16 bits that the bf16 weights lack: 2 "
-          "bytes "
-          "more per parameter")
+          "store full fp32 master weights instead of only their low 16 bits (the bf16 weights are "
+          "the high ones); costs 2 more bytes per parameter")
           .only_for(kPlanned)
           .only_if(uses_bf16, "--bf16"),
       toggle("optimizer-cpu-offload", at(&OptimizerOptions::cpu_offload),
-             "keep the optimizer's state in the host's memory; parts of it are copied to the GPU "
-             "and back while others are updated")
+             "keep the optimizer state in host memory; it is copied to the GPU and back in parts, "
+             "overlapped with the update")
           .only_for(kPlanned)
           .only_if([](const Settings& s) { return s.options.train.device == DeviceChoice::cuda; },
                    "--device cuda"),
@@ -80,19 +81,19 @@ std::vector<Flag> optimizer_flags() {
             "any text, as in 'layers.*.mlp.*'")
           .only_for(kPlanned),
       real("loss-scale", at(&OptimizerOptions::loss_scale), kScale,
-           "constant loss scale; 0 means that it adapts")
+           "constant loss scale; 0 means dynamic")
           .only_if(uses_f16, "--fp16"),
       real("initial-loss-scale", at(&OptimizerOptions::initial_loss_scale), {0, kMaxScale, true},
-           "where a loss scale that adapts starts")
+           "initial value of the dynamic loss scale")
           .only_if(adapts_scale, "--fp16 without --loss-scale"),
       real("min-loss-scale", at(&OptimizerOptions::min_loss_scale), {0, kMaxScale, true},
-           "its least value")
+           "minimum of the dynamic loss scale")
           .only_if(adapts_scale, "--fp16 without --loss-scale"),
       integer("loss-scale-window", at(&OptimizerOptions::loss_scale_window), {1, 1'000'000'000},
-              "good steps in a row that double it")
+              "consecutive steps without overflow before the loss scale is doubled")
           .only_if(adapts_scale, "--fp16 without --loss-scale"),
       integer("hysteresis", at(&OptimizerOptions::hysteresis), {1, 1'000'000},
-              "skipped steps before it is halved")
+              "skipped steps before the loss scale is halved")
           .only_if(adapts_scale, "--fp16 without --loss-scale"),
   };
 }
@@ -116,7 +117,7 @@ std::vector<Flag> learning_rate_flags() {
           .one_of("warmup")
           .shown_if([](const Settings& s) { return s.options.schedule.warmup_fraction == 0; }),
       real("lr-warmup-fraction", at(&ScheduleOptions::warmup_fraction), {0, 1, true, true},
-           "warmup as a part of --lr-decay-iters, instead of --lr-warmup-iters")
+           "warmup as a fraction of --lr-decay-iters, instead of --lr-warmup-iters")
           .one_of("warmup"),
       real("lr-warmup-init", at(&ScheduleOptions::lr_warmup_init), kRate,
            "rate that warmup starts from"),

@@ -1,4 +1,4 @@
-// What other programs call some of Megatron's flags.
+// Names that other programs use for some of Megatron's flags.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ struct OtherName {
 };
 std::span<const OtherName> other_names();
 
-/// For such a name ("tp", without dashes in front): which flag is meant, in words for the user.
+/// A hint at the right flag for such a name ("tp", without leading dashes).
 std::optional<std::string_view> hint_for_other_name(std::string_view name);
 
 }  // namespace tessera::config

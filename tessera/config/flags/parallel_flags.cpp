@@ -15,8 +15,8 @@ bool shares_experts(const Settings& s) {
 
 Flag grid_flag() {
   Flag flag = make_flag("tensor-model-parallel-grid", Arity::one, "q,q",
-                        "q x q ranks share each layer's matrices by rows and columns (2-D tensor "
-                        "parallelism), instead of --tensor-model-parallel-size ranks in a row");
+                        "2-D tensor parallelism: split each layer's matrices by rows and columns "
+                        "over q x q ranks; replaces --tensor-model-parallel-size");
   flag.quoted = true;
   flag.set = [](Settings& s, const Values& values) {
     s.options.parallel.tensor_2d = parse_grid(values.at(0));
@@ -31,20 +31,22 @@ Flag grid_flag() {
 std::vector<Flag> degree_flags() {
   return {
       integer("tensor-model-parallel-size", at(&ParallelOptions::tensor), kDegree,
-              "ranks that share each layer's matrices")
+              "tensor parallelism: number of ranks that each layer's matrices are split over")
           .only_for(kRankCommands),
       grid_flag(),
       toggle("sequence-parallel", at(&ParallelOptions::sequence_parallel),
-             "norms and dropout on a part of the sequence per tensor-parallel rank"),
+             "sequence parallelism: split norms and dropout along the sequence over the "
+             "tensor-parallel ranks"),
       integer("pipeline-model-parallel-size", at(&ParallelOptions::pipeline), kDegree,
-              "ranks that share the layers")
+              "pipeline parallelism: number of ranks that the layers are split over")
           .only_for(kRankCommands),
       integer("context-parallel-size", at(&ParallelOptions::context), kDegree,
-              "ranks that share each sequence"),
+              "context parallelism: number of ranks that each sequence is split over"),
       integer("expert-model-parallel-size", at(&ParallelOptions::expert), kDegree,
-              "ranks that share the experts"),
+              "expert parallelism: number of ranks that the experts are split over"),
       integer("expert-tensor-parallel-size", at(&ParallelOptions::expert_tensor), kDegree,
-              "ranks that share each expert's matrices [default: --tensor-model-parallel-size]")
+              "number of ranks that each expert's matrices are split over [default: "
+              "--tensor-model-parallel-size]")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
   };
 }
@@ -66,33 +68,35 @@ std::vector<Flag> data_parallel_flags() {
   constexpr IntegerRange kBucket = {1, std::int64_t{1} << 40};
   return {
       toggle("use-distributed-optimizer", at(&ParallelOptions::distributed_optimizer),
-             "data-parallel ranks share the optimizer's state (ZeRO-1)"),
+             "shard the optimizer state over data-parallel ranks (ZeRO-1)"),
       toggle("use-megatron-fsdp", at(&ParallelOptions::fsdp),
-             "they share what --data-parallel-sharding-strategy says"),
+             "shard over data-parallel ranks as --data-parallel-sharding-strategy selects"),
       word("data-parallel-sharding-strategy", at(&ParallelOptions::fsdp_strategy),
            {{Sharding::none, "no_shard"},
             {Sharding::optimizer, "optim"},
             {Sharding::gradients, "optim_grads"},
             {Sharding::parameters, "optim_grads_params"}},
-           "optimizer state (ZeRO-1), gradients too (ZeRO-2), parameters too (ZeRO-3)")
+           "what to shard: optimizer state (ZeRO-1), also gradients (ZeRO-2), also parameters "
+           "(ZeRO-3)")
           .only_if([](const Settings& s) { return s.options.parallel.fsdp; },
                    "--use-megatron-fsdp"),
       integer("num-distributed-optimizer-instances", at(&ParallelOptions::sharding_instances),
-              kDegree, "groups of data-parallel ranks that hold all shards each (hybrid sharding)")
+              kDegree,
+              "hybrid sharding: number of groups of data-parallel ranks, each of which holds all "
+              "shards")
           .only_if(shards, kSharded),
       toggle("overlap-grad-reduce", at(&ParallelOptions::overlap_grad_reduce),
-             "sum gradients over data-parallel ranks while backward goes on; always so where they "
-             "are sharded"),
+             "overlap the gradient reduction with backward; always on if gradients are sharded"),
       toggle("overlap-param-gather", at(&ParallelOptions::overlap_param_gather),
-             "gather updated parameters while the next forward goes on; always so where they are "
-             "sharded")
+             "overlap the gathering of updated parameters with the next forward; always on if "
+             "parameters are sharded")
           .only_if(shards, kSharded),
       toggle("grad-reduce-in-bf16", at(&ParallelOptions::grad_reduce_in_bf16),
-             "gradients travel between data-parallel ranks in bf16; sums are carried in fp32")
+             "communicate gradients in bf16; sums are accumulated in fp32")
           .only_if([](const Settings& s) { return s.options.model.dtype == DType::bf16; },
                    "--bf16"),
       integer("ddp-bucket-size", at(&ParallelOptions::bucket_elements), kBucket,
-              "gradients that are summed at once [default: 40 million, or 1 million per "
+              "gradient elements per all-reduce bucket [default: 40 million, or 1 million per "
               "data-parallel rank if that is more]")
           .only_if([](const Settings& s) { return !shards_gradients(s); },
                    "gradients that are not sharded (optim_grads and optim_grads_params sum layer "
@@ -104,24 +108,24 @@ std::vector<Flag> launch_flags() {
   constexpr IntegerRange kMinutes = {1, 10080};  // up to a week
   return {
       integer("nproc", at(&ParallelOptions::nproc), kDegree,
-              "ranks to start; not with mpirun, srun or torchrun, which start them themselves. Of "
-              "inspect: ranks of the training that is planned")
+              "number of ranks to start; not allowed under mpirun, srun or torchrun, which start "
+              "them. For inspect: number of ranks of the planned training")
           .only_for({Command::train, Command::inspect, Command::evaluate, Command::generate}),
       word("launch", at(&ParallelOptions::launch),
            {{LaunchKind::threads, "threads"}, {LaunchKind::processes, "processes"}},
            "what --nproc starts: threads of this process, or processes of this machine"),
       integer("distributed-timeout-minutes", at(&ParallelOptions::timeout_minutes), kMinutes,
-              "how long a rank waits for another before the run stops with an error"),
+              "timeout of communication between ranks; the run then stops with an error"),
   };
 }
 
 }  // namespace
 
 void append_parallel_flags(std::vector<Flag>& table) {
-  Flag mesh = toggle("mesh", at(&Settings::mesh),
-                     "draw the ranks of a training and their groups instead; takes all flags of "
-                     "tessera train")
-                  .never_shown();
+  Flag mesh =
+      toggle("mesh", at(&Settings::mesh),
+             "draw the ranks of a training run and their groups; takes all flags of tessera train")
+          .never_shown();
   mesh.command_line_only = true;
   append(table, Group::parallel, {Command::train, Command::inspect}, degree_flags());
   append(table, Group::parallel, {Command::train, Command::inspect}, data_parallel_flags());

@@ -21,19 +21,20 @@ std::vector<Flag> split_flags() {
   constexpr IntegerRange kLayers = {1, kMaxLayers};
   constexpr IntegerRange kChunks = {1, 1024};
   std::vector<Flag> flags{
-      integer("num-layers-per-virtual-pipeline-stage", at(&PipelineOptions::layers_per_chunk),
-              kLayers, "layers of a virtual stage: each pipeline rank has several of them"),
+      integer(
+          "num-layers-per-virtual-pipeline-stage", at(&PipelineOptions::layers_per_chunk), kLayers,
+          "number of layers per virtual pipeline stage; each pipeline rank gets several stages"),
       integer("num-virtual-stages-per-pipeline-rank", at(&PipelineOptions::virtual_stages), kChunks,
-              "virtual stages of each pipeline rank"),
+              "number of virtual stages per pipeline rank"),
       text("pipeline-model-parallel-layout", at(&PipelineOptions::layout), "STAGES", kMaxPathBytes,
-           "the stages letter by letter, such as Et*3|(tt|)*29L: E embedding, t layer, L loss, | "
-           "ends a stage, * repeats"),
+           "layers of each stage as a string such as Et*3|(tt|)*29L: E embedding, t layer, L loss, "
+           "| ends a stage, * repeats"),
       integer("decoder-first-pipeline-num-layers", at(&PipelineOptions::first_layers), kLayers,
-              "layers of the first pipeline rank, where it has others than the rest"),
+              "number of layers of the first pipeline rank, if it differs from the others"),
       integer("decoder-last-pipeline-num-layers", at(&PipelineOptions::last_layers), kLayers,
-              "layers of the last pipeline rank"),
+              "number of layers of the last pipeline rank, if it differs from the others"),
       toggle("account-for-embedding-in-pipeline-split", at(&PipelineOptions::count_embedding),
-             "count the embedding as a layer when layers are shared evenly"),
+             "count the embedding as a layer when layers are divided evenly"),
       toggle("account-for-loss-in-pipeline-split", at(&PipelineOptions::count_loss),
              "count the output layer with its loss as a layer"),
   };
@@ -53,19 +54,18 @@ std::vector<Flag> pipeline_schedule_flags() {
   constexpr RealRange kTime = {1e-9, 1e9};
   return {
       word("pipeline-schedule", at(&PipelineOptions::schedule), schedule_words(),
-           "in which order ranks run microbatches forward and backward; auto is interleaved with "
-           "virtual stages, else 1f1b"),
+           "pipeline schedule; auto is interleaved with virtual stages and 1f1b without"),
       integer("microbatch-group-size-per-virtual-pipeline-stage",
               at(&PipelineOptions::microbatch_group), kGroup,
-              "interleaved: microbatches that a virtual stage takes in a row [default: "
+              "interleaved: number of consecutive microbatches per virtual stage [default: "
               "--pipeline-model-parallel-size]")
           .only_if(has_virtual_stages, "virtual stages"),
       reals("pipeline-action-times", at(&PipelineOptions::action_times), kTime,
-            "search: how long forward, input gradient and weight gradient take, in any unit: "
-            "three numbers for all stages, or three for each [default: 1 1 1]")
+            "search: durations of forward, input gradient and weight gradient in any unit; three "
+            "numbers for all stages, or three per stage [default: 1 1 1]")
           .only_if(searches, "--pipeline-schedule search"),
       integer("pipeline-memory-limit", at(&PipelineOptions::memory_limit), kGroup,
-              "search: microbatches that a rank may hold at once [default: "
+              "search: maximum number of microbatches in flight per rank [default: "
               "--pipeline-model-parallel-size]")
           .only_if(searches, "--pipeline-schedule search"),
   };
@@ -73,19 +73,20 @@ std::vector<Flag> pipeline_schedule_flags() {
 
 std::vector<Flag> picture_flags() {
   Flag draw = toggle("schedule", at(&Settings::schedule),
-                     "draw the pipeline's schedule instead; takes all flags of tessera train")
+                     "draw the pipeline schedule; takes all flags of tessera train")
                   .never_shown();
   draw.command_line_only = true;
-  Flag file =
-      path("schedule-file", at(&Settings::schedule_file), "FILE.svg", "and write it as a picture")
+  Flag file = path("schedule-file", at(&Settings::schedule_file), "FILE.svg",
+                   "also write the schedule as an SVG image")
+                  .only_if([](const Settings& s) { return s.schedule; }, "--schedule")
+                  .never_shown();
+  file.command_line_only = true;
+  Flag trace =
+      path("trace", at(&Settings::trace), "FILE",
+           "draw the schedule that --profile recorded in a run with these flags instead of the "
+           "plan; FILE is the trace of rank 0, with those of the other ranks in the same folder")
           .only_if([](const Settings& s) { return s.schedule; }, "--schedule")
           .never_shown();
-  file.command_line_only = true;
-  Flag trace = path("trace", at(&Settings::trace), "FILE",
-                    "draw what --profile recorded of a run with these flags instead of the plan; "
-                    "FILE is rank 0's, and the others' lie beside it")
-                   .only_if([](const Settings& s) { return s.schedule; }, "--schedule")
-                   .never_shown();
   trace.command_line_only = true;
   std::vector<Flag> flags;
   flags.push_back(std::move(trace));

@@ -24,7 +24,7 @@ bool reads_texts(const Settings& s) { return s.preprocess.chat_template.empty();
 
 Flag restart_flag() {
   Flag flag = toggle("restart", at(&PreprocessOptions::restart),
-                     "drop what a killed run has left, and start anew")
+                     "discard the progress of a killed run and start from the beginning")
                   .never_shown();
   flag.command_line_only = true;
   return flag;
@@ -49,11 +49,11 @@ std::vector<Flag> shared_flags() {
                      Command::tokenize, Command::train_tokenizer})
           .must_be_given(),
       path("output-prefix", at(&PreprocessOptions::output_prefix), "PREFIX",
-           "where to write PREFIX_<key>_document.bin and .idx")
-          .which_means(Command::merge_data, "where to write PREFIX.bin and .idx")
-          .which_means(Command::split_data, "where to write PREFIX_0.bin and .idx and so on")
+           "write PREFIX_<key>_document.bin and .idx")
+          .which_means(Command::merge_data, "write PREFIX.bin and .idx")
+          .which_means(Command::split_data, "write PREFIX_0.bin, PREFIX_0.idx and so on")
           .must_be_given(),
-      toggle("overwrite", at(&PreprocessOptions::overwrite), "replace files that are there already")
+      toggle("overwrite", at(&PreprocessOptions::overwrite), "replace existing files")
           .only_for({Command::preprocess, Command::merge_data, Command::split_data,
                      Command::tokenize, Command::train_tokenizer, Command::evaluate}),
   };
@@ -62,28 +62,27 @@ std::vector<Flag> shared_flags() {
 std::vector<Flag> preprocess_flags() {
   return {
       texts("json-keys", at(&PreprocessOptions::json_keys), "KEY", 256,
-            "which values of a document are text")
+            "JSON keys of a document that hold text")
           .only_if(reads_texts, "texts (without --chat-template)")
           .only_for({Command::preprocess, Command::train_tokenizer}),
       toggle("append-eod", at(&PreprocessOptions::append_eod),
-             "end-of-document token after each document")
+             "append an end-of-document token to each document")
           .only_if(reads_texts, "texts (without --chat-template)"),
       path("chat-template", at(&PreprocessOptions::chat_template), "NAME or FILE",
-           "lines are conversations: chatml, gemma, llama3, mistral, or a JSON file that says how "
-           "they are written. Makes PREFIX_messages_document and PREFIX_messages_mask"),
+           "format lines as conversations with a template: chatml, gemma, llama3, mistral, or a "
+           "JSON file. Writes PREFIX_messages_document and PREFIX_messages_mask"),
       integer("workers", at(&PreprocessOptions::workers), {0, 4096},
-              "threads that tokenize; 0 means one for each core"),
+              "tokenizer threads; 0 means one per core"),
       word("on-error", at(&PreprocessOptions::on_error),
-           {{OnError::fail, "fail"}, {OnError::skip, "skip"}},
-           "what to do about a line that cannot be used"),
+           {{OnError::fail, "fail"}, {OnError::skip, "skip"}}, "how to handle an unusable line"),
       toggle("save-errors", at(&PreprocessOptions::save_errors),
-             "list what was skipped in PREFIX.errors.jsonl")
+             "list skipped lines in PREFIX.errors.jsonl")
           .only_if([](const Settings& s) { return s.preprocess.on_error == OnError::skip; },
                    "--on-error skip"),
       size_flag("max-line-size", at(&PreprocessOptions::max_line_bytes), kLineBytes,
-                "most bytes of a line or a text, such as 64MiB"),
+                "maximum size of a line or a text, such as 64MiB"),
       size_flag("commit-interval", at(&PreprocessOptions::commit_bytes), kCommitBytes,
-                "how much text is read between two points that a killed run goes on from"),
+                "amount of text between two points from which a killed run can resume"),
       restart_flag(),
   };
 }
@@ -95,7 +94,7 @@ void append_preprocess_flags(std::vector<Flag>& table) {
   append(table, Group::preprocessing, {Command::preprocess}, preprocess_flags());
   append(table, Group::preprocessing, {Command::split_data},
          {integer("partitions", at(&SplitDataOptions::partitions), {1, kMaxIterations},
-                  "how many pairs to make of one")
+                  "number of pairs to split into")
               .must_be_given()});
 }
 

@@ -49,8 +49,8 @@ std::vector<Flag> recompute_flags() {
            {{RecomputeGranularity::none, "none"},
             {RecomputeGranularity::selective, "selective"},
             {RecomputeGranularity::full, "full"}},
-           "activations computed again in backward: of core attention (selective), of whole layers "
-           "(full)")
+           "activations to recompute in backward: those of core attention (selective), or of whole "
+           "layers (full)")
           .one_of("recompute"),
       action(
           "recompute-activations",
@@ -65,13 +65,13 @@ std::vector<Flag> recompute_flags() {
           .never_shown(),
       word("recompute-method", at(&RecomputeOptions::method),
            {{RecomputeMethod::uniform, "uniform"}, {RecomputeMethod::block, "block"}},
-           "full recompute of all layers in groups (uniform) or of the first layers (block)")
+           "which layers to recompute: all of them in groups (uniform), or the first ones (block)")
           .only_if(recomputes_all, "--recompute-granularity full"),
       integer("recompute-num-layers", at(&RecomputeOptions::num_layers), {1, kMaxLayers},
-              "layers of a group (uniform), or number of first layers (block)")
+              "layers per group (uniform), or number of first layers (block)")
           .only_if(recomputes_all, "--recompute-granularity full"),
       toggle("distribute-saved-activations", at(&RecomputeOptions::distribute_saved_activations),
-             "split the kept layer inputs over the tensor-parallel ranks")
+             "split saved layer inputs over the tensor-parallel ranks")
           .only_for(kTrain)
           .only_if(recomputes_all, "--recompute-granularity full"),
   };
@@ -80,29 +80,29 @@ std::vector<Flag> recompute_flags() {
 std::vector<Flag> batch_flags() {
   return {
       integer("micro-batch-size", at(&TrainOptions::micro_batch_size), {1, kMaxMicroBatch},
-              "samples computed at once")
+              "samples per microbatch")
           .only_for({Command::train, Command::evaluate, Command::inspect})
           .must_be_given(),
       integer("global-batch-size", at(&TrainOptions::global_batch_size), {1, kMaxBatch},
-              "samples of one optimizer step [default: micro-batch-size x data-parallel size; of "
-              "inspect: what fills a pipeline]")
+              "samples per optimizer step [default: micro-batch-size x data-parallel size; for "
+              "inspect, enough to fill the pipeline]")
           .only_for({Command::train, Command::inspect}),
       integer("train-iters", at(&TrainOptions::train_iters), {1, kMaxIterations},
-              "optimizer steps of the whole training")
+              "total number of optimizer steps")
           .one_of("length")
           .shown_if([](const Settings& s) { return s.options.train.train_samples == 0; }),
       integer("train-samples", at(&TrainOptions::train_samples), {1, kMaxSamples},
-              "samples of the whole training, instead of --train-iters; whole batches are taken")
+              "total number of samples, instead of --train-iters; rounded down to whole batches")
           .one_of("length"),
       toggle("calculate-per-token-loss", at(&TrainOptions::calculate_per_token_loss),
-             "weigh tokens, not microbatches, equally"),
+             "average the loss over tokens instead of over microbatches"),
       integer("seed", at(&TrainOptions::seed), {0, kMaxSeed},
-              "of initial weights, dropout, data order and drawn tokens")
+              "random seed of initial weights, dropout, data order and sampling")
           .only_for(kRunning),
       integer("exit-interval", at(&TrainOptions::exit_interval), {1, kMaxIterations},
               "stop (after saving, with --save) when the iteration is a multiple of this"),
       integer("exit-duration-in-mins", at(&TrainOptions::exit_duration_minutes), {1, kMaxMinutes},
-              "stop (after saving, with --save) when the run has taken so long"),
+              "stop (after saving, with --save) after this many minutes"),
   };
 }
 
@@ -112,7 +112,7 @@ std::vector<Flag> evaluation_flags() {
               "iterations between evaluations")
           .only_for(kTrain),
       integer("eval-iters", at(&TrainOptions::eval_iters), {0, kMaxIterations},
-              "batches of one evaluation; 0 turns evaluation off while training"),
+              "batches per evaluation; 0 turns off evaluation during training"),
   };
 }
 
@@ -123,27 +123,28 @@ std::vector<Flag> logging_flags() {
       toggle("log-throughput", at(&TrainOptions::log_throughput),
              "log floating-point operations per second"),
       path("metrics-file", at(&TrainOptions::metrics_file), "FILE",
-           "where metrics go, one JSON object a line [default: metrics.jsonl in --save]"),
+           "file for metrics, one JSON object per line [default: metrics.jsonl in --save]"),
       path("dump-step", at(&TrainOptions::dump_step), "FOLDER",
-           "write the first step's batch, loss, gradients and weights there"),
+           "write the batch, loss, gradients and weights of the first step to this folder"),
   };
 }
 
 std::vector<Flag> profile_flags() {
   return {
-      toggle("profile", at(&TrainOptions::profile),
-             "record some steps: kernels, copies and what they belong to, as a Chrome trace"),
+      toggle(
+          "profile", at(&TrainOptions::profile),
+          "record a Chrome trace of some steps: kernels, copies, and the modules they belong to"),
       integer("profile-step-start", at(&TrainOptions::profile_step_start), {0, kMaxIterations},
-              "iterations that are done when the recording starts")
+              "iterations completed when recording starts")
           .only_if(profiles, "--profile"),
       integer("profile-step-end", at(&TrainOptions::profile_step_end), {1, kMaxIterations},
-              "iterations that are done when the recording ends")
+              "iterations completed when recording ends")
           .only_if(profiles, "--profile"),
       integers("profile-ranks", at(&TrainOptions::profile_ranks), {0, kMaxRanks - 1},
                "ranks that record")
           .only_if(profiles, "--profile"),
       path("profile-file", at(&TrainOptions::profile_file), "FILE",
-           "where the trace goes [default: profile.json, in --save if that is given]")
+           "file for the trace [default: profile.json, in --save if given]")
           .only_if(profiles, "--profile"),
   };
 }
@@ -152,22 +153,21 @@ std::vector<Flag> device_flags() {
   return {
       word("device", at(&TrainOptions::device),
            {{DeviceChoice::cpu, "cpu"}, {DeviceChoice::cuda, "cuda"}},
-           "where to compute; of inspect: whose memory is planned")
+           "device to run on; for inspect, the device to plan memory for")
           .only_for(kWithModel),
-      toggle(
-          "deterministic-mode", at(&TrainOptions::deterministic_mode),
-          "equal bits from run to run on a GPU; slower. A CPU always gives them, and the flag is "
-          "refused there")
-          .only_if(on_gpu, "--device cuda (on a CPU every run repeats its bits)"),
+      toggle("deterministic-mode", at(&TrainOptions::deterministic_mode),
+             "bitwise reproducible results on a GPU; slower. Refused on a CPU, where results "
+             "always are")
+          .only_if(on_gpu, "--device cuda (results on a CPU are always reproducible)"),
       toggle("allow-tf32", at(&TrainOptions::allow_tf32),
-             "f32 matrix products on a GPU round their operands to TF32")
+             "use TF32 for f32 matrix products on a GPU")
           .only_if(on_gpu, "--device cuda"),
       real("gpu-memory-budget-gib", at(&TrainOptions::gpu_memory_budget_gib), {0, 1e6, true},
-           "GiB of the GPU's memory that a rank's tensors may take [default: all there is]")
+           "GiB of GPU memory that a rank may use for tensors [default: all of it]")
           .only_if(on_gpu, "--device cuda"),
       path("gemm-choices", at(&TrainOptions::gemm_choices), "FILE",
-           "keeps which algorithm is fastest for each matrix product, so that it is timed once "
-           "[default: gemm_choices.txt in the --save folder]")
+           "file that caches the autotuned algorithm of each matrix product [default: "
+           "gemm_choices.txt in the --save folder]")
           .only_if(on_gpu, "--device cuda"),
       integer("threads", at(&TrainOptions::threads), {0, 4096},
               "CPU threads of each rank; 0 means all cores, shared by the ranks")

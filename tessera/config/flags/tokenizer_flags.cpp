@@ -49,8 +49,8 @@ Flag type_flag() {
                     {TokenizerKind::tiktoken, "TikTokenizer"},
                     {TokenizerKind::bert_lowercase, "BertWordPieceLowerCase"},
                     {TokenizerKind::bert_cased, "BertWordPieceCase"}},
-                   "bytes, token numbers as text, or a vocabulary from files [default: the loaded "
-                   "model's, or ByteTokenizer]");
+                   "tokenizer: bytes, token numbers as text, or a vocabulary from files [default: "
+                   "the loaded model's, or ByteTokenizer]");
   flag.set = [set = flag.set](Settings& s, const Values& values) {
     refuse_other_types(values.at(0));
     set(s, values);
@@ -63,10 +63,10 @@ std::vector<Flag> tokenizer_flags() {
   return {
       type_flag(),
       integer("vocab-size", at(&TokenizerOptions::vocab_size), {1, kMaxVocabulary - 1},
-              "NullTokenizer needs it: its tokens before end-of-document; for the others what the "
-              "model has room for [default: as many as the tokenizer has]")
+              "vocabulary size of the model [default: the tokenizer's]; NullTokenizer requires it, "
+              "as its number of tokens without end-of-document")
           .which_means(Command::train_tokenizer,
-                       "how many tokens to make: special ones, the 256 bytes, then merges")
+                       "size of the vocabulary: special tokens, the 256 bytes, then merges")
           .only_for(kSized),
       path("tokenizer-model", at(&TokenizerOptions::model), "FILE",
            "tokenizer.json or its folder, a SentencePiece .model, a .tiktoken file")
@@ -77,8 +77,8 @@ std::vector<Flag> tokenizer_flags() {
           "tokenizer-hf-no-include-special-tokens",
           [](Settings& s, bool on) { s.options.data.tokenizer.include_special_tokens = !on; },
           [](const Settings& s) { return !s.options.data.tokenizer.include_special_tokens; },
-          "leave out what a tokenizer.json or BERT puts around a text, such as a "
-          "beginning-of-sequence token")
+          "do not add the special tokens that a tokenizer.json or BERT puts around a text, such as "
+          "beginning-of-sequence")
           .only_if(adds_special_tokens,
                    "--tokenizer-type HuggingFaceTokenizer, BertWordPieceLowerCase or "
                    "BertWordPieceCase"),
@@ -95,12 +95,12 @@ std::vector<Flag> tokenizer_flags() {
             {TiktokenPattern::gpt2, "gpt2"},
             {TiktokenPattern::cl100k, "cl100k"},
             {TiktokenPattern::o200k, "o200k"}},
-           "what splits text: Megatron's v1 or v2, or one of OpenAI's")
+           "pattern that splits text before merging: Megatron's v1 or v2, or one of OpenAI's")
           .only_if(is_tiktoken, kTiktokenOnly),
       integer("tiktoken-num-special-tokens", at(&TokenizerOptions::tiktoken_num_special_tokens),
               {1, kMaxVocabulary - 1},
-              "how many special tokens there are: of a .json they come before all others [default: "
-              "1000], else after them [default: those named]")
+              "number of special tokens; in a .json file they come before all others [default: "
+              "1000], otherwise after them [default: the named ones]")
           .only_if(is_tiktoken, kTiktokenOnly),
       texts("tiktoken-special-tokens", at(&TokenizerOptions::tiktoken_special_tokens), "TEXT", 256,
             "the first special tokens [default: those of Megatron for a .json, else <|endoftext|>]")
@@ -110,12 +110,13 @@ std::vector<Flag> tokenizer_flags() {
 
 std::vector<Flag> tokenize_flags() {
   return {
-      toggle("decode", at(&TokenizeOptions::decode), "from tokens to text"),
+      toggle("decode", at(&TokenizeOptions::decode), "convert tokens to text"),
       toggle("show-pieces", at(&TokenizeOptions::show_pieces),
-             "a line for each token: its number and what it stands for"),
+             "print one line per token: its number and its text"),
       word("format", at(&TokenizeOptions::format),
            {{TokenizeFormat::text, "text"}, {TokenizeFormat::jsonl, "jsonl"}},
-           "a file is one text, or each of its lines is one: a JSON string, and a list of numbers"),
+           "text: each file is one text; jsonl: each line is one, as a JSON string or a list of "
+           "token numbers"),
   };
 }
 
@@ -123,9 +124,9 @@ std::vector<Flag> train_tokenizer_flags() {
   return {
       word("pattern", at(&TrainTokenizerOptions::pattern),
            {{TrainPattern::gpt2, "gpt2"}, {TrainPattern::llama3, "llama3"}},
-           "whose pattern cuts text into words"),
+           "pattern that splits text into words"),
       texts("special-tokens", at(&TrainTokenizerOptions::special_tokens), "TEXT", 256,
-            "tokens that stand for no text; the first numbers are theirs"),
+            "special tokens; they get the first token numbers"),
   };
 }
 

@@ -45,15 +45,14 @@ void layout_rules(const Options& options, const Ranks& ranks, Problems& problems
 
 void sft_rules(const DataOptions& data, Problems& problems) {
   if (!data.sft) return;
-  problems.require(
-      !data.mock_data,
-      "--mock-data makes up no conversations for --sft: give --data-path, or take it for "
-      "text (--sft=false)");
+  problems.require(!data.mock_data,
+                   "--mock-data has no conversations for --sft: give --data-path, or disable --sft "
+                   "(--sft=false)");
   problems.require(!data.fim.enabled,
                    "--fim-data rearranges texts, not the conversations of --sft: drop one of them");
   problems.require(!data.eod_mask_loss && !data.reset_position_ids && !data.reset_attention_mask,
-                   "--sft says itself what counts in the loss and where positions and attention "
-                   "start: drop --eod-mask-loss, --reset-position-ids and --reset-attention-mask");
+                   "--sft already defines the loss mask, positions and attention: drop "
+                   "--eod-mask-loss, --reset-position-ids and --reset-attention-mask");
 }
 
 void split_rules(const DataOptions& data, Problems& problems) {

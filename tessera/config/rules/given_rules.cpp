@@ -18,13 +18,13 @@ void check_effects(const Given& given, Problems& problems) {
 void check_partners(const Assignments& given, const Options& options, Problems& problems) {
   problems.require(
       !was_given(given, "num-query-groups") || was_given(given, "group-query-attention"),
-      "--num-query-groups needs --group-query-attention, without which every head has keys and "
-      "values of its own: add it, or drop --num-query-groups");
+      "--num-query-groups needs --group-query-attention, without which every head has its own keys "
+      "and values: add it, or drop --num-query-groups");
   const bool first_layers = options.recompute.granularity == RecomputeGranularity::full &&
                             options.recompute.method == RecomputeMethod::block;
-  problems.require(!first_layers || was_given(given, "recompute-num-layers"),
-                   "--recompute-method block needs --recompute-num-layers, the number of first "
-                   "layers that are computed again");
+  problems.require(
+      !first_layers || was_given(given, "recompute-num-layers"),
+      "--recompute-method block needs --recompute-num-layers, the number of layers to recompute");
   const ParallelOptions& p = options.parallel;
   problems.require(
       p.tensor_2d == 0 || !was_given(given, "tensor-model-parallel-size") ||

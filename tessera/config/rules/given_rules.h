@@ -1,13 +1,13 @@
-// Rules about which flags are given, rather than about their values: nothing that a user wrote may
-// be without effect, and some flags need others.
+// Rules about which flags are given, rather than about their values: a given flag must have an
+// effect, and some flags need others.
 #pragma once
 
 #include "tessera/config/assignments.h"
 
 namespace tessera::config {
 
-/// What was given, and what it came to. `file` and `file_settings` are the configuration file's
-/// part alone: what had an effect there may lose it to the command line.
+/// The given flags and the resulting settings. `file` and `file_settings` are those of the
+/// configuration file alone, since the command line may make one of its flags ineffective.
 struct Given {
   const Assignments& all;
   const Settings& settings;

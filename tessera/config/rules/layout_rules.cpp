@@ -50,8 +50,8 @@ void vocabulary_rule(const Options& options, Problems& problems) {
   const ModelOptions& m = options.model;
   const bool known = m.hidden_size > 0 && m.vocab_size > 0;
   problems.require(!known || m.vocab_size >= options.parallel.tensor,
-                   "a vocabulary of {} tokens has no part for each of {} tensor-parallel ranks: "
-                   "use at most {} of them, or raise --padded-vocab-size",
+                   "a vocabulary of {} tokens cannot be split over {} tensor-parallel ranks: use "
+                   "at most {} of them, or raise --padded-vocab-size",
                    m.vocab_size, options.parallel.tensor, m.vocab_size);
 }
 

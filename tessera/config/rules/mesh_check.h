@@ -1,5 +1,5 @@
-// What `inspect --mesh` and `--schedule` draw: the ranks and the pipeline of a training, of one
-// that `train` refuses too.
+// The mesh and the pipeline that `inspect --mesh` and `--schedule` draw, also for configurations
+// that `train` refuses.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 namespace tessera {
 
 struct MeshCheck {
-  int ranks = 1;                      ///< --nproc, or without it the fewest that the degrees take
-  std::vector<std::string> refusals;  ///< why train would not run it, a line each
+  int ranks = 1;  ///< --nproc, or without it the smallest number for the parallel sizes
+  std::vector<std::string> refusals;  ///< the reasons why train would refuse it, one line each
 };
 
-/// Resolves the options for as many ranks. A model that comes from a folder must be there.
-/// InputError when the ranks cannot form the mesh.
+/// Resolves the options for that many ranks. A model that is loaded from a folder must exist.
+/// InputError if the ranks cannot form the mesh.
 MeshCheck check_mesh(ParsedCommand& parsed);
 
-/// The same for `inspect --schedule`. InputError when there is no such pipeline, too.
+/// The same for `inspect --schedule`. Also an InputError if there is no such pipeline.
 MeshCheck check_schedule(ParsedCommand& parsed);
 
-/// Plans show a pipeline at work: unless --global-batch-size was given, the batch becomes one that
-/// fills it. Options must be resolved.
+/// Unless --global-batch-size was given, sets a batch size that fills the pipeline, so that a plan
+/// shows it at work. Options must be resolved.
 void fill_pipeline(ParsedCommand& parsed);
 
 }  // namespace tessera

@@ -14,11 +14,11 @@ void ways_rules(const PipelineOptions& p, Problems& problems) {
   problems.require(ways <= 1,
                    "--num-layers-per-virtual-pipeline-stage, "
                    "--num-virtual-stages-per-pipeline-rank and --pipeline-model-parallel-layout "
-                   "each say how many virtual stages there are: give one of them");
+                   "each define the number of virtual stages: give only one of them");
   const bool ends = p.first_layers > 0 || p.last_layers > 0;
   const bool counts = p.count_embedding || p.count_loss;
   problems.require(p.layout.empty() || (!ends && !counts),
-                   "--pipeline-model-parallel-layout says all about the stages: drop {}",
+                   "--pipeline-model-parallel-layout defines the stages completely: drop {}",
                    ends ? "--decoder-first-pipeline-num-layers and "
                           "--decoder-last-pipeline-num-layers"
                         : "--account-for-embedding-in-pipeline-split and "
@@ -27,11 +27,11 @@ void ways_rules(const PipelineOptions& p, Problems& problems) {
                    "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers set "
                    "counts that --account-for-embedding-in-pipeline-split and "
                    "--account-for-loss-in-pipeline-split would derive: drop one or the other");
-  problems.require(p.layers_per_chunk == 0 || !ends,
-                   "--num-layers-per-virtual-pipeline-stage gives all virtual stages as many "
-                   "layers, but --decoder-first-pipeline-num-layers and "
-                   "--decoder-last-pipeline-num-layers others to some: give "
-                   "--num-virtual-stages-per-pipeline-rank instead of it, or drop them");
+  problems.require(
+      p.layers_per_chunk == 0 || !ends,
+      "--num-layers-per-virtual-pipeline-stage gives all virtual stages the same number of layers, "
+      "which --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers "
+      "contradict: give --num-virtual-stages-per-pipeline-rank instead, or drop them");
 }
 
 // Whether a schedule is for so many virtual stages.
@@ -67,8 +67,7 @@ void group_rules(const PipelineOptions& p, int ranks, Problems& problems) {
                    : "each pipeline rank has one stage");
   problems.require(!interleaves(p) || p.microbatch_group >= ranks,
                    "--microbatch-group-size-per-virtual-pipeline-stage {} is less than "
-                   "--pipeline-model-parallel-size {}: the last rank would wait for the first; "
-                   "raise it",
+                   "--pipeline-model-parallel-size {}, so the last rank would idle: raise it",
                    p.microbatch_group, ranks);
 }
 
@@ -126,7 +125,7 @@ void layer_rules(const Options& options, Problems& problems) {
       const int stages = stages_of_layout(p.layout);
       check_input(stages % ranks == 0,
                   "--pipeline-model-parallel-layout '{}' has {} stages, which is not a multiple of "
-                  "--pipeline-model-parallel-size {}: every rank has as many",
+                  "--pipeline-model-parallel-size {}: every rank needs the same number",
                   p.layout, stages, ranks);
     }
     split_stages({layers, options.model.tie_embeddings}, p, ranks);

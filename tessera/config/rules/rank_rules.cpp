@@ -85,16 +85,15 @@ void start_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problem
                  kLauncher, counted(ranks.count));
   else if (p.launch == LaunchKind::processes)
     problems.add(
-        "--launch processes says how --nproc starts ranks, but {} started {} already: "
-        "drop --launch",
+        "--launch processes is for ranks that --nproc starts, but {} started {} already: drop "
+        "--launch",
         kLauncher, counted(ranks.count));
 }
 
 void sharding_rules(const ParallelOptions& p, Problems& problems) {
-  problems.require(
-      !p.distributed_optimizer || !p.fsdp || p.fsdp_strategy != Sharding::none,
-      "--use-distributed-optimizer shares optimizer state, and --data-parallel-sharding-strategy "
-      "no_shard shares nothing: drop one of them");
+  problems.require(!p.distributed_optimizer || !p.fsdp || p.fsdp_strategy != Sharding::none,
+                   "--use-distributed-optimizer shards optimizer state, but "
+                   "--data-parallel-sharding-strategy no_shard shards nothing: drop one of them");
   problems.require(p.data % p.sharding_instances == 0,
                    "--num-distributed-optimizer-instances {} does not divide the {} data-parallel "
                    "ranks into equal groups: change one of them",

@@ -1,5 +1,5 @@
-// Rules between options, in parts. Each adds a line per broken rule: the rule, the values, and what
-// to change. Values are taken as resolved (resolve.h).
+// Rules between options, by topic. Each adds one line per violated rule: the rule, the values, and
+// what to change. Values must be resolved (resolve.h).
 #pragma once
 
 #include "tessera/config/problems.h"
@@ -7,7 +7,7 @@
 
 namespace tessera::config {
 
-/// How many ranks there are: those of a launcher, or those that --nproc starts.
+/// The number of ranks: those of a launcher, or those that --nproc starts.
 struct Ranks {
   int count = 1;
   bool launched = false;
@@ -15,50 +15,50 @@ struct Ranks {
 
 void model_rules(const ModelOptions& model, Problems& problems);
 
-/// Whether the data fits the model: vocabulary and positions.
+/// The data must match the model's vocabulary and positions.
 void fit_rules(const Options& options, Problems& problems);
 
 void tokenizer_rules(const TokenizerOptions& tokenizer, Problems& problems);
 void train_tokenizer_rules(const TrainTokenizerOptions& options, Problems& problems);
-/// Whether conversations are left to be what they are.
+/// No other option may change how --sft treats conversations.
 void sft_rules(const DataOptions& data, Problems& problems);
 void split_rules(const DataOptions& data, Problems& problems);
-/// Whether there is text whose middle can be filled in.
+/// --fim-data needs text to rearrange.
 void fim_rules(const DataOptions& data, Problems& problems);
-/// Whether this machine has the device, and cores for the threads.
+/// This machine must have the device, and cores for the threads.
 void device_rules(const Options& options, Problems& problems);
-/// More CPU threads than this would only wait for each other on this machine.
+/// The largest useful number of CPU threads on this machine.
 int most_threads();
 
-/// Whether the ranks form whole models.
+/// The number of ranks must be a multiple of the ranks of one model.
 void rank_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
-/// Whether they form whole sets of experts, too.
+/// The same for the ranks of its experts.
 void expert_rank_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
-/// Whether flags and launcher agree on who starts the ranks.
+/// Flags must not start ranks under a launcher.
 void start_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
-/// Whether the model and its batches can be split as the degrees say. What is not known yet (0) is
-/// not held against them.
+/// The model and its batches must be divisible by the parallel sizes. Unknown values (0) are not
+/// checked.
 void split_model_rules(const Options& options, Problems& problems);
-/// Whether its layers can be spread over the pipeline.
+/// The pipeline options must assign every layer to a stage.
 void pipeline_rules(const Options& options, Problems& problems);
-/// And the microbatches of a training step.
+/// The microbatches of a training step must suit the schedule.
 void training_pipeline_rules(const Options& options, Problems& problems);
-/// Whether this version computes the model's experts, and the ranks can share them.
+/// The model's experts must be of a kind that is supported, and divisible by the parallel sizes.
 void expert_rules(const Options& options, Problems& problems);
 /// The same as sharding_rules, for the ranks that hold copies of an expert.
 void expert_sharding_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
-/// How data-parallel ranks share what they need not all have.
+/// The flags for sharding over data-parallel ranks must be consistent.
 void sharding_rules(const ParallelOptions& parallel, Problems& problems);
-/// Those of a step, for each data-parallel rank; 0 when that is not known.
+/// The number of microbatches per step and data-parallel rank; 0 if unknown.
 std::int64_t microbatches_of(const Options& options);
-/// Whether data-parallel ranks get equal parts of a batch.
+/// All data-parallel ranks must get equal parts of a batch.
 void batch_rules(const Options& options, Problems& problems);
 
 void train_rules(const Options& options, const Ranks& ranks, Problems& problems);
 void generate_rules(const Settings& settings, const Ranks& ranks, Problems& problems);
 void evaluate_rules(const Settings& settings, const Ranks& ranks, Problems& problems);
 void convert_rules(const Settings& settings, Problems& problems);
-/// Of commands that encode or decode.
+/// For commands that encode or decode.
 void text_rules(const TokenizerOptions& tokenizer, Problems& problems);
 void preprocess_rules(const Settings& settings, Problems& problems);
 

@@ -50,7 +50,7 @@ void train_tokenizer_rules(const TrainTokenizerOptions& options, Problems& probl
   const auto least = static_cast<std::int64_t>(256 + options.special_tokens.size());
   problems.require(!options.output.empty(), "--output is required: where the tokenizer.json goes");
   if (options.vocab_size == 0)
-    return problems.add("--vocab-size is required: how many tokens there shall be");
+    return problems.add("--vocab-size is required: the number of tokens of the new tokenizer");
   problems.require(options.vocab_size >= least,
                    "--vocab-size {} is too small: the 256 bytes and {} special token(s) are {}",
                    options.vocab_size, options.special_tokens.size(), least);

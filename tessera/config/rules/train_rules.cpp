@@ -97,8 +97,8 @@ void recompute_rules(const Options& options, Problems& problems) {
                      all);
   else
     problems.require(recompute.num_layers <= most,
-                     "--recompute-num-layers {} is more than the {} that the largest stage of the "
-                     "pipeline has, each of which counts its own: lower it",
+                     "--recompute-num-layers {} is more than the {} layers of the largest pipeline "
+                     "stage, and it applies to each stage: lower it",
                      recompute.num_layers, most);
 }
 

@@ -67,7 +67,7 @@ void check_command(const ParsedCommand& parsed, const config::Ranks& ranks, Prob
     case Command::merge_data: break;
     case Command::split_data:
       problems.require(parsed.preprocess.inputs.size() <= 1,
-                       "--input names {} pairs, but one is split at a time",
+                       "--input names {} pairs, but only one can be split at a time",
                        parsed.preprocess.inputs.size());
       break;
     case Command::generate: config::generate_rules(parsed, ranks, problems); break;

@@ -1,4 +1,4 @@
-// Which data sets are mixed, and with what weights, as Megatron's users write it.
+// The data sets of a blend and their weights, in Megatron's notation.
 #pragma once
 
 #include <array>
@@ -35,8 +35,9 @@ Blend parse_blend_text(const std::string& text, std::string_view where);
 /// {"train": [words], "valid": [words], "test": [words]}, each of which may be missing.
 DataBlends parse_split_blends(const std::string& json, const std::string& file);
 
-/// Of the flags, or of the files that they name: --data-args-path holds the words of --data-path;
-/// --per-split-data-args-path is JSON, {"train": [words], "valid": [words], "test": [words]}.
+/// The blends of the flags, or of the files that they name: --data-args-path holds the arguments of
+/// --data-path; --per-split-data-args-path is JSON, {"train": [words], "valid": [words], "test":
+/// [words]}.
 DataBlends blends_of(const DataOptions& options);
 
 }  // namespace tessera

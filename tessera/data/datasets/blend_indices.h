@@ -22,9 +22,10 @@ struct BlendIndices {
 /// Divided by their sum, which is added up in NumPy's order.
 std::vector<double> normalized_weights(std::span<const double> weights);
 
-/// How many of a blend's samples a data set of this normalized weight gives: ceil(N w).
+/// The number of a blend's samples from a data set with this normalized weight: ceil(N w).
 std::int64_t blend_share(std::int64_t samples, double weight);
-/// How many are built of it: half a percent more, since the largest-lag rule may take a few more.
+/// The number of samples built for it: half a percent more, since the largest-lag rule may take a
+/// few more.
 std::int64_t blend_share_with_surplus(std::int64_t samples, double weight);
 
 /// `size` samples by normalized weights, through the cache in `folder` (empty: no cache).

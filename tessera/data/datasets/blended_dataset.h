@@ -1,4 +1,4 @@
-// Several data sets as one, in the order that the blend's indices say.
+// Several data sets as one, in the order of the blend's indices.
 #pragma once
 
 #include <memory>

@@ -21,8 +21,9 @@ struct PackedChats {
   }
 };
 
-/// In the order of the data, each goes where it leaves the least room, and into a new sample where
-/// it fits nowhere. Sizes are at most `room`; what has none is left out.
+/// Best-fit packing in the order of the data: each conversation goes into the sample with the least
+/// remaining space that fits it, or into a new one. Sizes are at most `room`; empty ones are left
+/// out.
 PackedChats pack_chats(std::span<const std::int32_t> sizes, std::int64_t room);
 
 }  // namespace tessera

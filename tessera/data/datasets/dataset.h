@@ -34,7 +34,8 @@ class Dataset {
   /// Const, without allocation (but for text, fim_dataset.h), and safe from several threads;
   /// 0 <= i < size().
   virtual void get(std::int64_t i, const SampleView& sample) const = 0;
-  /// A number for what sample i is made of, without reading it: others hardly ever have the same.
+  /// A number that identifies the contents of sample i without reading it; collisions are very
+  /// unlikely.
   virtual std::uint64_t identity(std::int64_t i) const { return static_cast<std::uint64_t>(i); }
 };
 

@@ -12,7 +12,7 @@ namespace tessera {
 
 class AppendFile {
  public:
-  /// Opens or creates the file and cuts off what lies beyond `size`. InputError when it is shorter.
+  /// Opens or creates the file and truncates it to `size`. InputError if it is shorter.
   explicit AppendFile(const fs::path& path, std::int64_t size = 0);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
@@ -20,12 +20,12 @@ class AppendFile {
 
   /// Buffered: many small writes are cheap.
   void write(const void* data, std::size_t bytes);
-  /// Until it is closed, or the process ends, nobody else gets its flock. Without effect on a file
-  /// system that has no locks.
+  /// Locks the file (flock) until it is closed or the process ends. Has no effect on a file system
+  /// without locks.
   void lock();
   /// Everything written so far is on the disk.
   void sync();
-  /// What is still in the buffer included.
+  /// Including data in the buffer.
   std::int64_t size() const { return size_; }
   const fs::path& path() const { return path_; }
 

@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-/// One file: what it is called, its elements, and how many rows.
+/// One file: its name, its element type, and its number of rows.
 struct ArraySpec {
   const char* name;
   const char* descr;  ///< NumPy's name of the element type
@@ -33,10 +33,9 @@ struct ArrayBytes {
   std::shared_ptr<const void> storage;  ///< keeps them alive
 };
 
-/// What `build` returns, through the cache in `folder` (made when missing; empty: no cache).
-/// `specification` names all that the arrays depend on. A damaged cache is built anew and an
-/// unwritable one is left alone, both with a warning. Safe when several do it at once, in threads,
-/// processes or machines.
+/// The result of `build`, cached in `folder` (created if missing; empty: no cache). `specification`
+/// describes everything that the arrays depend on. A damaged cache is rebuilt and an unwritable one
+/// is skipped, both with a warning. Safe for concurrent use by threads, processes and machines.
 ArrayBytes cached_arrays(const fs::path& folder, const std::string& specification,
                          std::span<const ArraySpec> arrays,
                          const std::function<ArrayBytes()>& build);

@@ -1,5 +1,4 @@
-// The text of a file, whether it is stored plain or compressed, read from begin to end in fixed
-// memory.
+// The text of a plain or compressed file, read sequentially in fixed memory.
 #pragma once
 
 #include <cstddef>

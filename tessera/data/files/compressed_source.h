@@ -1,5 +1,5 @@
-// What .gz and .zst files have in common: chunks of the file go in, text comes out, and members (or
-// frames) follow one another.
+// The common part of readers for .gz and .zst files: chunks of the file go in, text comes out, and
+// members (or frames) follow one another.
 #pragma once
 
 #include <memory>

@@ -28,7 +28,7 @@ struct InputFile {
 /// files, for what is no regular file, and for a file that is named twice.
 std::vector<InputFile> find_input_files(const std::vector<std::string>& patterns);
 
-/// What was read of a file may be half of an old and half of a new one.
+/// Thrown if a file changed while it was read, so that its contents may mix old and new data.
 class InputChanged : public InputError {
  public:
   using InputError::InputError;

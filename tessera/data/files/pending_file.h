@@ -28,9 +28,9 @@ class PendingFile {
   std::optional<AppendFile> file_;
 };
 
-/// Removes the temporary files of writers of `path` that are gone: nobody holds their lock. (Ones
-/// that were written to within the last seconds stay: they may be about to be locked.) Where there
-/// are no locks, those that nobody has written to for a day.
+/// Removes temporary files of `path` from writers that have exited: files without a holder of their
+/// lock. Files that were written to within the last seconds are kept, since they may be about to be
+/// locked. On file systems without locks, files that were not written to for a day are removed.
 void remove_abandoned(const fs::path& path);
 
 }  // namespace tessera

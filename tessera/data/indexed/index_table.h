@@ -40,8 +40,8 @@ class IndexTable {
   TokenType type() const { return type_; }
   std::int64_t sequences() const { return sequences_; }
   std::int64_t documents() const { return documents_; }
-  /// What no tool writes, but can be read: sequences that do not follow each other, or bytes of the
-  /// .bin file that none has. Empty: nothing. For a warning.
+  /// A warning about readable but unusual contents: sequences that are not contiguous, or bytes of
+  /// the .bin file that belong to no sequence. Empty: none.
   const std::string& warning() const { return warning_; }
   /// In tokens; 0 <= i < sequences().
   std::int32_t length(std::int64_t i) const { return at<std::int32_t>(lengths_, i); }

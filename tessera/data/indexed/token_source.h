@@ -18,7 +18,7 @@ class TokenSource {
   virtual std::int32_t length(std::int64_t i) const = 0;
   /// Reads tokens [offset, offset + out.size()) of sequence i.
   virtual void tokens(std::int64_t i, std::int64_t offset, std::span<std::int32_t> out) const = 0;
-  /// What is strange about it, although it can be read; empty: nothing.
+  /// A warning about readable but unusual contents; empty: none.
   virtual std::string warning() const { return ""; }
   /// For messages: the file, usually.
   virtual const std::string& name() const = 0;

@@ -25,7 +25,7 @@ constexpr bool is_token_type(std::uint8_t code) { return code >= 1 && code <= 8;
 std::size_t element_size(TokenType type);
 std::string_view to_string(TokenType type);
 
-/// What the preprocessing tool writes: u16 below 65500 tokens, else i32.
+/// Megatron's choice: u16 below 65500 tokens, else i32.
 constexpr TokenType token_type_for_vocab(std::int64_t vocab_size) {
   return vocab_size < 65500 ? TokenType::u16 : TokenType::i32;
 }

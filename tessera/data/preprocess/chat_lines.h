@@ -17,10 +17,10 @@
 
 namespace tessera {
 
-/// Reads one line after the other. What it gives is good until the next line is read.
+/// Parses one line after the other. Results are valid until the next line is read.
 class ChatLine {
  public:
-  /// InputError names `where` and what is wrong.
+  /// InputError with `where` and the problem.
   std::span<const ChatMessage> read(std::string_view line, const std::string& where);
 
  private:

@@ -1,4 +1,4 @@
-// Counts the pieces that a pattern cuts the text of many files into, by several threads.
+// Counts the pieces that a pattern splits the text of many files into, with several threads.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Batches of documents to tokens: what the threads of preprocessing do. With a chat template lines
-// are conversations, and there are two outputs instead of one for each key: the tokens, and for
-// each of them whether it is learned.
+// Encodes batches of documents to tokens; this is the work of the preprocessing threads. With a
+// chat template, lines are conversations, and there are two outputs instead of one per key: the
+// tokens, and a mask of the tokens that count in the loss.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct EncodedDocuments {
   void append_to(TokenSpool& spool) const;
 };
 
-/// What the outputs are called, and how their tokens are stored.
+/// The names of the outputs, and the type of their tokens.
 struct OutputFile {
   std::string name;    ///< while it is written
   std::string prefix;  ///< of the finished pair

@@ -1,4 +1,4 @@
-// Cuts the input of preprocessing into batches of documents, in order, without looking into them.
+// Splits the input of preprocessing into batches of documents, in order, without parsing them.
 #pragma once
 
 #include <cstddef>

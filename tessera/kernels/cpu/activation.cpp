@@ -33,6 +33,8 @@ void dispatch(DType dtype, Activation activation, const char* op, F&& f) {
 // y = act(x) for contiguous tensors of any shape. y may be x.
 void CpuKernels::do_activation_forward(Stream&, View y, ConstView x, Activation activation) {
   dispatch(x.dtype(), activation, "activation_forward", [&]<class T, class F>(TypeTag<T>, F) {
+    // Both are contiguous, so the shape does not matter: a piece is a range of elements. In place,
+    // `out` equals `in` and is not shifted against it, so vector lanes are independent.
     T* out = y.data<T>();
     const T* in = x.data<T>();
     parallel_pieces(threads_, x.numel(), kActivationPiece, [&](int64_t begin, int64_t end) {

@@ -42,6 +42,7 @@ KeyRanges::KeyRanges(void* memory, int64_t batch, int64_t queries, int64_t keys,
       // end.
       begin = std::clamp<int64_t>(begin - spec.kv_start, 0, keys);
       end = std::clamp<int64_t>(end - spec.kv_start, begin, keys);
+      // i32 is enough for local indices and halves the memory of the table [B, S, 2].
       range(b, i)[0] = static_cast<std::int32_t>(begin);
       range(b, i)[1] = static_cast<std::int32_t>(end);
     }
@@ -59,6 +60,7 @@ void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, i
   const A scale = static_cast<A>(1.0 / (1.0 - spec.dropout.p));
   for (int64_t i = 0; i < block.rows; ++i) {
     const int64_t query = spec.q_start + block.query + i;
+    // Rows of a score block are kKeyBlock apart, also in a block with fewer columns.
     A* row = scores + i * kKeyBlock;
     Philox4 words{};
     int64_t words_of = -1;
@@ -69,6 +71,7 @@ void drop_block(A* scores, const ScoreBlock& block, const AttentionSpec& spec, i
         words = attention_dropout_words(spec.dropout.key, sample, spec.head_start + head, query,
                                         words_of);
       }
+      // The block holds e^(s - max), P or d_o v^T; row sums are taken before dropout.
       row[j] *= words.v[key % 4] >= bound ? scale : A(0);
     }
   }
@@ -94,6 +97,8 @@ template void cap_block<double>(double*, const ScoreBlock&, double);
 // matrix.
 template <class A>
 std::size_t AttentionScratch<A>::lay_out(A* memory, const AttentionSizes& sizes) {
+  // queries: S; group: query heads per key/value head; d and e: head sizes of q and k, and of v and
+  // o.
   const auto& [queries, group, d, e] = sizes;
   int64_t used = 0;
   const auto take = [&](int64_t elements) {

@@ -53,6 +53,7 @@ template <class A>
 void product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
              A alpha, Matrix<const A> a, Matrix<const A> b, A beta, Matrix<A> c, rntm_t settings) {
   [[maybe_unused]] static const bool chosen = choose_kernels();
+  // A transposed operand keeps its strides; BLIS packs it in the other order.
   const auto op = [](bool transpose) { return transpose ? BLIS_TRANSPOSE : BLIS_NO_TRANSPOSE; };
   // BLIS's interface has no const; it reads a and b only.
   A* left = const_cast<A*>(a.data);
@@ -70,6 +71,7 @@ void product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n,
 int products_at_once() {
   pba_t* memory = bli_pba_query();
   bli_pba_lock(memory);
+  // The indices of BLIS's pools, one for each operand; the third one, for C, is not used here.
   constexpr dim_t kPackedA = 0, kPackedB = 1;
   const siz_t blocks = std::min(bli_pool_num_blocks(bli_pba_pool(kPackedA, memory)),
                                 bli_pool_num_blocks(bli_pba_pool(kPackedB, memory)));
@@ -81,10 +83,12 @@ int products_at_once() {
 // The result is not used.
 void multiply_together(int threads, std::int64_t depth) {
   constexpr std::int64_t kSide = 192;
+  // The values do not matter, only that the product is large enough to be packed.
   const std::vector<float> ones(static_cast<std::size_t>(kSide * depth), 1.0f);
 #pragma omp parallel num_threads(threads)
   {
     std::vector<float> product(kSide * kSide);
+    // All threads start together; the products then overlap, and each needs its own buffers.
 #pragma omp barrier
     blas_gemm<float>(false, false, kSide, kSide, depth, 1.0f, {ones.data(), depth},
                      {ones.data(), kSide}, 0.0f, {product.data(), kSide});
@@ -117,6 +121,7 @@ void blas_small_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::in
   product(transpose_a, transpose_b, m, n, k, alpha, a, b, beta, c, one_thread(true));
 }
 
+// The two accumulator types. 16-bit operands are widened by the caller.
 template void blas_gemm(bool, bool, std::int64_t, std::int64_t, std::int64_t, float,
                         Matrix<const float>, Matrix<const float>, float, Matrix<float>);
 template void blas_gemm(bool, bool, std::int64_t, std::int64_t, std::int64_t, double,

@@ -39,6 +39,8 @@ void copy_row(std::byte* to, int64_t to_stride, const std::byte* from, int64_t f
     std::memcpy(to, from, static_cast<std::size_t>(n * size));
     return;
   }
+  // One element at a time; memcpy with a small variable size is the price of not dispatching on the
+  // type.
   for (int64_t j = 0; j < n; ++j)
     std::memcpy(to + j * to_stride * size, from + j * from_stride * size,
                 static_cast<std::size_t>(size));
@@ -54,6 +56,7 @@ void CpuKernels::do_copy(Stream&, View to, ConstView from) {
   constexpr int64_t kRow = 65536;
   const int64_t numel = from.numel();
   const int64_t last = flat ? kRow : from.rank() == 0 ? 1 : from.dim(-1);
+  // Before the division by `last`, which may be 0.
   if (numel == 0) return;
   // `last` elements per row; steps are the strides of the last dimension (1 for rank 0, a scalar).
   // A broadcast view with stride 0 is a valid source.
@@ -71,6 +74,7 @@ void CpuKernels::do_copy(Stream&, View to, ConstView from) {
         copy_row(static_cast<std::byte*>(to.raw()) + at_to * size, to_step,
                  static_cast<const std::byte*>(from.raw()) + at_from * size, from_step, n, size);
       } else {
+        // Dispatched per row rather than per element: 16 pairs of types, each with its own loop.
         dispatch_float(to.dtype(), "copy", [&]<class To>(TypeTag<To>) {
           dispatch_float(from.dtype(), "copy", [&]<class From>(TypeTag<From>) {
             convert_row(to.data<To>() + at_to, to_step, from.data<From>() + at_from, from_step, n);

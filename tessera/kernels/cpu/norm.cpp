@@ -26,6 +26,7 @@ struct Rows {
         inner(x.rank() == 2 ? 1 : x.dim(1)),
         outer_stride(x.stride(0)),
         inner_stride(x.rank() == 2 ? 0 : x.stride(1)) {}
+  // For [N, C] inner is 1 and the second term 0.
   int64_t offset(int64_t row) const {
     return row / inner * outer_stride + row % inner * inner_stride;
   }
@@ -44,6 +45,7 @@ void norm_row(T* y, A* stats, const T* x, const NormWeights<T>& weights, int64_t
 template <class T, class A = Accumulator<T>>
 void norm_row_backward(T* dx, A* dw, A* db, const T* dy, const T* x, const A* stats,
                        const NormWeights<T>& weights, int64_t n, NormKind kind, bool accumulate) {
+  // dy is read completely before the first store to dx, so dx may be dy.
   const GradientSums<A> sums = sum_gradients(dw, db, dy, x, stats, weights, n);
   input_gradient(dx, dy, x, stats, weights, n, sums, n, kind, accumulate);
 }
@@ -60,6 +62,7 @@ void CpuKernels::do_norm_forward(Stream&, View y, View stats, ConstView x, Const
     const NormWeights<T> weights(w, b, spec);
     parallel_pieces(threads_, from.count, rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
+        // stats [rows, 2]: mean and rstd of each row.
         norm_row<T>(y.data<T>() + to.offset(i), stats.data<Accumulator<T>>() + 2 * i,
                     x.data<T>() + from.offset(i), weights, n, spec);
     });

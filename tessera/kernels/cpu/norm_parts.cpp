@@ -30,6 +30,8 @@ Moments<A> together(const A* parts, int64_t count, int64_t stride, int64_t n) {
   for (int64_t p = 0; p < count; ++p) whole.mean += parts[p * stride];
   whole.mean /= static_cast<A>(count);
   for (int64_t p = 0; p < count; ++p) {
+    // Distance of the part's mean from the mean of the row. For equal parts the average of their
+    // means is the mean of the row.
     const A apart = parts[p * stride] - whole.mean;
     whole.squares += parts[p * stride + 1] + static_cast<A>(n) * apart * apart;
   }
@@ -45,6 +47,7 @@ void CpuKernels::do_norm_part_stats(Stream&, View part, ConstView x, const NormS
     const int64_t n = x.dim(1);
     parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
+        // Two passes over the local channels, as for whole rows.
         const Moments<A> moments = moments_of(x.data<T>() + i * x.stride(0), n, spec.kind);
         part.data<A>()[2 * i] = moments.mean;
         part.data<A>()[2 * i + 1] = moments.squares;
@@ -66,6 +69,7 @@ void CpuKernels::do_norm_part_forward(Stream&, View y, View stats, ConstView x, 
     parallel_pieces(threads_, rows, rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         A* mine = stats.data<A>() + 2 * i;
+        // Parts of one row are 2 N elements apart in [R, N, 2]; the statistics are of n R channels.
         store_stats(mine, together(parts.data<A>() + 2 * i, count, 2 * rows, n), n * count, spec);
         apply_norm<T>(y.data<T>() + i * y.stride(0), mine, x.data<T>() + i * x.stride(0), weights,
                       n);
@@ -110,6 +114,7 @@ void CpuKernels::do_norm_part_backward(Stream&, View dx, ConstView dy, ConstView
     const NormWeights<T> weights(w, {}, spec);
     parallel_pieces(threads_, x.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
+        // The sums were all-reduced by the caller, so every rank divides the same numbers by C.
         const GradientSums<A> of_row{sums.data<A>()[2 * i], sums.data<A>()[2 * i + 1]};
         input_gradient(dx.data<T>() + i * dx.stride(0), dy.data<T>() + i * dy.stride(0),
                        x.data<T>() + i * x.stride(0), stats.data<A>() + 2 * i, weights, n, of_row,

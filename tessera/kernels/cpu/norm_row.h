@@ -36,6 +36,8 @@ template <class T, class A = Accumulator<T>>
 Moments<A> moments_of(const T* x, std::int64_t n, NormKind kind) {
   A mean = 0;
   if (kind == NormKind::layer) {
+    // A reduction over vector lanes: the number of lanes is part of the order of the sum, so
+    // results may differ between builds for different instruction sets, but not between runs.
 #pragma omp simd reduction(+ : mean)
     for (std::int64_t j = 0; j < n; ++j) mean += load(x[j]);
     mean /= static_cast<A>(n);
@@ -78,6 +80,7 @@ template <class T, class A = Accumulator<T>>
 void apply_norm(T* y, const A* stats, const T* x, NormWeights<T> weights, std::int64_t n) {
   const A mean = stats[0];
   const A rstd = stats[1];
+  // Two loops, so that neither tests for a bias per element.
   if (weights.b) {
 #pragma omp simd
     for (std::int64_t j = 0; j < n; ++j)
@@ -115,6 +118,8 @@ GradientSums<A> sum_gradients(A* dw, A* db, const T* dy, const T* x, const A* st
     const A g = load(dy[j]) * weights.factor(j);
     sum_g += g;
     sum_gh += g * h;
+    // The partial sums of the weights are in A and belong to this thread, so no addition is lost to
+    // rounding to T.
     dw[j] += load(dy[j]) * h;
     db[j] += load(dy[j]);
   }
@@ -138,6 +143,7 @@ void input_gradient(T* dx, const T* dy, const T* x, const A* stats, NormWeights<
     const A h = (load(x[j]) - mean) * rstd;
     const A g = load(dy[j]) * weights.factor(j);
     const A value = rstd * (g - mean_g - h * mean_gh);
+    // The old value is added in A, so an accumulated dx is rounded once per addition.
     store<T>(dx[j], accumulate ? load(dx[j]) + value : value);
   }
 }
@@ -150,6 +156,8 @@ void sum_partials(const View& out, const A* partials, std::int64_t count, std::i
                   std::int64_t n, bool accumulate) {
   D* to = out.data<D>();
   for (std::int64_t j = 0; j < n; ++j) {
+    // Columns outermost: the partials of a column are added in the order of the rows that they
+    // cover.
     A sum = 0;
     for (std::int64_t p = 0; p < count; ++p) sum += partials[p * stride + j];
     store<D>(to[j],

@@ -72,6 +72,7 @@ void update_whole(int threads, const View& value, const View& master, F&& update
   parallel_pieces(threads, value.numel(), kPiece, [&](int64_t begin, int64_t end) {
     update(weights + begin, begin, end);
     if (!master) return;
+    // The values are 16-bit roundings of the master copy; the next forward pass reads them.
     T* out = value.data<T>();
     for (int64_t i = begin; i < end; ++i) store<T>(out[i], weights[i]);
   });
@@ -92,6 +93,8 @@ void update_split(int threads, const View& value, const View& master, F&& update
       for (int64_t k = 0; k < count; ++k)
         weights[static_cast<std::size_t>(k)] =
             joined_weight(values[first + k], low_bits[first + k]);
+      // The same update function as for whole ranges: it sees f32 weights and does not depend on
+      // how they are stored.
       update(weights.data(), first, first + count);
       for (int64_t k = 0; k < count; ++k) {
         const SplitWeight split = split_weight(weights[static_cast<std::size_t>(k)]);
@@ -133,6 +136,8 @@ void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
         const double value = static_cast<double>(load(in[i]));
         sum += value * value;
       }
+      // Pieces begin at multiples of kPiece, so each has its own partial whichever thread computes
+      // it.
       partials[begin / kPiece] = sum;
     });
     // Serial: one addition per 32k elements.
@@ -167,6 +172,7 @@ void CpuKernels::do_finish_step(Stream&, View state, View records, ConstView squ
                                         rates.data<double>(), rates.dim(0), rules);
   if (extra_losses)
     std::copy_n(extra_losses.data<double>(), extra_losses.dim(0), record.extra_losses);
+  // The ring holds as many records as fit; the host reads them before they are overwritten.
   const int64_t room = records.numel() / static_cast<int64_t>(sizeof(StepRecord));
   static_cast<StepRecord*>(records.raw())[record.iteration % room] = record;
 }
@@ -200,6 +206,7 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
       const auto update = [&](A* weights, A* mean, A* square, const G* g, int64_t count) {
 #pragma omp simd
         for (int64_t i = 0; i < count; ++i) {
+          // Gradients in another type than the weights are widened to A first.
           const A gradient = static_cast<A>(load(g[i])) * clip;
           const A first = beta1 * mean[i] + one_minus_beta1 * gradient;
           const A second = beta2 * square[i] + one_minus_beta2 * gradient * gradient;
@@ -213,6 +220,8 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
         // A piece is processed in blocks of kAtOnce elements, so that widened moments stay in L1.
         Moment<A> mean(m);
         Moment<A> square(v);
+        // open() gives the memory itself for moments in A, and a widened copy for bf16, which
+        // close() rounds back.
         for (int64_t at = begin; at < end; at += kAtOnce) {
           const int64_t count = std::min(kAtOnce, end - at);
           update(weights + at - begin, mean.open(at, count), square.open(at, count),
@@ -244,6 +253,7 @@ void CpuKernels::do_sgd_step(Stream&, View value, View master, View momentum, Co
       update_range<T>(threads_, value, master, [&](A* weights, int64_t begin, int64_t end) {
 #pragma omp simd
         for (int64_t i = begin; i < end; ++i) {
+          // weights[0] belongs to element `begin`, while gradient and momentum are indexed from 0.
           A& weight = weights[i - begin];
           buffer[i] = keep * buffer[i] + static_cast<A>(load(g[i])) * clip + decay * weight;
           weight -= rate * buffer[i];

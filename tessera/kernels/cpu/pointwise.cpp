@@ -38,6 +38,7 @@ void rotate(T* x, int64_t apart, const A* cos, const A* sin, int64_t count, A di
 void CpuKernels::do_add_dropout(Stream&, View y, ConstView x, ConstView branch,
                                 const DropoutSpec& spec) {
   dispatch_float(branch.dtype(), "add_dropout", [&]<class T>(TypeTag<T>) {
+    // The row number i also selects the sample and the position of the dropout mask.
     const int64_t n = branch.dim(1);
     parallel_pieces(threads_, branch.dim(0), rows_per_piece(n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
@@ -53,6 +54,7 @@ void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstVie
                          bool inverse, RopePairs pairs) {
   dispatch_float(x.dtype(), "rope", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
+    // The backward pass is the inverse rotation: the transpose of a rotation is its inverse.
     const A direction = inverse ? A(-1) : A(1);
     const int64_t half = cos.dim(1);  // R
     const int64_t batch = x.dim(1);
@@ -83,6 +85,7 @@ void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstVie
 void CpuKernels::do_fill(Stream&, View x, double value) {
   const auto fill_with = [&]<class T>(TypeTag<T>, T element) {
     T* out = x.data<T>();
+    // Bandwidth-bound; pieces only need to be large enough to be worth handing out.
     parallel_pieces(threads_, x.numel(), kTurn, [&](int64_t begin, int64_t end) {
       for (int64_t j = begin; j < end; ++j) out[j] = element;
     });

@@ -25,6 +25,8 @@ using std::int64_t;
 // max_j x_j; -inf for an empty row.
 template <class T, class A = Accumulator<T>>
 A row_maximum(const T* x, int64_t n) {
+  // -inf is neutral for the maximum. A NaN never compares greater, so it reaches the loss through
+  // the sum instead.
   A maximum = -std::numeric_limits<A>::infinity();
 #pragma omp simd reduction(max : maximum)
   for (int64_t j = 0; j < n; ++j) {
@@ -61,6 +63,7 @@ void sort_rows(std::vector<std::pair<int64_t, int64_t>>& sorted, const ConstView
     const int64_t row = ids.data<std::int32_t>()[i] - first_row;
     if (row >= 0 && row < rows) sorted.emplace_back(row, i);
   }
+  // Rows with the same id keep the order of the batch, which fixes the order of their sum.
   std::sort(sorted.begin(), sorted.end());
 }
 
@@ -76,6 +79,7 @@ template <class D, class T>
 void add_rows(const View& dtable, const ConstView& dy,
               const std::vector<std::pair<int64_t, int64_t>>& sorted, int64_t begin, int64_t end) {
   for (auto next = sorted.begin(); next != sorted.end();) {
+    // On the stack: one row of sums for at most 64 columns.
     Accumulator<T> sums[kColumns] = {};
     const int64_t row = next->first;
     for (; next != sorted.end() && next->first == row; ++next) {
@@ -100,6 +104,7 @@ void CpuKernels::do_embedding_forward(Stream&, View y, ConstView ids, ConstView 
       for (int64_t i = begin; i < end; ++i) {
         T* out = y.data<T>() + i * n;
         const int64_t row = ids.data<std::int32_t>()[i] - first_row;
+        // Whether the id's row is in this rank's part of the table.
         const bool here = row >= 0 && row < table.dim(0);
         const T* from = table.data<T>() + (here ? row : 0) * table.stride(0);
         for (int64_t j = 0; j < n; ++j) {

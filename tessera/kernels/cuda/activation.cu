@@ -9,13 +9,14 @@ namespace {
 
 using std::int64_t;
 
-// y from [x], in the accumulator type.
+// y = f(x) for one element. Map passes arrays with one entry per tensor, already widened to the
+// accumulator type.
 template <class A, class F>
 struct Forward {
   __device__ void operator()(A (&y)[1], const A (&x)[1]) const { y[0] = F::value(x[0]); }
 };
 
-// dx from [dy, x]; dx may be dy.
+// dx from [dy, x]. dx may be dy: Map reads all inputs of a chunk before it stores anything.
 template <class A, class F>
 struct Backward {
   __device__ void operator()(A (&dx)[1], const A (&x)[2]) const { dx[0] = F::gradient(x[0], x[1]); }
@@ -26,6 +27,7 @@ struct Backward {
 void CudaKernels::do_activation_forward(Stream& stream, View y, ConstView x,
                                         Activation activation) {
   constexpr const char* op = "activation_forward";
+  // Row stride 0, since there is only one row.
   dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
     const Map<T, 1, 1, Forward<Accumulator<T>, F>> map{{{x.data<T>(), 0}}, {{y.data<T>(), 0}}};
     map.run(stream, op, 1, x.numel());

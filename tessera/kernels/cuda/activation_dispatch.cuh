@@ -7,8 +7,9 @@
 
 namespace tessera::cuda {
 
-/// Calls f(TypeTag, function) with the element type and the activation as types. 16-bit results use
-/// the hardware's approximate functions (math.cuh), whose error is hidden by the rounding.
+/// Calls f(TypeTag, function) with the element type and the activation as types. The switch over
+/// activations thus happens once on the host, not in the loop over elements. 16-bit results use the
+/// hardware's approximate functions (math.cuh), since the rounding hides their error.
 template <class F>
 void dispatch_function(DType dtype, Activation activation, const char* op, F&& f) {
   dispatch_float(dtype, op, [&]<class T>(TypeTag<T> type) {

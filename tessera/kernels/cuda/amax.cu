@@ -12,8 +12,8 @@ namespace {
 
 using std::int64_t;
 
-// As many blocks as an H200 runs at once (8 for each of 132 SMs); a grid-stride loop covers the
-// rest.
+// 8 blocks for each of the 132 SMs of an H200; a grid-stride loop covers the rest. The limit also
+// bounds the number of atomics on the one output word. The result does not depend on it.
 constexpr int64_t kAmaxBlocks = 1056;
 
 // x [rows, n] with any row stride, in chunks of 16 bytes numbered row by row. out: the bits of an
@@ -22,6 +22,7 @@ template <class T, bool kPacked>
 __global__ void __launch_bounds__(kChunkThreads)
     amax_kernel(unsigned* out, StridedRows<const T> x, int64_t rows, int64_t n) {
   constexpr int kWidth = kPackWidth<T>;
+  // The last chunk of a row may be short.
   const int64_t chunks = (n + kWidth - 1) / kWidth;
   // 0 is neutral: magnitudes are not negative. The tail of a short chunk is loaded as zeros.
   unsigned most = 0;
@@ -29,6 +30,8 @@ __global__ void __launch_bounds__(kChunkThreads)
        i += int64_t{gridDim.x} * kChunkThreads) {
     const int64_t row = i / chunks;
     const auto value = widened(load_chunk<kPacked, kWidth>(x[row], (i - row * chunks) * kWidth, n));
+    // The mask clears the sign bit. f64 is rounded to f32 here, so its amax is that of the rounded
+    // values.
 #pragma unroll
     for (int k = 0; k < kWidth; ++k)
       most = max(most, __float_as_uint(static_cast<float>(value.at[k])) & 0x7fffffffu);
@@ -50,6 +53,7 @@ void CudaKernels::do_amax(Stream& stream, View out, ConstView x, bool accumulate
     const StridedRows<const T> rows{x.data<T>(), x.stride(0)};
     const int64_t chunks = x.dim(0) * ((x.dim(1) + kWidth - 1) / kWidth);
     const int64_t blocks = std::min((chunks + kChunkThreads - 1) / kChunkThreads, kAmaxBlocks);
+    // Packs need whole chunks in every row as well as aligned rows.
     const bool packed = x.dim(1) % kWidth == 0 && rows.template packs<kWidth>(x.dim(0));
     launch(stream, op, {blocks, dim3(kChunkThreads)},
            packed ? amax_kernel<T, true> : amax_kernel<T, false>, static_cast<unsigned*>(out.raw()),

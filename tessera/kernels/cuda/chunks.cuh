@@ -20,6 +20,7 @@ __device__ Pack<T, kCount> load_chunk(const T* row, std::int64_t at, std::int64_
   if constexpr (kPacked) {
     return load_pack<kCount>(row + at);
   } else {
+    // The tail stays zero-initialised, so callers may sum over a whole chunk.
     Pack<T, kCount> chunk{};
 #pragma unroll
     for (int k = 0; k < kCount; ++k)
@@ -49,6 +50,7 @@ struct StridedRows {
   /// Whether every row begins where a pack of kCount can.
   template <int kCount>
   bool packs(std::int64_t rows) const {
+    // A single row has no neighbour, so its stride does not matter.
     return can_pack<kCount>(data) && (rows <= 1 || stride % kCount == 0);
   }
 };
@@ -86,8 +88,10 @@ __global__ void __launch_bounds__(kChunkThreads) each_chunk_kernel(F f, ChunkTea
   const std::int64_t row = teams.segments == 1 ? team : team / teams.segments;
   if (row >= teams.rows) return;
   const std::int64_t segment = team - row * teams.segments;
+  // Elements between two chunks of one lane: the other lanes' chunks lie between them.
   const std::int64_t step = teams.lanes * F::kWidth;
   const std::int64_t first = segment * kChunksAhead * step + thread % teams.lanes * F::kWidth;
+  // Captures the pointers of this row, so that read and write need only the column.
   const auto on_row = f.row(row);
   const auto is_pack = [&](int k) { return kPacked && first + k * step + F::kWidth <= teams.n; };
   // All packs are read before the first is written: four independent loads per thread hide latency.
@@ -114,6 +118,8 @@ __global__ void __launch_bounds__(kChunkThreads) each_chunk_kernel(F f, ChunkTea
 template <class F>
 void for_each_chunk(Stream& stream, const char* op, std::int64_t rows, std::int64_t n, bool packed,
                     const F& f) {
+  // The mapping of chunks to threads depends on [rows, n] and the width only; `packed` selects how
+  // a chunk is accessed. Elementwise results are therefore the same either way.
   const ChunkTeams teams(rows, n, F::kWidth);
   launch(stream, op, teams.grid(),
          packed ? each_chunk_kernel<true, F> : each_chunk_kernel<false, F>, f, teams);

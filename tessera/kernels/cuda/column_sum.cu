@@ -29,10 +29,12 @@ template <int kWidth, class T, class A = Accumulator<T>>
 __device__ void sum_rows(A (&sums)[kWidth], const T* x, int64_t begin, int64_t end,
                          int64_t stride) {
   for (int64_t row = begin; row < end; row += kLanes * kAhead) {
+    // Kept in the type of memory: 16 bytes each, 32 registers for all eight.
     Pack<T, kWidth> ahead[kAhead];
 #pragma unroll
     for (int i = 0; i < kAhead; ++i)
       if (row + i * kLanes < end) ahead[i] = load_pack<kWidth>(x + (row + i * kLanes) * stride);
+        // Added in the order of rows, the same as without the look-ahead.
 #pragma unroll
     for (int i = 0; i < kAhead; ++i)
       if (row + i * kLanes < end)
@@ -51,6 +53,8 @@ __global__ void __launch_bounds__(kWarp* kLanes)
   constexpr int kColumns = kWarp * kWidth;
   // [row of threads][column]: each row of threads writes neighbouring columns.
   __shared__ A of_lane[kLanes][kColumns];
+  // The pieces of one group of columns are column_blocks apart in the grid; blocks that run at the
+  // same time mostly read neighbouring columns of the same rows.
   const int64_t piece = blockIdx.x / column_blocks;
   const int64_t first = blockIdx.x % column_blocks * kColumns;
   const int64_t column = first + threadIdx.x * kWidth;
@@ -66,6 +70,7 @@ __global__ void __launch_bounds__(kWarp* kLanes)
        j += kWarp * kLanes) {
     // No barrier follows, so that threads behind the last column may leave.
     if (first + j >= in.columns) return;
+    // Lanes in order: the sum of a column has one order for a given shape.
     A sum = of_lane[0][j];
     for (int lane = 1; lane < kLanes; ++lane) sum += of_lane[lane][j];
     contribute<D>(sums[piece * in.columns + first + j], static_cast<Accumulator<D>>(sum),
@@ -110,6 +115,8 @@ int64_t piece_length(int64_t rows, int64_t columns) {
 }  // namespace
 
 void CudaKernels::do_column_sum(Stream& stream, View db, ConstView dy, bool accumulate) {
+  // Nothing to write. With columns but no rows the sums are zeros, which one piece of no rows
+  // gives.
   if (dy.dim(1) == 0) return;
   dispatch_float(dy.dtype(), "column_sum", [&]<class T>(TypeTag<T>) {
     dispatch_float(db.dtype(), "column_sum", [&]<class D>(TypeTag<D>) {
@@ -121,6 +128,8 @@ void CudaKernels::do_column_sum(Stream& stream, View db, ConstView dy, bool accu
       const PiecesOfRows<T> in{dy.data<T>(), rows, columns, dy.stride(0), length};
       // One piece needs no partial sums and is written directly.
       if (pieces == 1) return sum_pieces(stream, db.data<D>(), in, 1, accumulate);
+      // The workspace of the object; the second stage reads it on the same stream, so no
+      // synchronisation is needed.
       A* partials = static_cast<A*>(workspace_.view().raw());
       // The second stage reads partials [pieces, columns] as one piece and rounds once to the type
       // of db.

@@ -14,7 +14,10 @@ using std::int64_t;
 // packs.
 struct TwoLayouts {
   TwoLayouts(const ConstView& to, const ConstView& from) {
+    // From the outermost dimension to the innermost, so that a dimension is compared with the one
+    // outside of it.
     for (int d = 0; d < from.rank(); ++d) append(from.dim(d), to.stride(d), from.stride(d));
+    // A scalar is one element of one dimension.
     if (rank == 0) append(1, 1, 1);
   }
   struct Offsets {
@@ -23,6 +26,8 @@ struct TwoLayouts {
   // Splits i into indices from the last dimension on.
   __device__ Offsets at(int64_t i) const {
     Offsets offsets;
+    // Dimensions that cannot be merged cost one 64-bit division each, which is why the constructor
+    // merges what it can.
     for (int d = rank - 1; d >= 0; --d) {
       const int64_t index = i % dims[d];
       i /= dims[d];
@@ -34,6 +39,7 @@ struct TwoLayouts {
   /// Whether all rows of the last dimension are contiguous and aligned for packs of `width`, given
   /// that the first one is aligned.
   bool keeps_alignment(int width) const {
+    // Offsets of rows are sums of multiples of these strides.
     for (int d = 0; d < rank - 1; ++d)
       if (to_strides[d] % width != 0 || from_strides[d] % width != 0) return false;
     return to_strides[rank - 1] == 1 && from_strides[rank - 1] == 1;
@@ -54,6 +60,8 @@ struct TwoLayouts {
     // A dimension of size 1 has no effect on offsets.
     if (dim == 1 && rank > 0) return;
     const int last = rank - 1;
+    // Joining condition: a step in the outer dimension must equal a full pass over the inner one,
+    // in both views. An outer dimension of size 1 is replaced.
     const bool joins = rank > 0 && (dims[last] == 1 || (to_strides[last] == dim * to_stride &&
                                                         from_strides[last] == dim * from_stride));
     const int d = joins ? last : rank++;
@@ -63,7 +71,8 @@ struct TwoLayouts {
   }
 };
 
-// Through the accumulator types, so that every conversion rounds once.
+// Converts through the accumulator types. Widening is exact, so a conversion rounds once; only f64
+// to a 16-bit type rounds twice, first to f32.
 template <class To, class From>
 __device__ To converted(const From& x) {
   if constexpr (std::is_same_v<To, From>)
@@ -79,19 +88,22 @@ struct CopyElement {
   const From* from;
   TwoLayouts layouts;
   __device__ void operator()(int64_t i) const {
+    // Consecutive threads write consecutive elements of the row-major order, so accesses are
+    // coalesced in whichever view is contiguous along its last dimension.
     const TwoLayouts::Offsets at = layouts.at(i);
     to[at.to] = converted<To>(from[at.from]);
   }
 };
 
-// A row of the last dimension in chunks. The wider type determines the number of elements per
-// chunk.
+// A row of the last dimension in chunks of at most 16 bytes on either side. The wider type
+// determines the number of elements per chunk: a copy from f32 to bf16 reads 16 bytes and writes 8.
 template <class To, class From>
 struct CopyRow {
   static constexpr int kWidth = std::min(kPackWidth<To>, kPackWidth<From>);
   using Parts = Pack<From, kWidth>;
   To* to;
   const From* from;
+  // The chunk stays in the type of the source until it is written.
   template <bool kPacked>
   __device__ Parts read(int64_t at, int64_t n) const {
     return load_chunk<kPacked, kWidth>(from, at, n);
@@ -111,7 +123,8 @@ struct CopyRow {
   }
 };
 
-// All rows; f.row() of chunks.cuh.
+// All rows, as for_each_chunk expects it. The division that maps a row to its offsets is paid once
+// per segment of a row instead of once per element.
 template <class To, class From>
 struct CopyRows {
   static constexpr int kWidth = CopyRow<To, From>::kWidth;
@@ -132,9 +145,10 @@ void copy_as(Stream& stream, const View& to, const ConstView& from) {
   To* out = static_cast<To*>(to.raw());
   const From* in = static_cast<const From*>(from.raw());
   const TwoLayouts layouts(to, from);
-  // Also the case for transposed views, whose last dimension is not contiguous.
+  // Transposed views come here, too: their last dimension is not contiguous in one of the two.
   if (!layouts.keeps_alignment(kWidth) || !can_pack<kWidth>(out) || !can_pack<kWidth>(in))
     return for_each(stream, "copy", from.numel(), CopyElement<To, From>{out, in, layouts});
+  // The last dimension after merging is the row of for_each_chunk, the others number the rows.
   const int64_t n = layouts.dims[layouts.rank - 1];
   for_each_chunk(stream, "copy", from.numel() / n, n, true,
                  CopyRows<To, From>{out, in, layouts.of_rows()});
@@ -143,11 +157,14 @@ void copy_as(Stream& stream, const View& to, const ConstView& from) {
 // Copies within one type move words of its size, so that four instantiations serve all types.
 // Contiguous ones are a plain memory copy.
 void copy_same_type(Stream& stream, const View& to, const ConstView& from) {
+  // No index arithmetic: the runtime copies the bytes.
   if (to.is_contiguous() && from.is_contiguous()) {
     stream.api().copy_bytes(stream.native(), to.raw(), from.raw(), from.bytes());
     return;
   }
+  // Unsigned words rather than floats: no conversion can touch the bits.
   switch (element_size(from.dtype())) {
+    // 1 byte: u8. 2: bf16, f16, i16. 4: f32, i32. 8: f64, i64.
     case 1: return copy_as<std::uint8_t, std::uint8_t>(stream, to, from);
     case 2: return copy_as<std::uint16_t, std::uint16_t>(stream, to, from);
     case 4: return copy_as<std::uint32_t, std::uint32_t>(stream, to, from);
@@ -169,6 +186,7 @@ struct RandomNormal {
     const int64_t column = i % columns;
     // The element number in the global tensor is the counter of the generator.
     const auto element = static_cast<std::uint64_t>(first + row * global_columns + column);
+    // Computed in double, so that weights of every type are roundings of the same numbers.
     const double normal = normal_from_uniform(uniform_from_word(philox_word(key, element)));
     store<T>(x[row * row_stride + column * column_stride],
              static_cast<Accumulator<T>>(fma(std, normal, mean)));
@@ -178,6 +196,7 @@ struct RandomNormal {
 }  // namespace
 
 void CudaKernels::do_copy(Stream& stream, View to, ConstView from) {
+  // n below would be 0, and the number of rows a division by it.
   if (from.numel() == 0) return;
   if (to.dtype() == from.dtype()) return copy_same_type(stream, to, from);
   dispatch_float(to.dtype(), "copy", [&]<class To>(TypeTag<To>) {

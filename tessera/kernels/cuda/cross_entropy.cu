@@ -28,7 +28,8 @@ using std::int64_t;
 // Two blocks of 512 threads per SM leave 64 registers per thread and enough loads in flight.
 constexpr int kRowThreads = 512;
 
-// A thread per pack, whole warps, at most 512 threads.
+// A thread per pack, whole warps, at most 512 threads. A short row gets few threads, since idle
+// warps would still take part in every barrier.
 template <class T>
 Grid one_block_per_row(int64_t rows, int64_t columns) {
   // One more for the single elements at either end.
@@ -100,6 +101,7 @@ struct Stats {
   }
 };
 
+// Views of stats [3, N]; rows of stats may be further apart than N.
 template <class A, class V>
 Stats<A> stats_of(const V& stats) {
   return {stats.template data<std::remove_const_t<A>>(), stats.stride(0)};
@@ -122,6 +124,7 @@ Logits<T> logits_of(const ConstView& logits, const ConstView& labels, const Targ
   return {logits.data<T>(), logits.stride(0), logits.dim(1), labels.data<std::int32_t>(), target};
 }
 
+// The plain sum of a pack, in order, for label smoothing.
 template <class T, int kCount>
 __device__ Accumulator<T> sum_of(const Pack<T, kCount>& pack) {
   const Pack<Accumulator<T>, kCount> x = widened(pack);
@@ -152,7 +155,9 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   own.rescale(block_max(own.maximum));
   const A sum = block_sum(own.sum);
   if (smooth) plain_sum = block_sum(plain_sum);
+  // Only thread 0 goes on; there are no barriers below.
   if (threadIdx.x > 0) return;
+  // Row i of each of the three statistics; the caller reduces them over the ranks.
   const int64_t label = logits.label(i);
   stats.maximum(i) = own.maximum;
   stats.sum(i) = sum;
@@ -168,8 +173,8 @@ template <class A>
 struct Rescale {
   Stats<A> stats;
   const A* maximum;
-  // A thread per row. A local part of -inf only has sum 0, which stays 0 if another rank has a
-  // finite logit.
+  // A thread per row. If all local logits are -inf, the sum is 0 and stays 0 as long as another
+  // rank has a finite logit. A row without any finite logit becomes NaN: it has no softmax.
   __device__ void operator()(int64_t i) const {
     stats.sum(i) *= exp(stats.maximum(i) - maximum[i]);
     stats.maximum(i) = maximum[i];
@@ -193,7 +198,8 @@ struct ScaleLogit {
   }
 };
 
-// Where the gradient goes, and the factors of a row: scale (device memory, f64) and mask [N].
+// Where the gradient goes, and the two factors of a row: mask f32 [N], 0 for tokens that do not
+// count, and `scale`, one f64 in device memory, since the loss scale may change from step to step.
 template <class T>
 struct Gradient {
   T* data;  ///< may be the logits
@@ -219,6 +225,8 @@ __global__ void __launch_bounds__(kRowThreads, 2)
   const A weight = static_cast<A>(*gradient.scale * static_cast<double>(gradient.mask[i]));
   // softmax = e^(x - max) / sum; the weight and the division are one factor for the row.
   const A factor = weight / stats.sum(i);
+  // The target's share of the gradient: `each` at every column, and `more` at the label in
+  // addition.
   const A each = weight * A(logits.target.each);
   const A more = weight * A(logits.target.label);
   const int64_t label = logits.label(i);
@@ -258,11 +266,12 @@ __global__ void __launch_bounds__(kSumThreads)
   double sum = 0;
   for (int64_t i = threadIdx.x; i < n; i += kSumThreads)
     sum += static_cast<double>(x[i]) * static_cast<double>(mask[i]);
+  // A fixed order: every thread's elements, a butterfly in each warp, then the warps.
   sum = block_sum(sum);
   if (threadIdx.x == 0) contribute(*out, sum, accumulate);
 }
 
-// Calls f(TypeTag<A>{}) for the two accumulator types.
+// Calls f(TypeTag<A>{}) for the two accumulator types; statistics and losses have no others.
 template <class F>
 void dispatch_accumulator(DType dtype, F&& f) {
   if (dtype == DType::f64)
@@ -276,6 +285,7 @@ void dispatch_accumulator(DType dtype, F&& f) {
 void CudaKernels::do_scale_logits(Stream& stream, View logits, const LogitSpec& spec) {
   dispatch_float(logits.dtype(), "scale_logits", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
+    // In place: input and output are the same rows.
     T* data = logits.data<T>();
     const Map<T, 1, 1, ScaleLogit<A>> map{
         {{data, logits.stride(0)}}, {{data, logits.stride(0)}}, {LogitCap<A>(spec)}};
@@ -307,12 +317,16 @@ void CudaKernels::do_cross_entropy(Stream& stream, View loss, View dlogits, Cons
   dispatch_float(logits.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     A* out = loss.data<A>();
+    // Evaluation needs the loss only, which is a function of the statistics: the logits are not
+    // read again.
     if (!dlogits) {
       for_each(stream, op, logits.dim(0), LossOfRow<A>{out, stats_of<const A>(stats)});
       return;
     }
     const Gradient<T> gradient{dlogits.data<T>(), dlogits.stride(0), mask.data<float>(),
                                scale.data<double>(), LogitCap<A>(logit_spec)};
+    // The slope of the soft cap is a template argument, so that models without one do not pay for
+    // it.
     launch(
         stream, op, one_block_per_row<T>(logits.dim(0), logits.dim(1)),
         logit_spec.is_identity() ? cross_entropy_kernel<T, false> : cross_entropy_kernel<T, true>,

@@ -16,14 +16,19 @@ namespace tessera::cuda {
 class CudnnAttention;
 class GemmPlans;
 
+/// Implements the ops of kernels.h, which has the names and shapes of the arguments. Arguments are
+/// checked there before a do_ function is called.
 class CudaKernels final : public Kernels {
  public:
   CudaKernels(Device device, const CudaOptions& options);
   ~CudaKernels() override;
 
+  /// Autotuned matrix products as text, to share them between ranks (gemm/gemm_autotune_cache.h).
   std::string autotuned() const override;
   void take_autotuned(const std::string& text) override;
 
+  /// Upper bounds: memory is laid out once, before the first step, so an op may not need more
+  /// later.
   std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                         DType) const override;
   std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;
@@ -31,9 +36,11 @@ class CudaKernels final : public Kernels {
   std::size_t sum_squares_workspace_bytes(std::int64_t elements) const override;
 
  protected:
+  // gemm/gemm.cpp, amax.cu, column_sum.cu
   void do_gemm(Stream&, View, const Operand&, const Operand&, const GemmSpec&, Workspace) override;
   void do_amax(Stream&, View, ConstView, bool) override;
   void do_column_sum(Stream&, View, ConstView, bool) override;
+  // attention/attention_dispatch.cpp, attention/attention_merge.cu, rope.cu
   void do_attention_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                             const AttentionSpec&, Workspace) override;
   void do_attention_backward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
@@ -41,12 +48,14 @@ class CudaKernels final : public Kernels {
                              const AttentionAccumulate&) override;
   void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
   void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) override;
+  // norm.cu, norm_backward.cu
   void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                        const NormSpec&) override;
   void do_add_norm_forward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
                            const NormSpec&, const DropoutSpec&) override;
   void do_norm_backward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
                         const NormSpec&, bool, bool, Workspace) override;
+  // norm_parts.cu: rows with channels on several ranks
   void do_norm_part_stats(Stream&, View, ConstView, const NormSpec&) override;
   void do_norm_part_forward(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
                             const NormSpec&) override;
@@ -54,23 +63,28 @@ class CudaKernels final : public Kernels {
                          const NormSpec&, bool, Workspace) override;
   void do_norm_part_backward(Stream&, View, ConstView, ConstView, ConstView, ConstView, ConstView,
                              std::int64_t, const NormSpec&, bool) override;
+  // activation.cu, gated_activation.cu
   void do_activation_forward(Stream&, View, ConstView, Activation) override;
   void do_activation_backward(Stream&, View, ConstView, ConstView, Activation) override;
   void do_gated_activation_forward(Stream&, View, ConstView, Activation) override;
   void do_gated_activation_backward(Stream&, View, View, ConstView, ConstView, Activation) override;
+  // pointwise.cu and copy.cu
   void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) override;
   void do_copy(Stream&, View, ConstView) override;
   void do_fill(Stream&, View, double) override;
   void do_random_normal(Stream&, View, RngKey, const Shape&, const Shape&, double, double) override;
+  // vocabulary.cu
   void do_embedding_forward(Stream&, View, ConstView, ConstView, std::int64_t, bool) override;
   void do_embedding_backward(Stream&, View, ConstView, ConstView, std::int64_t, bool,
                              Workspace) override;
+  // cross_entropy.cu
   void do_scale_logits(Stream&, View, const LogitSpec&) override;
   void do_softmax_stats(Stream&, View, ConstView, ConstView, const TargetSpec&) override;
   void do_softmax_rescale(Stream&, View, ConstView) override;
   void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView, ConstView,
                         const TargetSpec&, const LogitSpec&) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
+  // moe.cu and grouped_gemm.cu
   void do_route_top1(Stream&, View, View, ConstView) override;
   void do_route_top1_backward(Stream&, View, ConstView, ConstView, ConstView) override;
   void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t) override;
@@ -78,6 +92,8 @@ class CudaKernels final : public Kernels {
   void do_grouped_weight_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) override;
   void do_scale_rows(Stream&, View, ConstView, ConstView) override;
   void do_row_dot(Stream&, View, ConstView, ConstView) override;
+  // optimizer.cu and step_state.cu. None of these waits for the host: the state of the step is in
+  // device memory.
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
   void do_divide_by_sum(Stream&, View, ConstView) override;
   void do_start_step(Stream&, View, ConstView, ConstView) override;

@@ -13,6 +13,7 @@ namespace tessera::cuda {
 /// then multiplied by scale = 1 / (1 - p).
 template <class A>
 struct HiddenDropout {
+  // Dropout that is off needs no samples: their view may be empty.
   explicit HiddenDropout(const DropoutSpec& spec)
       : on(spec.p > 0),
         bound(dropout_bound(spec.p)),
@@ -41,6 +42,7 @@ class AddedRow {
   using A = Accumulator<T>;
   static constexpr int kWidth = kPackWidth<T>;
   using Chunk = Pack<T, kWidth>;
+  // Inputs of a chunk that are in flight between read() and write().
   struct Parts {
     Chunk x, branch;
   };
@@ -69,7 +71,9 @@ class AddedRow {
   template <bool kPacked>
   __device__ Chunk write(std::int64_t at, std::int64_t n, const Parts& parts) const {
     auto value = widened(parts.branch);
+    // Undefined without x, and not used then.
     const auto residual = widened(parts.x);
+    // Without dropout the branch may still have a scale (spec.scale, for a residual multiplier).
     if (dropout_.on)
       drop(value, at);
     else if (dropout_.scale != A(1))
@@ -106,6 +110,8 @@ class AddedRow {
     constexpr int kShared = kWidth < 4 ? kWidth : 4;  // elements of one counter in this chunk
 #pragma unroll
     for (int first = 0; first < kWidth; first += kShared) {
+      // The counter is the global channel / 4, so shards and chunks of any width draw the same
+      // words.
       const Philox4 words =
           hidden_dropout_words(dropout_.key, sample_, position_, (at + first) / 4);
       // Only f64 (two elements to a chunk) uses half of a draw.
@@ -119,7 +125,8 @@ class AddedRow {
     }
   }
 
-  // For channels that do not start at a multiple of four: one draw per element.
+  // For channels that do not start at a multiple of four: one draw per element, four times the work
+  // of drop(). Only shards of the channels with such an offset come here.
   __device__ void drop_each(Pack<A, kWidth>& value, std::int64_t at) const {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {

@@ -26,6 +26,7 @@ struct GatedBackward {
   template <int kOut>
   __device__ void operator()(A (&out)[kOut], const A (&x)[3]) const {
     const A g = x[0], u = x[1], d = x[2];
+    // The order of the multiplications is that of activation.h, which the CPU backend uses, too.
     out[0] = F::gradient(d * u, g);
     out[1] = F::times(d, g);
     if constexpr (kOut == 3) out[2] = F::value(g) * u;
@@ -39,6 +40,7 @@ void CudaKernels::do_gated_activation_forward(Stream& stream, View y, ConstView 
   constexpr const char* op = "gated_activation_forward";
   dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
     const int64_t f = y.dim(1);
+    // Gate and up are two inputs of the map that share an address range, f columns apart.
     const T* in = x.data<T>();
     const Map<T, 2, 1, GatedForward<Accumulator<T>, F>> map{{{in, 2 * f}, {in + f, 2 * f}},
                                                             {{y.data<T>(), f}}};
@@ -56,6 +58,8 @@ void CudaKernels::do_gated_activation_backward(Stream& stream, View dx, View y, 
     T* out = dx.data<T>();
     // Map reads all inputs of a chunk before it writes, so dx may be x.
     const auto run = [&](const auto& map) { map.run(stream, op, dy.dim(0), f); };
+    // With y the output of the forward pass is written again, for the weight gradient of the linear
+    // layer behind this one.
     if (y)
       run(Map<T, 3, 3, Gradient>{{{in, 2 * f}, {in + f, 2 * f}, {dy.data<T>(), f}},
                                  {{out, 2 * f}, {out + f, 2 * f}, {y.data<T>(), f}}});

@@ -21,7 +21,8 @@ namespace {
 
 using std::int64_t;
 
-// The workspace that cuBLASLt recommends for Hopper.
+// 32 MiB, the workspace that NVIDIA recommends for cuBLASLt on Hopper. Column sums use it, too, and
+// need far less.
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 
 }  // namespace
@@ -33,6 +34,7 @@ void check_blas(cublasStatus_t status, const char* call) {
         cublasLtGetStatusString(status));
 }
 
+// A plain function, so that callers compiled by nvcc do not see {fmt} (runtime.h).
 void require_op(bool ok, const char* op, const char* what) { check(ok, "{}: {}", op, what); }
 
 // Sets the device first: launches and library calls of this thread apply to the current device.
@@ -42,6 +44,7 @@ cudaStream_t native(Stream& stream, const char* op) {
 }
 
 CudaKernels::CudaKernels(Device device, const CudaOptions& options)
+    // Allocated here once: nothing may be allocated while a CUDA graph is captured.
     : workspace_(Memory(device).allocate(MemoryUse::workspace, DType::u8, {kWorkspaceBytes})),
       gemms_(std::make_unique<GemmPlans>(device, options, workspace_)),
       cudnn_(std::make_unique<CudnnAttention>(device, options.deterministic)) {}

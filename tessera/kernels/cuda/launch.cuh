@@ -10,7 +10,8 @@
 
 namespace tessera::cuda {
 
-// A one-dimensional grid.
+// A one-dimensional grid. Kernels with two or three logical dimensions divide blockIdx.x
+// themselves: its limit of 2^31 - 1 is far above the 65535 of the other two.
 struct Grid {
   std::int64_t blocks = 0;  ///< 0 launches nothing
   dim3 threads;
@@ -22,6 +23,7 @@ struct Grid {
 template <class... Parameters>
 void launch(Stream& stream, const char* op, const Grid& grid, void (*kernel)(Parameters...),
             std::type_identity_t<Parameters>... arguments) {
+  // CUDA rejects an empty grid; an empty tensor is not an error here.
   if (grid.blocks == 0) return;
   const cudaStream_t on = native(stream, op);
   // More dynamic shared memory than 48 KiB has to be requested for each kernel.
@@ -30,13 +32,15 @@ void launch(Stream& stream, const char* op, const Grid& grid, void (*kernel)(Par
     check_op(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(grid.shared_bytes)),
              op);
+  // cudaLaunchKernel copies the arguments before it returns, so that their addresses may be local.
   void* addresses[] = {&arguments...};
   check_op(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(grid.blocks)), grid.threads,
                             addresses, grid.shared_bytes, on),
            op);
 }
 
-// A thread per element, for ops where nothing is gained by packs.
+// A thread per element, for ops where nothing is gained by packs: gathers, transposes, small
+// tensors.
 constexpr int kElementThreads = 256;
 
 template <class F>

@@ -17,15 +17,17 @@ struct Map {
   };
   StridedRows<const T> in[kIns];
   StridedRows<T> out[kOuts];
+  // Passed by value to the kernel, so it may hold scalars.
   Op op{};
 
-  // Pointers to one row of every tensor.
+  // Pointers to one row of every tensor, resolved once per segment. Chunks are addressed by column.
   struct Row {
     const T* in[kIns];
     T* out[kOuts];
     Op op;
     template <bool kPacked>
     __device__ Parts read(std::int64_t at, std::int64_t n) const {
+      // All loads of a chunk are issued before the first value is used.
       Parts parts;
 #pragma unroll
       for (int i = 0; i < kIns; ++i) parts.in[i] = load_chunk<kPacked, kWidth>(in[i], at, n);
@@ -40,6 +42,7 @@ struct Map {
       for (int i = 0; i < kIns; ++i) x[i] = widened(parts.in[i]);
 #pragma unroll
       for (int k = 0; k < kWidth; ++k) {
+        // Gathered by element: op sees one value per tensor, whatever the width of a chunk.
         A from[kIns], to[kOuts];
 #pragma unroll
         for (int i = 0; i < kIns; ++i) from[i] = x[i].at[k];
@@ -51,6 +54,7 @@ struct Map {
       for (int i = 0; i < kOuts; ++i) store_chunk<kPacked>(out[i], at, n, rounded<T>(y[i]));
     }
   };
+  // f.row() of chunks.cuh.
   __device__ Row row(std::int64_t number) const {
     Row at{{}, {}, op};
 #pragma unroll
@@ -62,6 +66,7 @@ struct Map {
 
   /// Over [rows, n]. Packs are used if every row of every tensor is aligned for them.
   void run(Stream& stream, const char* name, std::int64_t rows, std::int64_t n) const {
+    // One misaligned tensor makes all of them go element by element, since chunks have one width.
     bool packed = true;
     for (const auto& each : in) packed = packed && each.template packs<kWidth>(rows);
     for (const auto& each : out) packed = packed && each.template packs<kWidth>(rows);

@@ -28,6 +28,7 @@ using std::int64_t;
 template <int kLanes>
 struct Team {
   __device__ static int64_t row() {
+    // A block per row, or 256 / kLanes rows per block, numbered by thread.
     if constexpr (kLanes == 0)
       return blockIdx.x;
     else
@@ -35,8 +36,8 @@ struct Team {
   }
   __device__ static int size() { return kLanes == 0 ? static_cast<int>(blockDim.x) : kLanes; }
   __device__ static int rank() { return static_cast<int>(threadIdx.x) % size(); }
-  template <class A>
   // Every thread of the team gets the sum. All threads of the warp, or of the block, must call.
+  template <class A>
   __device__ static A sum(A x) {
     if constexpr (kLanes == 0)
       return block_sum(x);
@@ -66,6 +67,7 @@ struct GivenRow {
   }
 };
 
+// The plain norm: rows of x as they are.
 template <class T>
 struct GivenRows {
   NormRows<const T> x;
@@ -93,6 +95,7 @@ class Share {
   static constexpr int kWidth = kPackWidth<T>;
 
   __device__ Share(const Row& row, int64_t n) : row_(row), n_(n) {
+    // Nothing is kept: the row is finished and stored now, and read back from cache for each pass.
     if constexpr (kHeld == 0) {
       for (int64_t at = first(); at < n_; at += step())
         row_.template write<kPacked>(at, n_, row_.template read<kPacked>(at, n_));
@@ -132,6 +135,8 @@ class Share {
 
   const Row& row_;
   int64_t n_;
+  // In the type of memory, so that four chunks take 16 registers. kHeld is a constant and all loops
+  // over it are unrolled, so the array never needs an address.
   Pack<T, kWidth> held_[kHeld > 0 ? kHeld : 1];
 };
 
@@ -171,6 +176,7 @@ __global__ void __launch_bounds__(kLanes == 0 ? 1024 : 256)
   const A mean = weights.centred
                      ? sum_over<A, OfRow>(share, [](A sum, A x) { return sum + x; }) / count
                      : A(0);
+  // Second pass: squares about the mean, which do not cancel as E[x^2] - E[x]^2 would.
   const A squares = sum_over<A, OfRow>(share, [=](A sum, A x) {
     const A centred = x - mean;
     return fma(centred, centred, sum);
@@ -201,6 +207,7 @@ constexpr int kThreads = 256;  // of a block whose teams are lanes
 constexpr int kMostHeld = 4;   // chunks that a thread keeps
 constexpr int kFewLanes = 8;
 
+// The arguments of one launch, with the choice of the kernel variant in run().
 template <class T, class Source>
 struct NormCall {
   Stream& stream;
@@ -254,6 +261,7 @@ void CudaKernels::do_norm_forward(Stream& stream, View y, View stats, ConstView 
                                          {NormRows<const T>(x)},
                                          {w, b, spec},
                                          RowNumbers(x)};
+    // Packs only if every tensor allows them, since all are indexed by the same chunks.
     call.run(call.y.packs() && call.source.x.packs() && call.weights.packs());
   });
 }

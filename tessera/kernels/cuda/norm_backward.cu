@@ -30,6 +30,8 @@ __global__ void __launch_bounds__(256) norm_input_gradient_kernel(Gradient<T> in
   const T* x = in.x[place];
   const A mean = in.stats[2 * row];
   const A rstd = in.stats[2 * row + 1];
+  // First pass: both sums over the row. A thread adds every blockDim.x-th element in order, then
+  // block_sum folds the threads in a fixed tree.
   RowSums<A> sums;
   for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
     const A g = load(dy[j]) * (load(in.weights.w[j]) + in.weights.offset);
@@ -39,6 +41,7 @@ __global__ void __launch_bounds__(256) norm_input_gradient_kernel(Gradient<T> in
   // block_sum contains barriers; `centred` is the same for all threads.
   const A mean_g = in.weights.centred ? block_sum(sums.g) / static_cast<A>(n) : A(0);
   const A mean_gh = block_sum(sums.gh) / static_cast<A>(n);
+  // Second pass: g and h are computed again from dy and x, which are mostly still in L1 or L2.
   for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
     const A g = load(dy[j]) * (load(in.weights.w[j]) + in.weights.offset);
     const A h = (load(x[j]) - mean) * rstd;
@@ -74,6 +77,8 @@ void input_gradient(Stream& stream, const Gradient<T>& in) {
     return one_pass<T, 1>(stream, in, chunks <= 8 ? 8 : chunks <= 16 ? 16 : kWarp);
   // 65 to 96 chunks: a single warp with three chunks avoids the block-wide sum of two warps.
   if (packed && chunks > 2 * kWarp && chunks <= 3 * kWarp) return one_pass<T, 3>(stream, in, kWarp);
+  // 33 to 64 and 97 to 1024 chunks: two per thread, up to 512 threads. In bf16 these are rows of up
+  // to 8192 channels.
   if (packed && chunks <= 2 * kMostThreads<2>)
     return one_pass<T, 2>(stream, in, (chunks + 2 * kWarp - 1) / (2 * kWarp) * kWarp);
   // The fallback: the sums first, since dx may overwrite dy.
@@ -96,6 +101,7 @@ void CudaKernels::do_norm_backward(Stream& stream, View dx, View dw, View db, Co
                                    bool accumulate_dx, bool accumulate_dw, Workspace workspace) {
   dispatch_float(x.dtype(), kOp, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
+    // w has one entry per channel; the rows are all other dimensions together.
     const int64_t n = w.dim(0);
     const RowNumbers rows(x);
     const Gradient<T> in{NormRows<T>(dx),

@@ -21,11 +21,13 @@ struct Pieces {
   static constexpr std::int64_t kNarrow = 256;
   static constexpr std::int64_t kMost = 264;
   static constexpr std::int64_t kMostNarrow = 396;
-  // Pieces differ by at most one row.
+  // Multiplying before dividing spreads the remainder: pieces differ by at most one row. rows *
+  // piece stays far below 2^63.
   TESSERA_HOST_DEVICE std::int64_t begin(std::int64_t piece) const { return rows * piece / count; }
   std::int64_t rows, count;
 };
 
+// Arguments of the backward pass, by value in kernel parameters: pointers and strides only.
 template <class T>
 struct Gradient {
   NormRows<T> dx;
@@ -54,6 +56,8 @@ struct RowSums {
 template <class A, bool kFewLanes>
 __device__ RowSums<A> sum_over_row(RowSums<A> mine, int turn) {
   const int lanes = kFewLanes ? static_cast<int>(blockDim.x) : kWarp;
+  // A butterfly: all lanes end up with the same bits. Groups of less than 32 lanes hold different
+  // rows and do not mix, since `step` stays below the size of a group.
 #pragma unroll
   for (int step = lanes / 2; step > 0; step /= 2) {
     mine.g += __shfl_xor_sync(kAllLanes, mine.g, step);
@@ -61,6 +65,7 @@ __device__ RowSums<A> sum_over_row(RowSums<A> mine, int turn) {
   }
   if (blockDim.x <= kWarp) return mine;
   __shared__ A of_warp[2][kWarp][2];
+  // Several rows of threads share the buffer; row threadIdx.y has `warps` entries from `first` on.
   const unsigned warps = blockDim.x / kWarp;
   const unsigned first = threadIdx.y * warps;
   if (threadIdx.x % kWarp == 0) {
@@ -68,6 +73,8 @@ __device__ RowSums<A> sum_over_row(RowSums<A> mine, int turn) {
     slot[0] = mine.g;
     slot[1] = mine.gh;
   }
+  // All warps of the row have stored. The barrier covers the whole block, so every row of threads
+  // must reach it equally often.
   __syncthreads();
   // Warps are added in order, by every thread, so all have the same bits.
   mine = {};
@@ -89,6 +96,7 @@ __device__ Words load_words(const T* x) {
 template <class T>
 __device__ Pack<Accumulator<T>, kPackWidth<T>> widened_words(const Words& words) {
   Pack<T, kPackWidth<T>> pack;
+  // Compiles to register moves; reinterpreting the address of a local would force it into memory.
   memcpy(&pack, &words, sizeof(words));
   return widened(pack);
 }
@@ -109,12 +117,13 @@ struct HeldRow {
 
   /// Starts the loads of a row; zeros if there is no such row, which add nothing to any sum.
   __device__ void read(const Gradient<T>& in, std::int64_t row, bool here) {
+    // Rows that do not exist read row 0 as their place, an address that is valid, but load nothing.
     place = in.rows.place(here ? row : 0);
     const T* dy_row = in.dy[place];
     const T* x_row = in.x[place];
-#pragma unroll
     // Chunks behind the end of the row are zeros, too; they add nothing to the sums and are not
     // stored.
+#pragma unroll
     for (int k = 0; k < kHeld; ++k) {
       const std::int64_t at = chunk_at<T>(k);
       const bool has = here && at < in.weights.n;
@@ -140,11 +149,14 @@ class Worker {
     RowSums<A> sums;
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
+      // Widened here and dropped at the end of the iteration; only the packed words live across the
+      // barrier.
       const auto dy = widened_words<T>(row.dy[k]);
       const auto x = widened_words<T>(row.x[k]);
       const auto w = widened_words<T>(weight(k));
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
+        // h is the normalised input, g the gradient with respect to it.
         const A h = (x.at[i] - row.mean) * row.rstd;
         const A g = dy.at[i] * (w.at[i] + in_.weights.offset);
         sums.g += g;
@@ -177,6 +189,8 @@ class Worker {
       const auto dy = widened_words<T>(row.dy[k]);
       const auto x = widened_words<T>(row.x[k]);
       const auto w = widened_words<T>(weight(k));
+      // Where dx does not accumulate, `old` is zeros: one code path adds in the accumulator type
+      // and rounds once.
       auto value = widened_words<T>(old[k]);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
@@ -213,6 +227,8 @@ class Worker {
     return has(k) ? load_words(in_.weights.w + chunk_at<T>(k)) : Words{};
   }
 
+  // mine, shared and partial point to one chunk of columns. The first row of threads only stores,
+  // the last one only writes the result; with one row of threads it is both.
   __device__ static void add_up(Pack<A, kWidth>& mine, A* shared, A* partial, unsigned turn) {
     const bool last = turn + 1 == blockDim.y;
 #pragma unroll
@@ -229,8 +245,9 @@ class Worker {
   Pack<A, kWidth> db_[kHeld]{};
 };
 
-// Threads per block and blocks per SM, bounded by registers. Three chunks per thread leave no
-// registers for prefetching the next row.
+// Threads per block and blocks per SM (__launch_bounds__), which bound the registers per thread: 85
+// for kHeld = 1 (3 x 256 threads), 128 for kHeld = 2 (512) and kHeld = 3 (2 x 256). Three chunks
+// per thread leave no registers for prefetching the next row.
 template <int kHeld>
 constexpr int kMostThreads = kHeld == 2 ? 512 : 256;
 template <int kHeld>
@@ -250,6 +267,7 @@ __global__ void __launch_bounds__(kMostThreads<kHeld>, kBlocksAtOnce<kHeld>)
   constexpr bool kAhead = kReadsAhead<kHeld>;
   // [2, C] for finish(); empty if there is one row of threads.
   extern __shared__ __align__(16) unsigned char shared_bytes[];
+  // Blocks with an empty piece do not exist: there are at most as many pieces as rows.
   const std::int64_t begin = in.pieces.begin(blockIdx.x);
   const std::int64_t end = in.pieces.begin(std::int64_t{blockIdx.x} + 1);
   Worker<T, kHeld> worker(in);
@@ -259,14 +277,19 @@ __global__ void __launch_bounds__(kMostThreads<kHeld>, kBlocksAtOnce<kHeld>)
   for (std::int64_t first = begin; first < end; first += blockDim.y) {
     const std::int64_t row = first + threadIdx.y;
     if (!kAhead) next.read(in, row, row < end);
+    // A copy in registers, which lets `next` be overwritten by the loads of the following row.
     const HeldRow<T, kHeld> now = next;
+    // The accumulated dx is loaded before the sums, so that the barrier hides its latency.
     Words old[kHeld];
     worker.read_dx(old, now, row < end);
     if (kAhead) next.read(in, row + blockDim.y, row + blockDim.y < end);
+    // kHeld = 1 is the only variant with less than 32 threads per row.
     const RowSums<A> sums = sum_over_row<A, kHeld == 1>(worker.take(now), turn);
     if (row < end) worker.write_dx(now, sums, old);
     turn = 1 - turn;
   }
+  // Each block writes its own [2, C] of the partials; the kernel that adds them up follows on the
+  // stream.
   worker.finish(reinterpret_cast<A*>(shared_bytes), in.partials + blockIdx.x * 2 * in.weights.n);
 }
 

@@ -49,8 +49,9 @@ __global__ void __launch_bounds__(256)
   using A = Accumulator<T>;
   const int64_t row = blockIdx.x;
   const T* of_row = x[{row, 0}];
+  // Two passes: the mean first, then squares about it. The second reads the row from cache.
   const A sum = centred ? sum_of_row<T, kPacked>(of_row, n, [](A v) { return v; }) : A(0);
-  // n > 0 channels on every rank.
+  // Every rank has n > 0 channels.
   const A mean = sum / static_cast<A>(n);
   const A squares = sum_of_row<T, kPacked>(of_row, n, [=](A v) { return (v - mean) * (v - mean); });
   // block_sum leaves the sums in every thread; one writes.
@@ -64,12 +65,15 @@ template <class A>
 struct Parts {
   const A* moments;  // [count, rows, 2]
   int64_t count, rows;
+  // Parts are [rank, row, (mean, M2)], as the all-gather concatenates them.
   __device__ A mean(int64_t part, int64_t row) const { return moments[2 * (part * rows + row)]; }
   __device__ A squares(int64_t part, int64_t row) const {
     return moments[2 * (part * rows + row) + 1];
   }
 };
 
+// Normalises the local channels of a row with the statistics of the whole row. A thread reads a
+// chunk before it writes it, and no other thread touches that chunk.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(256)
     part_forward_kernel(NormRows<T> y, Accumulator<T>* stats, NormRows<const T> x,
@@ -85,6 +89,7 @@ __global__ void __launch_bounds__(256)
   mean /= static_cast<A>(parts.count);
   A squares = 0;
   for (int64_t p = 0; p < parts.count; ++p) {
+    // Spread of the means of the parts; 0 for RMS norm, where all means are 0.
     const A apart = parts.mean(p, row) - mean;
     squares += parts.squares(p, row) + static_cast<A>(n) * apart * apart;
   }
@@ -101,6 +106,7 @@ __global__ void __launch_bounds__(256)
       value.at[k] = fma((v.at[k] - mean) * rstd, w.at[k] + weights.offset, b.at[k]);
     store_chunk<kPacked>(y[{row, 0}], at, n, rounded<T>(value));
   });
+  // The statistics of the whole row, the same on all ranks; the backward pass reads them.
   if (threadIdx.x > 0) return;
   stats[2 * row] = mean;
   stats[2 * row + 1] = rstd;
@@ -123,6 +129,7 @@ struct PartGradient {
         w(weights.w),
         offset(weights.offset),
         n(weights.n) {}
+  /// Whether every row of dy, x and w can be read in packs.
   bool packs() const {
     constexpr int kWidth = kPackWidth<T>;
     return n % kWidth == 0 && dy.packs() && x.packs() && can_pack<kWidth>(w);
@@ -135,6 +142,7 @@ template <class T, bool kPacked, class F>
 __device__ void each_gradient(const PartGradient<T>& in, int64_t row, F&& f) {
   using A = Accumulator<T>;
   constexpr int kWidth = kPackWidth<T>;
+  // Statistics over all ranks, from the forward pass.
   const A mean = in.stats[2 * row];
   const A rstd = in.stats[2 * row + 1];
   each_chunk_of<T>(in.n, [&](int64_t at) {
@@ -175,7 +183,9 @@ __global__ void __launch_bounds__(256) part_sums_kernel(Accumulator<T>* sums, Pa
   sums[2 * row + 1] = sum_gh;
 }
 
-// `channels` is the number of channels over all ranks; sums are those of all ranks.
+// dx of the local channels. `sums` [rows, 2] are those of all ranks, after the all-reduce, and
+// `channels` is the number of channels over all ranks, so the means are those of whole rows. As in
+// norm_backward.cu, dx may be dy.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(256)
     part_backward_kernel(NormRows<T> dx, PartGradient<T> in, const Accumulator<T>* sums,
@@ -192,14 +202,15 @@ __global__ void __launch_bounds__(256)
     Pack<T, kWidth> old{};
     if (accumulate) old = load_chunk<kPacked, kWidth>(to, at, in.n);
     auto value = widened(old);
-#pragma unroll
     // dx = rstd (g - mean(g) - h mean(g h)), added in the accumulator type and rounded once.
+#pragma unroll
     for (int k = 0; k < kWidth; ++k) value.at[k] += rstd * (g.at[k] - mean_g - h.at[k] * mean_gh);
     store_chunk<kPacked>(to, at, in.n, rounded<T>(value));
   });
 }
 
-// A block per row, with one thread per chunk, at most 256.
+// A block per row, with one thread per chunk, at most 256. Sharded rows are short: 8192 channels in
+// bf16 over 8 ranks are 128 chunks.
 template <class T>
 Grid blocks_for(int64_t rows, int64_t n) {
   const int64_t chunks = (n + kPackWidth<T> - 1) / kPackWidth<T>;
@@ -212,6 +223,7 @@ Grid blocks_for(int64_t rows, int64_t n) {
 void CudaKernels::do_norm_part_stats(Stream& stream, View part, ConstView x, const NormSpec& spec) {
   constexpr const char* op = "norm_part_stats";
   dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
+    // Local channels of this rank.
     const int64_t n = x.dim(1);
     // All rows are aligned if the first is and their distance is a multiple of the pack width.
     const NormRows<const T> rows(x);
@@ -228,6 +240,7 @@ void CudaKernels::do_norm_part_forward(Stream& stream, View y, View stats, Const
   constexpr const char* op = "norm_part_forward";
   dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
+    // y, x and the weights share one column index, so all have to be aligned for packs.
     const NormWeights<T> weights(w, b, spec);
     const NormRows<const T> from(x);
     const NormRows<T> to(y);

@@ -11,6 +11,7 @@ namespace tessera::cuda {
 /// The rows of [N, C] or [N, G, C] by number, row-major; G is the number of groups or heads that
 /// are normalised separately (query-key norm).
 struct RowNumbers {
+  // No channels would be a division by zero; then there are no elements either.
   explicit RowNumbers(const ConstView& x)
       : count(x.numel() / std::max<std::int64_t>(1, x.dim(-1))),
         inner(x.rank() == 2 ? 1 : x.dim(1)) {}
@@ -28,6 +29,7 @@ struct RowNumbers {
 // Rows of C contiguous channels with any stride between them.
 template <class T>
 struct NormRows {
+  // Two dimensions have no inner one: its stride is 0 and its index always 0.
   template <class V>
   explicit NormRows(const V& x)
       : data(x.template data<std::remove_const_t<T>>()),
@@ -38,6 +40,7 @@ struct NormRows {
   }
   /// Whether every row begins where a pack can.
   bool packs() const {
+    // A stride of 0 (no inner dimension) counts as aligned.
     constexpr int kWidth = kPackWidth<T>;
     return can_pack<kWidth>(data) && outer_stride % kWidth == 0 && inner_stride % kWidth == 0;
   }
@@ -48,6 +51,7 @@ struct NormRows {
 // Weight and bias [C], in the type of the activations.
 template <class T>
 struct NormWeights {
+  // Widened once on the host, so that the kernels do not convert scalars per thread.
   NormWeights(const ConstView& w_, const ConstView& b_, const NormSpec& spec)
       : w(w_.data<T>()),
         b(b_ ? b_.data<T>() : nullptr),

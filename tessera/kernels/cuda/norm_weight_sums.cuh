@@ -34,6 +34,8 @@ __global__ void __launch_bounds__(kWarp* kWeightLanes)
   const std::int64_t column = blockIdx.x % column_blocks * kWarp + threadIdx.x;
   const std::int64_t end = in.pieces.begin(piece + 1);
   A dw = 0;
+  // One column per thread, 32 neighbouring columns per warp. Not packed: this is the fallback for
+  // rows that packs cannot read.
   A db = 0;
   if (column < n)
     // h from the saved statistics; x is read again rather than h stored.
@@ -60,6 +62,7 @@ __global__ void __launch_bounds__(kWarp* kWeightLanes)
 /// Launches norm_partials_kernel.
 template <class T>
 void sum_pieces(Stream& stream, const char* op, const WeightSums<T>& in) {
+  // n columns in groups of 32; each piece is read by as many blocks as there are groups.
   const std::int64_t column_blocks = (in.n + kWarp - 1) / kWarp;
   launch(stream, op, {in.pieces.count * column_blocks, dim3(kWarp, kWeightLanes)},
          norm_partials_kernel<T>, in, column_blocks);
@@ -77,10 +80,12 @@ __global__ void __launch_bounds__(kWarp* kSumLanes)
   __shared__ A of_lane[2][kSumLanes][kWarp];
   const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   A sums[2] = {};
+  // A group of 16 rows of threads adds up at most 396 pieces, 25 each.
   if (column < n)
   // Four independent loads in flight.
 #pragma unroll 4
     for (std::int64_t piece = threadIdx.y; piece < pieces; piece += kSumLanes) {
+      // A warp reads 32 neighbouring columns of one piece.
       sums[0] += partials[2 * piece * n + column];
       sums[1] += partials[(2 * piece + 1) * n + column];
     }

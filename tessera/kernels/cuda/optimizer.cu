@@ -38,6 +38,7 @@ template <class T>
 struct ExactValues {
   using A = Accumulator<T>;
   T* values;
+  // Nothing to convert: the values are what the update reads and writes.
   template <int kCount>
   __device__ Pack<A, kCount> load(int64_t at) const {
     return load_pack<kCount>(values + at);
@@ -55,12 +56,14 @@ struct MasterCopy {
   using A = Accumulator<T>;
   T* values;
   A* master;
+  // The 16-bit values are not read: they are a rounding of the master copy.
   template <int kCount>
   __device__ Pack<A, kCount> load(int64_t at) const {
     return load_pack<kCount>(master + at);
   }
   template <int kCount>
   __device__ void store(int64_t at, const Pack<A, kCount>& weights) const {
+    // Both copies are written in the same pass, so that they never disagree.
     store_pack(master + at, weights);
     store_pack(values + at, rounded<T>(weights));
   }
@@ -74,6 +77,7 @@ struct SplitMaster {
   std::int16_t* low_bits;
   template <int kCount>
   __device__ Pack<float, kCount> load(int64_t at) const {
+    // Two loads of 8 bytes give four f32 weights.
     const auto value = load_pack<kCount>(values + at);
     const auto low = load_pack<kCount>(low_bits + at);
     Pack<float, kCount> weights;
@@ -105,7 +109,8 @@ struct Weights {
   Packing<kWidth> packing;
 
   /// Calls update(first element, exact weights, gradients) for the packs of this thread, and stores
-  /// the weights that it leaves.
+  /// the weights that it leaves. A grid-stride loop: neighbouring threads take neighbouring packs.
+  /// The weights of a pack stay in registers from load to store.
   template <class F>
   __device__ void for_each_pack(F&& update) const {
     const int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -138,6 +143,7 @@ void with_weights(const View& value, const View& master, const ConstView& grad, 
   const G* g = grad.data<G>();
   // `addresses` are those of values and master weights.
   const auto call = [&](auto exact, const auto*... addresses) {
+    // One packing for all arrays: a pack starts at the same index in each of them.
     f(Weights<decltype(exact), G>{exact, g,
                                   packing_of<kWidth>(value.numel(), addresses..., g, states...)});
   };
@@ -173,6 +179,7 @@ void with_gradient_type(const ConstView& grad, F&& f) {
 template <class Exact, class G>
 Grid blocks_for(const Weights<Exact, G>& weights) {
   constexpr int64_t kMost = 16384;
+  // An unaligned range has no packs, and then every element is an item.
   const int64_t items = std::max(weights.packing.packs, weights.packing.singles());
   return {std::min((items + kThreads - 1) / kThreads, kMost), dim3(kThreads)};
 }
@@ -190,7 +197,8 @@ struct AdamFactors {
     beta2 = static_cast<A>(spec.beta2);
     one_minus_beta1 = static_cast<A>(1 - spec.beta1);
     one_minus_beta2 = static_cast<A>(1 - spec.beta2);
-    // Bias corrections 1 - beta^t; t starts at 1.
+    // Bias corrections 1 - beta^t; t starts at 1. In double, since 1 - 0.999^t cancels for small t:
+    // f32 would lose three of its seven digits at t = 1.
     step_size = static_cast<A>(step.learning_rate / (1 - pow(spec.beta1, t)));
     root_scale = static_cast<A>(1 / sqrt(1 - pow(spec.beta2, t)));
     epsilon = static_cast<A>(spec.epsilon);
@@ -198,14 +206,15 @@ struct AdamFactors {
     keep = static_cast<A>(spec.decay ? 1 - step.learning_rate * step.weight_decay : 1);
     clip = static_cast<A>(step.clip_factor);
   }
-  // Fused multiply-adds are written out, so that every template variant (storage of weights and
-  // moments) computes equal bits.
-  // The update of one element; gradient is still multiplied by the loss scale, which clip divides
-  // out.
+  // The update of one element. The gradient is still multiplied by the loss scale; clip divides it
+  // out. Fused multiply-adds are written out, so that every template variant (storage of weights
+  // and moments) computes equal bits.
   __device__ void update(A& weight, A& mean, A& square, A gradient) const {
     gradient *= clip;
     mean = fma(beta1, mean, one_minus_beta1 * gradient);
     square = fma(beta2, square, one_minus_beta2 * gradient * gradient);
+    // -(step_size m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)) added to the decayed weight in one
+    // fma, so the new weight is rounded once. epsilon keeps the division finite while v is 0.
     weight = fma(keep, weight, -(step_size * mean / fma(sqrt(square), root_scale, epsilon)));
   }
 };
@@ -232,6 +241,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   const AdamFactors<A> factors = shared;
   weights.for_each_pack(
       [&]<int kCount>(int64_t at, Pack<A, kCount>& weight, const Pack<A, kCount>& gradient) {
+        // Moments are updated in the accumulator type and rounded when they are stored. The weights
+        // use the moments before that rounding.
         Pack<A, kCount> mean = widened(load_pack<kCount>(m + at));
         Pack<A, kCount> square = widened(load_pack<kCount>(v + at));
 #pragma unroll
@@ -272,6 +283,7 @@ __global__ void __launch_bounds__(kThreads)
 // small terms.
 struct Pieces {
   explicit Pieces(int64_t n)
+      // n / kMost rounded up to a multiple of kAligned, and at least kShortest.
       : length(std::max(kShortest, (n / kMost / kAligned + 1) * kAligned)),
         count((n + length - 1) / length) {}
   static constexpr int64_t kMost = 1024;
@@ -284,6 +296,7 @@ struct Pieces {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     squares_of_pieces_kernel(double* partials, const T* x, int64_t n, int64_t length) {
+  // The last piece is short; n > begin, since the number of pieces is rounded up from n / length.
   const int64_t begin = blockIdx.x * length;
   const T* piece = x + begin;
   double sum = 0;
@@ -292,6 +305,7 @@ __global__ void __launch_bounds__(kThreads)
         const auto wide = widened(pack);
 #pragma unroll
         for (int k = 0; k < kCount; ++k) {
+          // The square of an f32 is exact in double, so only the additions round.
           const double value = static_cast<double>(wide.at[k]);
           sum = fma(value, value, sum);
         }
@@ -306,6 +320,7 @@ constexpr int kTotalThreads = static_cast<int>(Pieces::kMost);
 
 __global__ void __launch_bounds__(kTotalThreads)
     sum_of_pieces_kernel(double* out, const double* partials, int64_t count, bool accumulate) {
+  // Threads beyond the last piece add 0.
   const double sum = block_sum(threadIdx.x < count ? partials[threadIdx.x] : 0.0);
   if (threadIdx.x == 0) contribute(*out, sum, accumulate);
 }
@@ -329,6 +344,8 @@ void CudaKernels::do_sum_squares(Stream& stream, View out, ConstView x, bool acc
     launch(stream, op, {pieces.count, dim3(kThreads)}, squares_of_pieces_kernel<T>, partials,
            x.data<T>(), x.numel(), pieces.length);
   });
+  // The same stream, so the partial sums are complete. One block of 1024 threads for at most 1024
+  // pieces.
   launch(stream, op, {1, dim3(kTotalThreads)}, sum_of_pieces_kernel, out.data<double>(), partials,
          pieces.count, accumulate);
 }
@@ -337,6 +354,8 @@ void CudaKernels::do_adamw_step(Stream& stream, View value, View master, View m,
                                 ConstView grad, ConstView state, const AdamSpec& spec) {
   dispatch_float(value.dtype(), "adamw_step", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
+    // The types of gradients, moments and weights are template arguments: every combination is a
+    // kernel of its own, without branches on them in the loop.
     with_gradient_type<T>(grad, [&]<class G>(TypeTag<G>) {
       with_moment<A>(m, [&]<class M>(M* mean) {
         with_moment<A>(v, [&]<class V>(V* square) {

@@ -13,6 +13,7 @@ using std::int64_t;
 template <class T, bool kPart>
 struct AddDropout {
   static constexpr int kWidth = kPackWidth<T>;
+  // What AddedRow loads of a chunk: the branch and, unless null, the residual.
   using Parts = typename AddedRow<T, kPart>::Parts;
   T* y;
   const T* x;  ///< or null
@@ -25,7 +26,7 @@ struct AddDropout {
   }
 };
 
-// x = value; nothing is read.
+// x = value for every element. Nothing is read, so the op writes at full memory bandwidth.
 template <class T>
 struct Fill {
   static constexpr int kWidth = kPackWidth<T>;
@@ -51,6 +52,7 @@ struct Fill {
 void CudaKernels::do_add_dropout(Stream& stream, View y, ConstView x, ConstView branch,
                                  const DropoutSpec& spec) {
   dispatch_float(branch.dtype(), "add_dropout", [&]<class T>(TypeTag<T>) {
+    // y may be x or branch: a chunk is read before it is written, by the same thread.
     const HiddenDropout<Accumulator<T>> dropout(spec);
     // Without dropout rows do not matter: the tensor is one long row.
     const int64_t rows = dropout.on ? branch.dim(0) : 1;
@@ -75,6 +77,7 @@ void CudaKernels::do_add_dropout(Stream& stream, View y, ConstView x, ConstView 
 
 void CudaKernels::do_fill(Stream& stream, View x, double value) {
   const auto fill_with = [&]<class T>(TypeTag<T>, T element) {
+    // One row, since fill requires a contiguous tensor.
     T* to = x.data<T>();
     for_each_chunk(stream, "fill", 1, x.numel(), can_pack<kPackWidth<T>>(to), Fill<T>{to, element});
   };

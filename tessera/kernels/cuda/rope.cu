@@ -17,7 +17,7 @@ using std::int64_t;
 
 // Heads per thread that are rotated by the same angles: the tables are read a quarter as often, and
 // four pairs of loads are in flight.
-constexpr int kHeadsAtOnce = 4;  // that a thread turns by the same angles
+constexpr int kHeadsAtOnce = 4;
 
 // The arguments. rows = S * batch; `half` is the number of pairs; direction is 1 or -1.
 template <class T>
@@ -54,10 +54,11 @@ struct Pairs {
     second = load_chunk<kPacked, kWidth>(head + distance(half), kStep * at, second_end(half));
   }
   __device__ void write(T* head, int64_t at, int64_t half, const Angles& c, const Angles& s) const {
+    // The rotation is computed in the accumulator type and rounded once, in place.
     const Angles x[2] = {widened(first), widened(second)};
     Angles y[2];
-#pragma unroll
     // Constants after unrolling: the index arithmetic selects registers.
+#pragma unroll
     for (int k = 0; k < kWidth; ++k) {
       const int i1 = kStep * k;  // of both packs together
       const int i2 = i1 + (kInterleaved ? 1 : kWidth);
@@ -84,6 +85,7 @@ __global__ void __launch_bounds__(kChunkThreads) rotate_kernel(Rotation<T> r) {
   const int64_t at = (thread - team * chunks) * kWidth;
   const int64_t row = team / teams;
   if (row >= r.rows) return;
+  // Rows are numbered [S, B], as positions are.
   const int64_t s = row / r.batch;
   const int64_t first = team - row * teams;
   T* heads = r.x + s * r.s_stride + (row - s * r.batch) * r.b_stride + first * r.head_stride;
@@ -94,12 +96,13 @@ __global__ void __launch_bounds__(kChunkThreads) rotate_kernel(Rotation<T> r) {
   for (int i = 0; i < kHeadsAtOnce; ++i)
     if (first + i * teams < r.heads) pairs[i].read(heads + i * distance, at, r.half);
   // positions may be any integers within the table: they count within documents or context-parallel
-  // shards.
+  // shards. They are i32, but half is 64-bit, so the product does not overflow.
   const int64_t angle = r.positions[row] * r.half;
+  // cos and sin have the width of `half`: both members of a pair share an angle.
   const auto cos = load_chunk<kPacked, kWidth>(r.cos + angle, at, r.half);
   auto sin = load_chunk<kPacked, kWidth>(r.sin + angle, at, r.half);
-#pragma unroll
   // The inverse rotation only changes the sign of sin.
+#pragma unroll
   for (int k = 0; k < kWidth; ++k) sin.at[k] *= r.direction;
 #pragma unroll
   for (int i = 0; i < kHeadsAtOnce; ++i)
@@ -110,7 +113,8 @@ template <bool kInterleaved, class T>
 void rotate(Stream& stream, const Rotation<T>& r) {
   constexpr int kWidth = kPackWidth<T>;
   // Packs if every head of every row is aligned and holds whole packs of pairs; single elements
-  // otherwise.
+  // otherwise. The tables are in the accumulator type, and their packs hold as many elements as
+  // those of x.
   const bool packed = r.half % kWidth == 0 && r.s_stride % kWidth == 0 &&
                       r.b_stride % kWidth == 0 && r.head_stride % kWidth == 0 &&
                       can_pack<kWidth>(r.x) && can_pack<kWidth>(r.cos) && can_pack<kWidth>(r.sin);
@@ -140,6 +144,8 @@ void CudaKernels::do_rope(Stream& stream, View x, ConstView cos, ConstView sin, 
                                sin.data<A>(),
                                positions.data<std::int32_t>(),
                                inverse ? A(-1) : A(1)};
+    // The layout of the pairs is a template argument, so the index arithmetic is resolved at
+    // compile time.
     if (pairs == RopePairs::halves)
       rotate<false>(stream, rotation);
     else

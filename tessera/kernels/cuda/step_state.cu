@@ -17,6 +17,8 @@ struct DivideBySum {
   const double* totals;
   int64_t count;
   __device__ void operator()(int64_t i) const {
+    // A handful of data-parallel totals; a reduction over threads would cost more and need a
+    // barrier.
     double sum = 0;
     for (int64_t k = 0; k < count; ++k) sum += totals[k];
     weights[i] /= sum > 1 ? sum : 1;
@@ -50,6 +52,7 @@ struct FinishStep {
   __device__ void operator()(int64_t) const {
     // The loss of the step: the weighted sum over microbatches, in their order.
     StepSums sums{*squares, 0};
+    // Loss weights already include the division by the number of tokens in the batch.
     for (int64_t i = 0; i < microbatches; ++i) sums.loss += losses[i] * weights[i];
     StepRecord record = finish_step_state(*state, sums, rates, rate_count, rules);
     for (int64_t i = 0; i < extra_count; ++i) record.extra_losses[i] = extra_losses[i];
@@ -77,6 +80,8 @@ void CudaKernels::do_finish_step(Stream& stream, View state, View records, Const
                                  const StepRules& rules, ConstView extra_losses) {
   for_each(
       stream, "finish_step", 1,
+      // One thread. The work is a few dozen scalar operations, and a host round trip would cost far
+      // more.
       FinishStep{static_cast<StepState*>(state.raw()), static_cast<StepRecord*>(records.raw()),
                  records.numel() / static_cast<int64_t>(sizeof(StepRecord)), squares.data<double>(),
                  losses.data<double>(), weights.data<double>(), losses.dim(0), rates.data<double>(),

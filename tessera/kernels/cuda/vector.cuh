@@ -29,14 +29,18 @@ __device__ Pack<T, kCount> load_pack(const T* x) {
 /// One store of the pack. Written in PTX, since the compiler splits assignments of this size into
 /// 32-bit stores.
 template <int kCount, class T>
-// Packs of less than 8 bytes are a single store anyway.
 __device__ void store_pack(T* x, const Pack<T, kCount>& pack) {
   constexpr int kBytes = static_cast<int>(sizeof(pack));
+  // Packs of less than 8 bytes are a single store anyway.
   if constexpr (kBytes < 8) {
     *reinterpret_cast<Pack<T, kCount>*>(x) = pack;
   } else {
+    // The words of the pack in registers. memcpy keeps this within the aliasing rules and compiles
+    // to moves.
     std::uint32_t w[kBytes / 4];
     memcpy(w, &pack, kBytes);
+    // st.global takes an address in the global window, without the check that a generic store
+    // makes.
     const std::size_t to = __cvta_generic_to_global(x);
     if constexpr (kBytes == 8) {
       asm volatile("st.global.v2.b32 [%0], {%1, %2};" : : "l"(to), "r"(w[0]), "r"(w[1]) : "memory");
@@ -67,6 +71,7 @@ struct Pair<BFloat16> {
   __device__ static float high(std::uint32_t pair) {
     return detail::float_from_bits(pair & 0xffff0000u);
   }
+  // The PTX conversion takes the high element first.
   __device__ static std::uint32_t rounded(float low, float high) {
     std::uint32_t pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
@@ -77,6 +82,7 @@ template <>
 struct Pair<Float16> {
   __device__ static float low(std::uint32_t pair) {
     float x;
+    // The lower 16 bits; the conversion to f32 is exact.
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(static_cast<std::uint16_t>(pair)));
     return x;
   }
@@ -95,8 +101,8 @@ __device__ Pack<Accumulator<T>, kCount> widened(const Pack<T, kCount>& x) {
     return x;
   } else {
     Pack<float, kCount> wide;
-#pragma unroll
     // memcpy of two elements is a register move; a single element fills the lower half only.
+#pragma unroll
     for (int k = 0; k < kCount; k += 2) {
       std::uint32_t pair = 0;
       memcpy(&pair, x.at + k, kCount == 1 ? 2 : 4);
@@ -116,6 +122,7 @@ __device__ Pack<T, kCount> rounded(const Pack<Accumulator<T>, kCount>& x) {
     Pack<T, kCount> narrow;
 #pragma unroll
     for (int k = 0; k < kCount; k += 2) {
+      // A single element is converted together with itself, and the lower half is stored.
       const std::uint32_t pair = Pair<T>::rounded(x.at[k], x.at[kCount == 1 ? 0 : k + 1]);
       memcpy(narrow.at + k, &pair, kCount == 1 ? 2 : 4);
     }
@@ -152,6 +159,7 @@ struct Packing {
     constexpr int kAhead = 4;
 #pragma unroll 1
     for (std::int64_t i = first; i < packs; i += kAhead * step) {
+      // Loads of all four packs in one group, then all uses.
       Pack<T, kWidth> ahead[kAhead];
 #pragma unroll
       for (int k = 0; k < kAhead; ++k)
@@ -160,6 +168,7 @@ struct Packing {
       for (int k = 0; k < kAhead; ++k)
         if (i + k * step < packs) f(lead + (i + k * step) * kWidth, ahead[k]);
     }
+    // At most kWidth - 1 elements at each end, unless nothing is aligned.
 #pragma unroll 1
     for (std::int64_t i = first; i < singles(); i += step)
       f(single(i), load_pack<1>(x + single(i)));
@@ -175,6 +184,8 @@ struct Packing {
 /// elements are single.
 template <int kWidth, class... T>
 TESSERA_HOST_DEVICE Packing<kWidth> packing_of(std::int64_t n, const T*... x) {
+  // Alignment repeats after kWidth elements, so that a few trials find it or show that there is
+  // none.
   for (std::int64_t lead = 0; lead < kWidth && lead < n; ++lead)
     if ((can_pack<kWidth>(x + lead) && ...)) return {n, lead, (n - lead) / kWidth};
   return {n, n, 0};

@@ -36,8 +36,8 @@ __device__ Pack<T, kCount> sum_of(const Pack<T, kCount>& x, const Pack<A, kCount
 }
 
 // A block per row of y; threads take packs of columns. y and the table row may be misaligned
-// against each other, in which case the packing falls back to single elements.
-// ids [N]; columns are contiguous, rows of the table table_stride apart.
+// against each other, in which case the packing falls back to single elements. ids [N]; columns are
+// contiguous, rows of the table table_stride apart.
 template <class T>
 __global__ void embedding_forward_kernel(T* y, const std::int32_t* ids, const T* table,
                                          int64_t table_rows, int64_t table_stride, int64_t columns,
@@ -48,6 +48,8 @@ __global__ void embedding_forward_kernel(T* y, const std::int32_t* ids, const T*
   const bool here = row >= 0 && row < table_rows;
   const T* from = table + (here ? row : 0) * table_stride;
   T* to = y + blockIdx.x * columns;
+  // The packing depends on the addresses of this row, so a table with an odd stride still uses
+  // packs where the row and its destination agree.
   packing_of<kPackWidth<T>>(columns, static_cast<const T*>(to), from)
       .for_each(threadIdx.x, blockDim.x, [&]<int kCount>(int64_t at) {
         Pack<T, kCount> values{};
@@ -57,6 +59,7 @@ __global__ void embedding_forward_kernel(T* y, const std::int32_t* ids, const T*
       });
 }
 
+// A local table row as a sort key.
 using Key = std::uint32_t;
 
 // The rows of dy sorted by table row: sorted place p holds row rows[p] of dy, which belongs to
@@ -74,12 +77,15 @@ class SortRoom {
  public:
   SortRoom(void* memory, int64_t rows) : rows_(rows) {
     std::size_t used = 0;
+    // Hands out consecutive aligned ranges. Only offsets are counted if there is no memory yet.
     const auto take = [&](std::size_t bytes) {
       void* at = memory ? static_cast<std::byte*>(memory) + used : nullptr;
       used += (bytes + kAlignment - 1) / kAlignment * kAlignment;
       return at;
     };
     const auto n = static_cast<std::size_t>(rows);
+    // CUB alternates between the two buffers from pass to pass, and Current() is where the result
+    // ends up.
     keys_ = {static_cast<Key*>(take(n * sizeof(Key))), static_cast<Key*>(take(n * sizeof(Key)))};
     values_ = {static_cast<std::int32_t*>(take(n * sizeof(std::int32_t))),
                static_cast<std::int32_t*>(take(n * sizeof(std::int32_t)))};
@@ -125,6 +131,7 @@ struct MakeKeys {
   const std::int32_t* ids;
   int64_t first_row, table_rows;
   __device__ void operator()(int64_t i) const {
+    // Ids of other ranks, and negative ones, have no row here.
     const int64_t row = ids[i] - first_row;
     keys[i] = static_cast<Key>(row >= 0 && row < table_rows ? row : table_rows);
     rows[i] = static_cast<std::int32_t>(i);
@@ -147,6 +154,7 @@ struct RunSum {
   /// call it.
   __device__ void add_run(const SortedRows& sorted, Key key, int64_t first, int64_t step) {
     const int lane = threadIdx.x % kWarp;
+    // Every lane runs the same iterations, since the ballot gives all of them the same count.
     for (int64_t at = first; at < sorted.count; at += step) {
       const int64_t place = at + lane;
       // Each lane looks at one place; since equal keys are neighbours, the matches are the first
@@ -167,6 +175,7 @@ struct RunSum {
   __device__ void add_rows(int row, int count) {
 #pragma unroll 4
     for (int i = 0; i < count; ++i) {
+      // Lane i holds the number of the i-th row; the shuffle broadcasts it to all lanes.
       const int64_t from = __shfl_sync(kAllLanes, row, i);
       const Pack<A, kCount> values = widened(load_pack<kCount>(dy + from * stride));
 #pragma unroll
@@ -185,6 +194,7 @@ struct TableGradient {
   // atomics.
   template <class A>
   __device__ void add(Key row, int64_t column, const Pack<A, kCount>& sum) const {
+    // Rows of the gradient are contiguous, so a row begins at row * columns.
     D* to = data + row * columns + column;
     Pack<D, kCount> before{};
     if (accumulate) before = load_pack<kCount>(to);
@@ -207,6 +217,7 @@ __global__ void __launch_bounds__(kRunWarps* kWarp)
   using A = Accumulator<T>;
   // Partial sums of the warps, [warp][column of the lane][lane]: lanes write neighbouring words.
   __shared__ A of_warp[kRunWarps][kCount][kWarp];
+  // First place of the long run that begins in this block's group, or -1.
   __shared__ int64_t long_run;
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
@@ -214,6 +225,7 @@ __global__ void __launch_bounds__(kRunWarps* kWarp)
   const bool inside = column < table.columns;
   const T* own_columns = dy + (inside ? column : 0);  // lanes outside discard their sum
 
+  // All tiles of a group look at the same places; each sums its own columns.
   const int64_t place = blockIdx.x / tiles * kRunWarps + warp;
   const Key none = static_cast<Key>(table.rows);
   const Key key = place < sorted.count ? sorted.table_rows[place] : none;
@@ -243,6 +255,7 @@ __global__ void __launch_bounds__(kRunWarps* kWarp)
   for (int k = 0; k < kCount; ++k) of_warp[warp][k][lane] = run.sum.at[k];
   // The sums of all warps must be stored before warp 0 reads them.
   __syncthreads();
+  // Warp 0 continues with its own sum in registers and adds warps 1 to 7 in order.
   if (warp > 0 || !inside) return;
   for (int other = 1; other < kRunWarps; ++other)
 #pragma unroll
@@ -253,6 +266,7 @@ __global__ void __launch_bounds__(kRunWarps* kWarp)
 template <class D, class T, int kCount>
 void add_runs(Stream& stream, const View& dtable, const ConstView& dy, const SortedRows& sorted,
               bool accumulate) {
+  // A tile is what a warp covers in one access: 32 packs.
   const int64_t tiles = (dtable.dim(1) + kWarp * kCount - 1) / (kWarp * kCount);
   const int64_t groups = (sorted.count + kRunWarps - 1) / kRunWarps;
   const TableGradient<D, kCount> table{dtable.data<D>(), dtable.dim(0), dtable.dim(1), accumulate};
@@ -288,6 +302,7 @@ void CudaKernels::do_embedding_backward(Stream& stream, View dtable, ConstView d
              kBackward);
   const int64_t rows = ids.dim(0);
   if (rows == 0 || dtable.numel() == 0) return;
+  // The same layout as in embedding_workspace_bytes, now with memory.
   SortRoom room(workspace.raw(), rows);
   for_each(
       stream, kBackward, rows,

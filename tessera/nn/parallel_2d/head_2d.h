@@ -1,6 +1,6 @@
-// The output layer with 2-D tensor parallelism: a linear layer (linear_2d.h) whose panels are
-// gathered once and serve the logits as well as the gradients. The loss of a row is shared by a row
-// of the grid.
+// The output layer with 2-D tensor parallelism: a linear layer (linear_2d.h) that gathers all its
+// SUMMA panels once and uses them for the logits and for the gradients. The ranks of one grid row
+// compute the loss of a row together.
 #pragma once
 
 #include "tessera/nn/head_layout.h"

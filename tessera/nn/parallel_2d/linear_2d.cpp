@@ -21,7 +21,7 @@ Range output_share(const LinearPart& part, const LayerContext& layer) {
   return even_share(part.name, part.out, layer.tensor_2d, layer);
 }
 
-// The parts lie one after the other in the storage, each rank's share of each part.
+// The fused parts are stored one after the other: this rank's shard of each.
 Parameter weight_2d(const LinearSpec& spec, const LayerContext& layer) {
   const Range in = input_share(spec, layer);
   std::vector<ShardedTensor> tensors;

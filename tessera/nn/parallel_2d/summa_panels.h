@@ -1,7 +1,6 @@
-// SUMMA panels of the products of 2-D tensor parallelism. The ranks of a row of the grid, or of a
-// column, each hold a panel of a matrix; every one of them needs all panels, one after the other.
-// The next one is on its way while the present one is multiplied, so that two of them are held at a
-// time.
+// SUMMA panels for the products of 2-D tensor parallelism. The ranks of a grid row or column each
+// hold one panel of a matrix, and every rank needs all panels, one after the other. The next panel
+// is transferred while the current one is multiplied, so two are held at a time.
 #pragma once
 
 #include <array>
@@ -12,34 +11,35 @@
 
 namespace tessera {
 
-/// Elements that the products of linear layers need at once.
+/// Numbers of elements that the products of linear layers need at once.
 struct SummaSizes {
-  std::int64_t rows = 0;       ///< of a panel of rows
+  std::int64_t rows = 0;       ///< of a panel of activations
   std::int64_t weights = 0;    ///< of a panel of a weight
   std::int64_t d_rows = 0;     ///< of all partial input gradients
   std::int64_t d_weights = 0;  ///< of all partial weight gradients
 
-  /// Enough for either.
+  /// The elementwise maximum: enough memory for either.
   SummaSizes or_else(const SummaSizes& other) const;
 };
 
-/// Flat memory of these sizes, shared by all layers; empty without 2-D tensor parallelism.
+/// Flat memory of these sizes, shared by all layers. Empty without 2-D tensor parallelism.
 struct SummaScratch {
   std::array<View, 2> rows;
   std::array<View, 2> weights;
   View d_rows;
-  View d_weights;  ///< of the accumulator's type, which has room for any gradient's
+  View d_weights;  ///< in the accumulator's type, which is large enough for any gradient
 };
 SummaScratch plan_summa(ArenaLayout& scratch, DType dtype, const SummaSizes& sizes, bool gradients);
 
 class SummaPanels {
  public:
-  /// The group's rank k holds panel k; `mine` is this rank's. Starts the first panel.
+  /// Rank k of the group holds panel k; `mine` is this rank's panel. Starts the transfer of the
+  /// first one.
   SummaPanels(Context& context, Communicator& group, const ConstView& mine,
               const std::array<View, 2>& memory);
 
-  /// Panel k, of the shape of `mine`, until the one after the next is asked for. To be called for
-  /// 0, 1, ... in turn.
+  /// Panel k, with the shape of `mine`. Call it for 0, 1, ... in turn; a panel stays valid until
+  /// the one after the next is requested.
   ConstView take(int k);
 
  private:
@@ -57,17 +57,17 @@ class SummaPanels {
 View summa_panel(const View& all, int k);
 ConstView summa_panel(const ConstView& all, int k);
 
-/// The first elements of flat memory, as what they are needed for.
+/// The first elements of flat memory, viewed with the given type and shape.
 View shaped(const View& memory, DType dtype, const Shape& shape);
 
-/// The gradient of a weight of which a rank computes a partial gradient for each of several ranks,
-/// that is for each panel.
+/// Partial gradients of a weight: this rank computes one for each rank of its group, that is for
+/// each panel.
 struct PartialWeightGradients {
   View panels;     ///< [side, out, in], of the gradient's type
-  int begun = -1;  ///< the one that holds something already, and is added to
+  int begun = -1;  ///< the panel that already holds gradients and is added to; -1: none
 };
-/// For the ranks of a column of the grid. What the step has gathered before goes into this rank's
-/// partial gradient for itself, so that the sum has it.
+/// For the ranks of a grid column. Gradients accumulated earlier in the step become part of this
+/// rank's own partial gradient, so that the sum includes them.
 PartialWeightGradients start_partial_gradients(Context&, Parameter& weight, const View& memory);
 void reduce_partial_gradients(Context&, Parameter& weight, const PartialWeightGradients&);
 

@@ -1,8 +1,8 @@
-// Token embeddings with 2-D tensor parallelism. The table lies like the weight of an output layer,
-// so that the two can be one: rank (i, j) has share j of the vocabulary and share i of the
-// channels. It looks up the tokens of all of the grid's rows; the sum over its row of the grid has
-// share i of the channels of all samples, of which rank (i, j) takes share j. That is what rank (j,
-// i) is to have, and they exchange it. Backward goes the same way back.
+// Token embeddings with 2-D tensor parallelism. The table is split like the weight of an output
+// layer, so that the two can be tied: rank (i, j) has shard j of the vocabulary and shard i of the
+// channels. It looks up the tokens of all grid rows. The sum over its grid row then holds shard i
+// of the channels for all samples, of which rank (i, j) takes shard j of the samples. That is the
+// part that rank (j, i) needs, so the two exchange theirs. Backward runs the same steps in reverse.
 #pragma once
 
 #include "tessera/nn/token_table.h"
@@ -21,9 +21,9 @@ class TokenTable2d final : public TokenTable {
   void backward(Context&, const Microbatch&, ConstView dy, const Scratch&) override;
 
  private:
-  /// i32 [tokens of all of the grid's rows].
+  /// i32 [tokens of all grid rows].
   ConstView gather_tokens(Context&, const Microbatch&, const Scratch&) const;
-  /// Rank (i, j) and rank (j, i) give each other what they have.
+  /// Rank (i, j) and rank (j, i) exchange their parts.
   void exchange(Context&, View to, ConstView from) const;
 
   int side_;

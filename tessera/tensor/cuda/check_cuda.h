@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// CUDA remembers the last failure of a thread until somebody asks, and some libraries report it as
-// their own. So whoever reports a failure also takes it off the record.
+// CUDA keeps the last error of a thread until it is queried, and some libraries would report it as
+// their own. Code that reports an error therefore also clears it.
 inline void forget_cuda_failure() { static_cast<void>(cudaGetLastError()); }
 
 inline void check_cuda(cudaError_t status, const char* call) {

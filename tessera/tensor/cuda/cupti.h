@@ -1,5 +1,5 @@
-// CUPTI, the library by which the driver tells what a GPU did. It is opened when a trace wants it,
-// so that a program that does not profile needs none.
+// CUPTI, the library that reports GPU activity. It is loaded when a trace needs it, so that a
+// program that does not profile does not depend on it.
 #pragma once
 
 #include <cupti_activity.h>
@@ -22,11 +22,11 @@ struct Cupti {
   decltype(&cuptiActivityPushExternalCorrelationId) push_external_id = nullptr;
   decltype(&cuptiActivityPopExternalCorrelationId) pop_external_id = nullptr;
 
-  /// Error, with CUPTI's own words, unless the call went well.
+  /// Throws an Error with CUPTI's message unless the call succeeded.
   void check(CUptiResult result, const char* call) const;
 };
 
-/// Opens the library at the first call. InputError when it is missing, or of another version than
+/// Loads the library at the first call. InputError if it is missing, or has another version than
 /// the records that this program can read.
 const Cupti& cupti();
 

@@ -1,4 +1,4 @@
-// From CUPTI's records to the events of a trace.
+// Converts CUPTI's records to trace events.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,12 @@
 
 namespace tessera {
 
-/// Under which CUPTI is told of ranges; 0 stands for none, so a range's number is its place plus 1.
+/// The kind under which ranges are registered with CUPTI; 0 stands for none, so a range's id is its
+/// index plus 1.
 constexpr CUpti_ExternalCorrelationKind kRangeIds = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0;
 
-/// CUPTI's clock and ours at two moments; times between them (nearly all) are interpolated, so that
-/// a correction of the system's clock does no harm.
+/// CUPTI's clock and ours at two moments. Times between them (nearly all) are interpolated, so that
+/// an adjustment of the system's clock does no harm.
 struct ClockPair {
   std::uint64_t cupti_ns;
   double host_us;

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-/// The bytes; nothing for what is not base64 with its padding.
+/// The decoded bytes; nothing if the text is not padded base64.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Byte pair encoding: a piece starts as its bytes or characters, and the pair of neighbours that
-// has the lowest rank (the leftmost of several) is merged until none is left.
+// Byte pair encoding: a piece starts as its bytes or characters, and the neighbouring pair with the
+// lowest rank (the leftmost of several) is merged until no pair is left.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-/// What a Bpe is made from.
+/// The definition of a Bpe.
 struct BpeSpec {
   struct Merge {
     std::string left, right;  ///< tokens, as they stand in the vocabulary
@@ -25,7 +25,8 @@ struct BpeSpec {
   /// Needs all 256 bytes, and no `merges`.
   bool merge_by_number = false;
 
-  /// Pieces start as characters (UTF-8) rather than bytes. What follows is for characters only.
+  /// Pieces start as characters (UTF-8) rather than bytes. The following options are for characters
+  /// only.
   bool characters = false;
   bool byte_fallback = false;  ///< an unknown character becomes tokens <0x00>..<0xFF>, if all are
   std::optional<std::int32_t> unk;  ///< else this; an unknown character without it is left out
@@ -33,7 +34,7 @@ struct BpeSpec {
   std::string continuing_prefix;    ///< before each character but a piece's first (WordPiece's ##)
   std::string end_suffix;           ///< after the last character of a piece
 
-  bool ignore_merges = false;  ///< a piece that is a token is that token, whatever the merges say
+  bool ignore_merges = false;  ///< a piece that is a token is encoded as that token, without merges
 };
 
 template <class Thing>
@@ -44,8 +45,8 @@ inline constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 31;
 
 class Bpe {
  public:
-  /// InputError, without the file's name, for a merge of what is not in the vocabulary, for numbers
-  /// or tokens that are there twice, and the like.
+  /// InputError, without the file's name, for merges of unknown tokens, duplicate numbers or
+  /// tokens, and the like.
   explicit Bpe(const BpeSpec& spec);
   ~Bpe();
   Bpe(const Bpe&) = delete;
@@ -69,8 +70,8 @@ class Bpe {
   std::unique_ptr<Pool<EncoderMemory>> memories_;
 };
 
-/// Encodes piece after piece, and remembers the ones it met: what a text is encoded with. For one
-/// thread at a time; what it remembers is bounded, and goes on to the next BpeEncoder of its Bpe.
+/// Encodes piece after piece, with a cache of pieces. For one thread at a time. The cache is
+/// bounded and is passed on to the next BpeEncoder of the same Bpe.
 class BpeEncoder {
  public:
   explicit BpeEncoder(const Bpe& bpe);

@@ -1,4 +1,4 @@
-// What byte pair encoding looks things up in: the vocabulary, and the pairs that merge.
+// The lookup tables of byte pair encoding: the vocabulary, and the pairs that merge.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace tessera {
 
-/// From two neighbouring tokens to their rank and to what they become: one probe of an open hash
-/// table, mostly.
+/// Maps two neighbouring tokens to the rank and the result of their merge: mostly one probe of an
+/// open hash table.
 class PairTable {
  public:
   static constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
@@ -58,7 +58,7 @@ class PairTable {
   std::size_t filter_mask_ = 0;
 };
 
-/// What a Bpe knows.
+/// All tables of a Bpe.
 class BpeTables {
  public:
   explicit BpeTables(const BpeSpec& spec);
@@ -66,7 +66,7 @@ class BpeTables {
   const PairTable& pairs() const { return pairs_; }
   bool ignores_merges() const { return ignore_merges_; }
   bool starts_as_bytes() const { return !characters_; }
-  /// What a piece starts as, one symbol per byte; writes at most piece.size().
+  /// The initial symbols of a piece, one per byte; writes at most piece.size().
   std::size_t bytes_to_symbols(std::string_view piece, std::int32_t* symbols) const;
   std::vector<std::int32_t> symbols(std::string_view piece) const;
 

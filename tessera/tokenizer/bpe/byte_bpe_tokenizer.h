@@ -1,5 +1,5 @@
-// Byte-level byte pair encoding: every text can be encoded, and comes back byte for byte. What
-// GPT-2 and tiktoken do.
+// Byte-level byte pair encoding, as in GPT-2 and tiktoken: every text can be encoded, and decodes
+// to the same bytes.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Things that are worth keeping, and that nobody uses right now: who needs one takes it and gives
-// it back, so that there are never more than threads that work at one time.
+// A pool of reusable objects: a thread takes one and returns it, so that there are never more
+// objects than threads that work at the same time.
 #pragma once
 
 #include <memory>

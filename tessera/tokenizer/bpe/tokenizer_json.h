@@ -1,4 +1,4 @@
-// Writes what was learned from text as a tokenizer.json, for Hugging Face's tokenizers and for
+// Writes a trained tokenizer as a tokenizer.json, for Hugging Face's tokenizers and for
 // hf_tokenizer.h.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Learns the merges of byte pair encoding: again and again, the most frequent pair of neighbours
-// becomes a token. The result is that of Hugging Face's trainer, number for number.
+// Trains byte pair encoding: the most frequent neighbouring pair repeatedly becomes a token. The
+// result equals that of Hugging Face's trainer exactly.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct LearnedBpe {
   std::vector<std::pair<std::int32_t, std::int32_t>> merges;  ///< the first was the most frequent
 };
 
-/// Tokens start with `special`, then come the 256 bytes in the order of GPT-2's alphabet, then what
-/// was merged, until there are `vocab_size` or nothing is left to merge. Of pairs that are equally
-/// frequent the one with the lower numbers counts.
+/// Tokens are `special`, then the 256 bytes in the order of GPT-2's alphabet, then merges, until
+/// there are `vocab_size` tokens or nothing is left to merge. Among equally frequent pairs the one
+/// with the lower numbers is merged first.
 LearnedBpe learn_bpe(const PieceCounts& pieces, const std::vector<std::string>& special,
                      std::int64_t vocab_size);
 

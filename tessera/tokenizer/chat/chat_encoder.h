@@ -29,7 +29,7 @@ namespace tessera {
 struct ChatMessage {
   std::string_view role;
   std::string_view content;
-  bool learned = true;  ///< of the assistant's: whether it counts
+  bool learned = true;  ///< messages of the assistant: whether it counts in the loss
 };
 
 /// A conversation: the tokens, and for each 1 if it is learned, else 0.
@@ -49,7 +49,7 @@ class ChatEncoder {
   EncodedChat encode(std::span<const ChatMessage> messages) const;
 
  private:
-  /// Text that is encoded as one, or a special token.
+  /// Text that is encoded in one piece, or a special token.
   struct Part {
     std::string text;
     std::int32_t token = -1;

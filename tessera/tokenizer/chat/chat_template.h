@@ -23,7 +23,7 @@
 
 namespace tessera {
 
-/// The role whose words are learned.
+/// The role with the messages that count in the loss.
 inline constexpr const char* kAssistant = "assistant";
 
 struct ChatTemplate {
@@ -42,11 +42,11 @@ struct ChatTemplate {
   bool operator==(const ChatTemplate&) const = default;
 };
 
-/// A preset's name, or a JSON file. InputError says what is wrong with it, and where.
+/// A preset's name, or a JSON file. InputError states the problem and its location.
 ChatTemplate read_chat_template(const std::string& name_or_file);
 /// `what` names the file in errors.
 ChatTemplate parse_chat_template(std::string_view text, const std::string& what);
-/// What parse_chat_template reads.
+/// The JSON that parse_chat_template reads.
 Json chat_template_json(const ChatTemplate& chat);
 
 /// For help and messages: "chatml, gemma, ...".

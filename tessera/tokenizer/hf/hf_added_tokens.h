@@ -1,5 +1,5 @@
-// The added tokens of tokenizer.json: they are found in a text before anything else happens to it,
-// or, where they say so, after normalizing.
+// The added tokens of tokenizer.json, which are found in a text before any other processing or, if
+// they are marked so, after normalization.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace tessera {
 
 class HfAddedTokens {
  public:
-  /// A span of a text: a token, or what is left to the model (id -1).
+  /// A span of a text: a token, or text for the model (id -1).
   struct Part {
     std::string_view text;
     std::int32_t id;
@@ -51,7 +51,7 @@ class HfAddedTokens {
     bool single_word, lstrip, rstrip;
   };
 
-  /// Those that are looked for before and after normalizing.
+  /// The tries of tokens that are searched before and after normalization.
   struct Tries {
     PrefixTrie raw, normalized;
   };

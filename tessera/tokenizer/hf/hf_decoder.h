@@ -16,7 +16,7 @@ class HfDecoder {
   virtual std::vector<std::string> decode(std::vector<std::string> tokens) const = 0;
 };
 
-/// InputError, with the place in the file, for what is not known.
+/// InputError, with the location in the file, for unknown decoders.
 std::unique_ptr<HfDecoder> make_hf_decoder(const HfNode& node);
 
 }  // namespace tessera

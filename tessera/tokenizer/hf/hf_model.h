@@ -32,7 +32,7 @@ class HfModel {
   virtual void encode(const HfPieces& pieces, std::vector<std::int32_t>& tokens) const = 0;
 };
 
-/// The name of the model. Files of before 2021 leave it out, and it is told by what is there.
+/// The name of the model. Files from before 2021 omit it, and it is inferred from the other keys.
 std::string hf_model_type(const HfNode& node);
 
 HfVocabulary read_hf_vocabulary(const HfNode& model);

@@ -1,4 +1,4 @@
-// A place in a tokenizer.json: the value, and where it stands, for errors that say both.
+// A node of a tokenizer.json: the value and its location, for error messages.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class HfNode {
   HfNode at(std::string_view key) const;
   /// The same, but nothing when it is missing or null.
   std::optional<HfNode> find(std::string_view key) const;
-  /// InputError for a member that is not among `keys`: what is not known is not left out silently.
+  /// InputError for a member that is not among `keys`: unknown settings are never ignored silently.
   void allow_only(std::initializer_list<std::string_view> keys) const;
   /// The elements of an array.
   std::vector<HfNode> items() const;
@@ -48,7 +48,7 @@ class HfNode {
     throw InputError(where() + ": " + fmt::format(text, detail::printable(args)...));
   }
 
-  /// Runs what knows nothing of files, and puts the place before its InputError.
+  /// Runs code without file context, and puts the location in front of its InputError.
   template <class Make>
   auto placed(const Make& make) const {
     try {

@@ -1,4 +1,4 @@
-// The normalizers of tokenizer.json: what happens to a text before it is cut.
+// The normalizers of tokenizer.json, which change a text before it is split.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ class HfNormalizer {
   virtual void normalize(HfText& text) const = 0;
 };
 
-/// InputError, with the place in the file, for what is not known.
+/// InputError, with the location in the file, for unknown normalizers.
 std::unique_ptr<HfNormalizer> make_hf_normalizer(const HfNode& node);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// What Split and Replace look for, and what Split does with it.
+// The patterns of Split and Replace, and the behaviours of Split.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace tessera {
 /// A span of a text that ends at `end`, where the next one starts.
 using HfMatches = std::vector<Piece>;
 
-/// Where the literal, which is not empty, occurs in a text, and what lies between.
+/// The occurrences of a non-empty literal in a text, and the spans between them.
 HfMatches find_literal(std::string_view text, std::string_view literal);
 
 /// All pieces of a text.
@@ -26,7 +26,7 @@ class HfPattern {
  public:
   explicit HfPattern(const HfNode& node);
 
-  /// Matches and what lies between them, over the whole text. None is empty.
+  /// The matches and the spans between them, over the whole text. None is empty.
   HfMatches matches(std::string_view text) const;
 
  private:

@@ -9,14 +9,14 @@
 
 namespace tessera {
 
-/// What normalizers change. `at_start`: whether its first character stands where the document
-/// begins, which is lost when what came before it was removed.
+/// The input of normalizers. `at_start`: whether its first character is the start of the document,
+/// which is false if text before it was removed.
 struct HfText {
   std::string text;
   bool at_start;
 };
 
-/// What pre-tokenizers cut: a text in pieces, side by side. None is empty.
+/// The input of pre-tokenizers: a text divided into adjacent pieces. None is empty.
 struct HfPieces {
   struct Span {
     std::size_t begin, end;

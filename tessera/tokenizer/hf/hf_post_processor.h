@@ -13,7 +13,8 @@ struct HfTemplate {
   std::vector<std::int32_t> before, after;
 };
 
-/// InputError, with the place in the file, for what is not known. Numbers are less than `tokens`.
+/// InputError, with the location in the file, for unknown post-processors. Numbers are less than
+/// `tokens`.
 HfTemplate read_hf_post_processor(const HfNode& node, std::int64_t tokens);
 
 }  // namespace tessera

@@ -22,7 +22,7 @@ struct HfPreTokenizers {
   bool makes_bytes = false;
 };
 
-/// `bytes_if_possible`: see makes_bytes. InputError, with the place, for what is not known.
+/// `bytes_if_possible`: see makes_bytes. InputError, with the location, for unknown pre-tokenizers.
 HfPreTokenizers make_hf_pre_tokenizer(const HfNode& node, bool bytes_if_possible);
 
 }  // namespace tessera

@@ -28,7 +28,7 @@
 namespace tessera {
 
 struct HfOptions {
-  bool add_special_tokens = false;  ///< what the post-processor puts around a text
+  bool add_special_tokens = false;  ///< whether the post-processor's special tokens are added
   std::string eos_token;            ///< by the files beside tokenizer.json; empty: not named
 };
 
@@ -71,7 +71,7 @@ class HfTokenizer : public Tokenizer {
   std::unique_ptr<HfModel> model_;
   std::unique_ptr<HfDecoder> decoder_;
   HfTemplate template_;
-  std::int32_t unknown_ = -1;  // what a model has for text that it has no token for
+  std::int32_t unknown_ = -1;  // the model's token for unknown text
 };
 
 /// Reads a tokenizer.json, or that of a folder, and the files beside it.

@@ -10,10 +10,10 @@ namespace tessera {
 bool is_hf_numeric(char32_t c);
 bool is_hf_punctuation(char32_t c);
 bool is_hf_word(char32_t c);        ///< \w
-bool is_hf_cleaned(char32_t c);     ///< what BertNormalizer removes with clean_text
-bool is_hf_nonspacing(char32_t c);  ///< what it removes with strip_accents
-bool is_hf_accent(char32_t c);      ///< what StripAccents removes
-bool is_hf_chinese(char32_t c);     ///< what BertNormalizer puts spaces around
+bool is_hf_cleaned(char32_t c);     ///< removed by BertNormalizer with clean_text
+bool is_hf_nonspacing(char32_t c);  ///< removed by it with strip_accents
+bool is_hf_accent(char32_t c);      ///< removed by StripAccents
+bool is_hf_chinese(char32_t c);     ///< surrounded with spaces by BertNormalizer
 
 /// Appends the lower case of one character.
 void append_hf_lowercase(std::string& text, char32_t c);

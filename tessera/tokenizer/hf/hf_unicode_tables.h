@@ -17,8 +17,8 @@ extern const CodePointRange kHfWord[];         ///< \w of Whitespace, and of add
 extern const CodePointRange kHfCleaned[];      ///< removed by BertNormalizer's clean_text
 extern const CodePointRange kHfNonspacing[];   ///< removed by BertNormalizer's strip_accents
 extern const CodePointRange kHfAccents[];      ///< removed by StripAccents
-/// What utf8proc decomposes, composes or reorders, and tokenizers, whose Unicode is older, does
-/// not.
+/// Code points that utf8proc decomposes, composes or reorders, but tokenizers, with its older
+/// Unicode version, does not.
 extern const CodePointRange kHfUnknownToNormalization[];
 /// Pairs rather than ranges: upper and lower case, where utf8proc has another.
 extern const CodePointRange kHfLowercase[];

@@ -1,5 +1,5 @@
-// Strings and their numbers, found by the text that starts with them. Looking up takes time in
-// proportion to the match, whatever the number of strings.
+// A map from strings to numbers, searched by prefixes of a text. A lookup takes time proportional
+// to the match, whatever the number of strings.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class PrefixTrie {
   };
 
   PrefixTrie() = default;
-  /// Of equal strings the last counts. Values are 0 or more; empty strings are left out.
+  /// The last of equal strings wins. Values are 0 or more; empty strings are ignored.
   explicit PrefixTrie(std::vector<std::pair<std::string, std::int32_t>> entries);
 
   bool empty() const { return nodes_.size() <= 1; }
@@ -44,7 +44,7 @@ class PrefixTrie {
   std::optional<Match> longest(std::string_view text) const;
 
  private:
-  // The children of a node lie side by side, in the order of their labels. The root is node 0.
+  // The children of a node are adjacent, in the order of their labels. The root is node 0.
   struct Node {
     std::uint32_t first_child = 0;
     std::uint16_t children = 0;

@@ -1,4 +1,4 @@
-// Merging as SentencePiece does it: by the scores of what two neighbours make up, over the whole
+// SentencePiece's merging: by the scores of the pieces that two neighbours form, over the whole
 // text at once.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What a SentencePiece .model file says (a ModelProto of protocol buffers), read and checked, but
-// not yet put to use.
+// The contents of a SentencePiece .model file (a ModelProto of protocol buffers), parsed and
+// checked.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
-// What Cohere's Command R (cohere) and Command R7B (cohere2) have in common: LayerNorm without
-// bias, attention and MLP side by side behind one norm, RoPE of interleaved channels, and scaled
-// logits.
+// The common part of Cohere's Command R (cohere) and Command R7B (cohere2): LayerNorm without bias,
+// attention and MLP in parallel behind one norm, RoPE of interleaved channels, and scaled logits.
 #pragma once
 
 #include "tessera/checkpoint/hf/families/llama_style.h"
@@ -10,7 +9,7 @@ namespace tessera {
 void read_cohere_style(const JsonFields& config, ModelOptions& options, const LlamaStyle& style);
 void write_cohere_style(const ModelOptions& options, Json& config, const LlamaStyle& style);
 
-/// Of both families.
+/// The style of both families.
 constexpr LlamaStyle cohere_style(double standard_base) {
   return {.vocab_size = 256000,
           .hidden_size = 8192,

@@ -1,5 +1,5 @@
-// What the generations of Gemma have in common: weights of norms that are stored minus 1,
-// embeddings times the square root of the hidden size, and GELU (tanh form) in the gate.
+// The common part of the Gemma generations: norm weights that are stored minus 1, embeddings
+// multiplied by the square root of the hidden size, and GELU (tanh form) in the gate.
 #pragma once
 
 #include "tessera/checkpoint/hf/families/llama_style.h"

@@ -1,5 +1,5 @@
-// What the families that descend from Llama have in common: keys of config.json for sizes, RoPE and
-// a gated MLP, and names of tensors.
+// The common part of the families derived from Llama: keys of config.json for sizes, RoPE and a
+// gated MLP, and tensor names.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-/// What transformers takes where a key is absent, and how a family calls some keys.
+/// The defaults of transformers for absent keys, and a family's names of some keys.
 struct LlamaStyle {
   std::int64_t vocab_size = 32000;
   std::int64_t hidden_size = 4096;
@@ -37,7 +37,7 @@ struct LlamaStyle {
 void read_llama_style(const JsonFields& config, ModelOptions& options, const LlamaStyle& style);
 void write_llama_style(const ModelOptions& options, Json& config, const LlamaStyle& style);
 
-/// attention_bias: of queries, keys, values and the output alike.
+/// attention_bias: for queries, keys, values and the output.
 void read_attention_bias(const JsonFields& config, ModelOptions& options, bool standard = false);
 
 /// resid_pdrop and embd_pdrop, which must be equal: one rate stands for the dropout after the

@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
   A maximum = -INFINITY;
   A sum = 0;
+  // The row of o that the warp sums up, not yet divided by the sum of exponentials.
   RowSum<A, kPerLane> out;
   for (int64_t first = all.begin; first < all.end; first += kWarp) {
     const Span tile{first, min(first + kWarp, all.end)};
@@ -84,6 +85,7 @@ void attention_forward_rows(Stream& stream, const View& o, const View& lse, cons
   constexpr const char* op = "attention_forward";
   dispatch_float(q.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
+    // kPerLane is a template argument, so that the row of o stays in registers.
     const auto start = [&]<int kPerLane>(std::integral_constant<int, kPerLane>) {
       launch(stream, op,
              {attention_blocks(q.dim(0), q.dim(2), q.dim(1)), dim3(kAttentionThreads),

@@ -69,6 +69,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     if (at.lane == 0) upstream.delta[index] = delta;
   }
 
+  // dq of the row, in registers until the end.
   RowSum<A, kPerLane> sum;
   for (int64_t first = all.begin; first < all.end; first += kWarp) {
     // As in the forward kernel: the first barrier frees the tiles, the second completes them.
@@ -78,6 +79,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     load_tile(shared.tile2, shared.stride2, call.v, at, kv, tile, e);
     __syncthreads();
     const Span part{max(tile.begin, mine.begin), min(tile.end, mine.end)};
+    // Lanes without a visible key hold dS = 0 and still take part in the shuffles below.
     const int64_t key = first + at.lane;
     A d_score = 0;
     if (part.holds(key))
@@ -119,6 +121,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     load_row(shared.row2, call.v.row(at.row, at.b, at.h), at.lane, e);
   }
 
+  // Two rows in registers: kPerLane values of each per lane.
   RowSum<A, kPerLane> dk_sum;
   RowSum<A, kPerLane> dv_sum;
   // Sum over the query heads of the group in order, then over tiles of queries in order.
@@ -141,6 +144,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
                              upstream.lse[index], upstream.delta[index],
                              call.dropout.factor(at.b, h, query, at.row));
       }
+      // Queries of the tile in order, so the sum over queries is the same in every run.
       for (int64_t i = part.begin; i < part.end; ++i) {
         const int lane = static_cast<int>(i - first);
         dk_sum.add(__shfl_sync(kAllLanes, pair.d_score, lane), shared.tile1 + lane * shared.stride1,
@@ -174,6 +178,7 @@ void attention_backward_rows(Stream& stream, const View& dq, const View& dk, con
     // dq may have another type (T or its accumulator) than dk and dv, which share theirs.
     const auto start = [&]<int kPerLane>(std::integral_constant<int, kPerLane>) {
       dispatch_gradient<T>(dq, [&]<class G>(TypeTag<G>) {
+        // The second launch reads the delta that this one writes; both are on one stream.
         launch(stream, op, grid(q.dim(0), q.dim(2)), query_gradient_kernel<T, G, kPerLane>, call,
                upstream, heads_of<G>(dq), accumulate.dq);
       });

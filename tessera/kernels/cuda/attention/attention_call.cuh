@@ -28,6 +28,7 @@ struct Span {
 /// Each of these conditions leaves one contiguous span, of keys for a query and of queries for a
 /// key. Kernels therefore loop over spans and never read a mask tensor.
 struct Visibility {
+  // Everything by value: the struct is a kernel parameter and is read from constant memory.
   Visibility(std::int64_t q, std::int64_t k, const AttentionSpec& spec)
       : queries(q),
         keys(k),
@@ -86,6 +87,7 @@ struct Visibility {
       else
         high = middle;
     }
+    // Before the first start (low = 0) and after the last one the span is not cut on that side.
     if (low > 0) span.begin = max(span.begin, std::int64_t{start[low - 1]});
     if (low < starts) span.end = min(span.end, std::int64_t{start[low]});
     return span;
@@ -130,6 +132,7 @@ struct ProbabilityDropout {
                           std::int64_t at) const {
     const Philox4 words = attention_dropout_words(key, sample, head_start + head, q_start + query,
                                                   (kv_start + at) / 4);
+    // The words are in the order of the keys; a word below the bound drops its key.
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = words.v[i] >= bound ? scale : A(0);
   }
@@ -169,6 +172,8 @@ struct AttentionCall {
         v(heads_of<const T>(values)),
         batch(queries.dim(1)),
         heads(queries.dim(2)),
+        // Query heads that share a key/value head: 1 for multi-head attention, heads for
+        // multi-query.
         group(queries.dim(2) / keys.dim(2)),
         d(static_cast<int>(queries.dim(3))),
         e(static_cast<int>(values.dim(3))),

@@ -17,6 +17,7 @@ constexpr std::int64_t kTrainingQueries = 256;
 
 // Logs why a training run does not get cuDNN's attention, and what would be faster.
 void explain(const AttentionSpec& spec, bool tiles) {
+  // Ordered by what the user can change: dropout is an option, the soft cap belongs to the model.
   if (spec.dropout.p > 0)
     log_info(
         "attention dropout takes Tessera's own attention kernels, which are slower than cuDNN's: "
@@ -53,6 +54,7 @@ bool has_aligned_rows(const ConstView& heads) {
 }
 
 bool fits_tiles(const ConstView& heads) {
+  // 64 and 128 are the head sizes that the tiles are instantiated for.
   const bool half = heads.dtype() == DType::bf16 || heads.dtype() == DType::f16;
   return half && (heads.dim(3) == 64 || heads.dim(3) == 128) && has_aligned_rows(heads);
 }
@@ -62,6 +64,7 @@ void attention_backward_tiles(Stream& stream, const View& dq, const View& dk, co
                               const ConstView& v, const ConstView& o, const ConstView& lse,
                               const AttentionSpec& spec, const Workspace& delta,
                               const AttentionAccumulate& accumulate) {
+  // On one stream, so delta is complete when the second pass reads it.
   attention_query_gradient_tiles(stream, dq, d_o, q, k, v, o, lse, spec, delta, accumulate.dq);
   attention_key_gradient_tiles(stream, dk, dv, d_o, q, k, v, o, lse, spec, delta, accumulate.dk_dv);
 }
@@ -78,6 +81,8 @@ void CudaKernels::do_attention_forward(Stream& stream, View o, View lse, ConstVi
                                        ConstView v, const AttentionSpec& spec,
                                        Workspace workspace) {
   if (cudnn_->forward(stream, o, lse, q, k, v, spec, workspace)) return;
+  // Each implementation reads the same q, k and v and leaves the same lse, so forward and backward
+  // need not choose alike.
   const bool tiles = tensors_fit_tiles(q, k, v, o);
   // Logged once per object, since the choice is made for every layer and every step.
   if (q.dim(0) >= kTrainingQueries && !warned_about_attention_) {

@@ -17,6 +17,7 @@ namespace {
 using std::int64_t;
 
 constexpr int kMergeThreads = 256;
+// A warp per row, so 8 rows per block.
 constexpr int kMergeRows = kMergeThreads / kWarp;
 
 // ln(e^a + e^b), with the larger one factored out so that nothing overflows; log1p keeps the digits
@@ -25,6 +26,7 @@ template <class A>
 __device__ A log_add(A a, A b) {
   const A most = b > a ? b : a;
   if (most == A(-INFINITY)) return most;
+  // exp(-|a - b|) is at most 1. If one side is -inf, it is 0 and the result is the other side.
   return most + log1p(exp(-fabs(a - b)));
 }
 
@@ -54,6 +56,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(MergeCall<T, B> ca
   using A = Accumulator<T>;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t at = int64_t{blockIdx.x} * kMergeRows + threadIdx.x / kWarp;
+  // A whole warp leaves, so the __syncwarp below is not affected.
   if (at >= call.rows) return;
   // Rows in the order of lse: [B, H, S].
   const int64_t i = at % call.queries;
@@ -65,6 +68,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(MergeCall<T, B> ca
   T* const out = call.o.row(i, b, h);
   const T* const a = call.o_a.row(i, b, h);
   const B* const other = call.o_b.row(i, b, h);
+  // Lanes read neighbouring channels, which is coalesced for any row stride.
   for (int c = lane; c < call.e; c += kWarp)
     store<T>(out[c], part_of(a[c], log_a, all) + part_of(other[c], log_b, all));
   __syncwarp();  // every lane has read lse_a and lse_b before lse is overwritten
@@ -87,6 +91,8 @@ void CudaKernels::do_attention_merge(Stream& stream, View o, View lse, ConstView
   };
   dispatch_float(o.dtype(), op, [&]<class T>(TypeTag<T> type) {
     dispatch_float(o_b.dtype(), op, [&]<class B>(TypeTag<B> other) {
+      // Types with different accumulators (f64 with anything else) are refused by the checks of the
+      // op; not instantiating them keeps the number of kernels down.
       if constexpr (std::is_same_v<Accumulator<T>, Accumulator<B>>) merge(type, other);
     });
   });

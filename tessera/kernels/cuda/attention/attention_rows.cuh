@@ -59,6 +59,8 @@ inline std::int64_t attention_blocks(std::int64_t rows, std::int64_t heads, std:
 template <class A>
 struct SharedRows {
   static std::size_t bytes(std::int64_t d, std::int64_t e) {
+    // 32 rows of each tile, padded by one element, plus two rows for each warp: 40 (d + e) + 64
+    // elements. 80 KiB for f32 with d = e = 256.
     return static_cast<std::size_t>(kWarp * (d + e + 2) + kRowsPerBlock * (d + e)) * sizeof(A);
   }
   __device__ SharedRows(unsigned char* memory, const Place& place, int d, int e)
@@ -76,6 +78,7 @@ struct SharedRows {
 /// elements, which needs no alignment.
 template <class T, class A = Accumulator<T>>
 __device__ void load_row(A* to, const T* from, int lane, int d, A scale = A(1)) {
+  // The scale is applied in A, so 16-bit inputs lose no digits to it.
   for (int c = lane; c < d; c += kWarp) to[c] = load(from[c]) * scale;
 }
 
@@ -91,6 +94,8 @@ __device__ void load_tile(A* tile, int stride, const Heads<const T>& from, const
 // Computed by one lane, in the order of the channels.
 template <class A>
 __device__ A dot(const A* x, const A* y, int d) {
+  // One lane adds all channels, so no shuffle is needed. The padding of the tile keeps 32 lanes on
+  // 32 different banks.
   A sum = 0;
   for (int c = 0; c < d; ++c) sum += x[c] * y[c];
   return sum;
@@ -105,6 +110,7 @@ struct RowSum {
   }
   // Adds factor * row; rows of tiles are read without bank conflicts, lane by lane.
   __device__ void add(A factor, const A* row, int lane, int d) {
+    // kPerLane is a constant, so values[] is indexed statically and stays in registers.
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int c = lane + i * kWarp;
@@ -115,6 +121,8 @@ struct RowSum {
   __device__ void write(T* to, int lane, int d, A factor, bool add = false) const {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
+      // Lanes write neighbouring channels. With `add` the old value is read, added in A and rounded
+      // once.
       const int c = lane + i * kWarp;
       if (c < d) contribute<T>(to[c], values[i] * factor, add);
     }

@@ -98,6 +98,7 @@ __device__ void fill_scores(const QueryStream<T, kHead>& stream, int64_t sample,
                             int first_key) {
   const AttentionCall<T>& call = stream.call;
   const KeyPassShared<T, kHead>& shared = stream.shared;
+  // Warps w and w + 4 take the same 16 queries and different keys.
   const int row0 = 16 * (Lane().warp % 4);
   const int low = row0 + Lane().g;
   LaneGradients lane{LaneQueries(call.seen, stream.at.b, stream.first_query(i) + row0), {}, {}};
@@ -141,8 +142,8 @@ struct KeyPassSums {
   // q the right ones.
   template <class T>
   __device__ void add(const KeyPassShared<T, kHead>& shared, int stage) {
-#pragma unroll
     // Fully unrolled, so that the loads of one step overlap the products of the step before.
+#pragma unroll
     for (int j = 0; j < kTileQueries / 16; ++j) {
       std::uint32_t a[4];
       load_columns(a, shared.p, 16 * j, row0 / 8);
@@ -169,6 +170,7 @@ struct KeyPassSums {
   // Rows g and g + 8 of the fragment are rows of the tile; these are the keys they stand for.
   __device__ int low() const { return key_of_row(row0 + Lane().g); }
   __device__ int high() const { return key_of_row(row0 + Lane().g + 8); }
+  // Keys and channels of this warp: rows from row0 on, and half of the D / 8 chunks of 8 channels.
   int row0 = 16 * (Lane().warp % 4);
   int chunk0 = Lane().warp / 4 * (kHead / 16);
   float dk[kHead / 16][4] = {};
@@ -199,6 +201,7 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
   for (int i = 0; i < stream.count; ++i) {
     wait_for_copies();
     __syncthreads();  // tile i has arrived; all warps are done with phase 2 of tile i - 1
+    // The copies of the next tile overlap with both phases of this one.
     stream.start(i + 1);
     fill_scores(stream, sample, i, first_key);
     // P and dS of all warps must be complete before any warp reads them transposed.
@@ -215,6 +218,7 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
       sums.store(shared, call.scale);
       // Rows of the tile were written by several warps.
       __syncthreads();
+      // All 256 threads write 16-byte chunks of whole rows.
       const int worker = static_cast<int>(threadIdx.x);
       write_rows(to_dk, first_key, shared.k, 0, kTileKeys, worker, kTileThreads);
       write_rows(to_dv, first_key, shared.v, 0, kTileKeys, worker, kTileThreads);

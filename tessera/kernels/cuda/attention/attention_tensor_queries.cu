@@ -104,6 +104,7 @@ struct QueryPassWarp {
     }
   }
 
+  // Registers per lane for D = 128: 32 each for q and d_o, 64 for dq.
   LaneGradients lane;
   std::uint32_t q[kHead / 16][4];
   std::uint32_t d_o[kHead / 16][4];
@@ -117,6 +118,7 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
     tensor_query_gradient_kernel(AttentionCall<T> call, Upstream<T> upstream, Heads<G> dq,
                                  bool add) {
   const int queries = static_cast<int>(call.seen.queries);
+  // Long blocks first: with a causal mask the last queries see the most keys.
   const BlockPlace at((queries - 1) / kBlockQueries + 1, call.heads, call.batch, true);
   const int first = at.tile * kBlockQueries;
   const int row0 = 16 * Lane().warp;
@@ -139,6 +141,7 @@ __global__ void __launch_bounds__(kTileThreads, kHead == 64 ? 2 : 1)
   __syncthreads();
   load_rows(warp.q, shared.q, row0);
   load_rows(warp.d_o, shared.d_o, row0);
+  // The stream of keys waits for each tile and starts the copies of the next one.
   keys.run([&](int first_key, const Tile<T, kHead>& k, const Tile<T, kHead>& v) {
     warp.add_tile(call, sample, at.h, first_key, k, v);
   });

@@ -55,6 +55,7 @@ struct Problem {
   auto operator<=>(const Problem&) const = default;
 };
 
+// The message names the version, since support for shapes and masks differs between versions.
 void check_cudnn(cudnnStatus_t status, const char* call) {
   check(status == CUDNN_STATUS_SUCCESS, "cuDNN {}: {} failed: {}", cudnnGetVersion(), call,
         cudnnGetErrorString(status));
@@ -73,6 +74,7 @@ std::optional<Band> band_of(int64_t s, int64_t t, const AttentionSpec& spec) {
   // Any other offset of the diagonal has no alignment in cuDNN.
   const bool bottom_right = ahead != 0;
   if (bottom_right && (ahead != t - s || s > t)) return std::nullopt;
+  // With more queries than keys a window would leave some queries without keys.
   if (windowed && s > t) return std::nullopt;
   return Band{causal, bottom_right, windowed ? spec.window : 0};
 }
@@ -90,9 +92,11 @@ std::optional<Problem> problem_of(std::span<const ConstView> tensors, const Atte
   const ConstView& q = tensors[kQ];
   const ConstView& k = tensors[kK];
   const ConstView& v = tensors[kV];
+  // Not expressible here: our dropout masks (cuDNN has its own generator), soft cap, and documents.
   if (!takes(q.shape(), k.shape(), v.shape(), q.dtype()) || spec.dropout.p > 0 ||
       spec.softcap > 0 || spec.documents)
     return std::nullopt;
+  // A mask that is not a diagonal band goes to our own kernels.
   const std::optional<Band> band = band_of(q.dim(0), k.dim(0), spec);
   if (!band) return std::nullopt;
   Problem problem{tensors.size() > kForwardArguments,
@@ -159,6 +163,7 @@ Attributes attributes_of(const Problem& p) {
 // o and lse from q, k and v.
 void add_forward(Plan& graph, const Problem& p) {
   auto attributes = attributes_of<fe::graph::SDPA_attributes>(p);
+  // Statistics are the lse that the backward pass needs.
   attributes.set_generate_stats(true);
   const auto [o, lse] =
       graph.sdpa(input(graph, p, kQ), input(graph, p, kK), input(graph, p, kV), attributes);
@@ -234,6 +239,7 @@ class CudnnAttention::Plans {
   // Runs a call, or returns false without side effects if cuDNN does not support it.
   bool run(Stream& stream, const char* op, std::span<const ConstView> tensors,
            const AttentionSpec& spec, const Workspace& workspace) {
+    // Cheap checks first: no plan is made for a call that cuDNN cannot take.
     const std::optional<Problem> problem = problem_of(tensors, spec);
     if (!problem) return false;
     const cudaStream_t on = native(stream, op);
@@ -258,6 +264,7 @@ class CudnnAttention::Plans {
   // The plan of a problem, made at first use; null if cuDNN has none that fits. Failures are
   // cached, too.
   Plan* find(const Problem& problem, std::size_t workspace_bytes) {
+    // A null pointer is stored for a problem that cuDNN refused, so it is planned and logged once.
     const auto [at, fresh] = plans_.try_emplace(problem);
     if (fresh) at->second = make(problem, workspace_bytes);
     return at->second.get();
@@ -266,6 +273,7 @@ class CudnnAttention::Plans {
   // HeurMode A lets cuDNN's heuristic choose the engine. A plan that needs more workspace than was
   // reserved is refused, and the call goes to our own kernels.
   std::unique_ptr<Plan> make(const Problem& p, std::size_t workspace_bytes) {
+    // Planning loads kernels and may happen inside a capture, at the first call of a problem.
     const RelaxedCapture relaxed;
     auto plan = std::make_unique<Plan>();
     describe_graph(*plan, p, deterministic_);
@@ -276,6 +284,7 @@ class CudnnAttention::Plans {
         status.is_good()
             ? fmt::format("it asks for {} bytes of workspace and gets {}", bytes, workspace_bytes)
             : status.err_msg;
+    // Logged once per problem: the result of make() is cached even if it is null.
     log_warning("cuDNN {} is not used for attention {} of {} queries, {} keys, heads of {}: {}",
                 cudnnGetVersion(), p.backward ? "backward" : "forward", p.s, p.t, p.d, why);
     return nullptr;
@@ -304,6 +313,8 @@ std::size_t CudnnAttention::workspace_bytes(const Shape& q, const Shape& k, cons
                                             DType dtype) const {
   constexpr std::size_t kSmallParts = 64 << 10;
   if (!takes(q, k, v, dtype)) return 0;
+  // rows: queries of all heads and samples. `shared`: dk and dv before the sum over the query heads
+  // of a group.
   const auto rows = static_cast<std::size_t>(q[0] * q[1] * q[2]);
   const auto d = static_cast<std::size_t>(q[3]);
   const std::size_t shared =

@@ -11,6 +11,7 @@ namespace {
 
 using std::int64_t;
 
+// Both GELU epilogues need aux, the input of the GELU.
 bool has_gelu(const GemmSpec& spec) {
   return spec.epilogue == Epilogue::bias_gelu || spec.epilogue == Epilogue::dgelu;
 }
@@ -50,6 +51,7 @@ bool run_whole(GemmPlans& gemms, Stream& stream, GemmCall call, const GemmSpec& 
 // d = 0 for rows with any stride.
 void fill_zero(Stream& stream, const View& d) {
   const std::size_t size = element_size(d.dtype());
+  // A 2-D memset skips the gap between rows, which may belong to another tensor.
   check_op(cudaMemset2DAsync(d.raw(), static_cast<std::size_t>(row_stride(d)) * size, 0,
                              static_cast<std::size_t>(d.dim(1)) * size,
                              static_cast<std::size_t>(d.dim(0)), native(stream, "gemm")),
@@ -82,11 +84,13 @@ void CudaKernels::take_autotuned(const std::string& text) { gemms_->take_autotun
 void CudaKernels::do_gemm(Stream& stream, View d, const Operand& a, const Operand& b,
                           const GemmSpec& spec, Workspace workspace) {
   GemmCall call{d, a.data, b.data, spec.transpose_a, spec.transpose_b, spec.alpha, spec.accumulate};
+  // The fast path: one kernel, no intermediate result in memory.
   if (a.data.numel() > 0 && run_whole(*gemms_, stream, call, spec, workspace)) return;
   // With bias_gelu the product goes to aux, the input of the GELU, and d is computed from it.
   const bool gelu = spec.epilogue == Epilogue::bias_gelu;
   if (gelu) call.d = spec.aux;
   if (spec.bias && (gelu || spec.epilogue == Epilogue::bias)) {
+    // A view with row stride 0 repeats the bias for every row without storing it m times.
     do_copy(stream, call.d, ConstView(spec.bias.raw(), spec.bias.dtype(), d.shape(), {0, 1}));
     call.add = true;
   }

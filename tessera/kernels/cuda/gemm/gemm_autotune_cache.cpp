@@ -14,6 +14,8 @@ namespace {
 constexpr std::string_view kHeading =
     "# The fastest algorithms found for matrix products. Deleting this file only means timing "
     "again.\n";
+// A file beyond this size is refused rather than read into memory; a line takes a few hundred
+// bytes.
 constexpr std::size_t kLargestFile = std::size_t{64} << 20;
 constexpr std::size_t kDigits = 16;  // of a word in hex
 
@@ -24,12 +26,14 @@ std::uint64_t checksum(std::string_view text) {
   return hash;
 }
 
+// The line format of the header. The checksum covers everything before it, tabs included.
 std::string line_of(const std::string& key, const GemmAlgorithm& algorithm) {
   std::string line = key + '\t';
   for (const std::uint64_t word : algorithm) line += fmt::format("{:016x}", word);
   return line + fmt::format("\t{:016x}\n", checksum(line));
 }
 
+// Exactly 16 hex digits, so that a cut or padded word is damage rather than a smaller number.
 std::optional<std::uint64_t> word_of(std::string_view digits) {
   std::uint64_t word = 0;
   const char* end = digits.data() + digits.size();
@@ -38,6 +42,8 @@ std::optional<std::uint64_t> word_of(std::string_view digits) {
   return word;
 }
 
+// The words of cuBLASLt's opaque record, in memory order of this machine: files are not portable
+// between byte orders, and need not be, since they hold for one GPU model.
 std::optional<GemmAlgorithm> algorithm_of(std::string_view digits) {
   GemmAlgorithm algorithm;
   if (digits.size() != kDigits * algorithm.size()) return {};
@@ -67,6 +73,8 @@ std::optional<std::pair<std::string, GemmAlgorithm>> parse(std::string_view line
 GemmAutotuneCache::GemmAutotuneCache(fs::path file, std::string setting)
     : file_(std::move(file)), setting_(std::move(setting)) {
   try {
+    // Neither damaged nor foreign lines stop a run. Foreign ones are kept in the file for the
+    // setups that they belong to.
     const Report report = read();
     if (report.damaged + report.foreign > 0)
       log_warning(
@@ -91,6 +99,7 @@ void GemmAutotuneCache::store(const std::string& problem, const GemmAlgorithm& a
 
 std::string GemmAutotuneCache::text() const {
   std::string lines;
+  // The map is sorted by key, so all ranks produce their lines in the same order.
   for (const auto& [key, algorithm] : algorithms_)
     if (key.starts_with(setting_ + '\t')) lines += line_of(key, algorithm);
   return lines;
@@ -117,6 +126,7 @@ void GemmAutotuneCache::update_file() {
 }
 
 GemmAutotuneCache::Report GemmAutotuneCache::read() {
+  // A missing file is the normal state of the first run.
   if (file_.empty() || !fs::exists(file_)) return {};
   return add(read_text_file(file_, kLargestFile));
 }
@@ -124,6 +134,7 @@ GemmAutotuneCache::Report GemmAutotuneCache::read() {
 GemmAutotuneCache::Report GemmAutotuneCache::add(std::string_view lines) {
   Report report;
   for (std::string_view rest = lines; !rest.empty();) {
+    // find() gives npos for a last line without line end, and substr clips it.
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     if (line.empty() || line.front() == '#') continue;
@@ -139,9 +150,11 @@ GemmAutotuneCache::Report GemmAutotuneCache::add(std::string_view lines) {
 }
 
 void GemmAutotuneCache::write() const {
+  // Lines of all settings, not only ours: several GPU models may share a file.
   std::string text(kHeading);
   for (const auto& [key, algorithm] : algorithms_) text += line_of(key, algorithm);
   if (file_.has_parent_path()) make_folders(file_.parent_path());
+  // Atomic, so that a reader never sees half a file; the suffix keeps concurrent writers apart.
   write_file_atomically(file_, text, temporary_suffix());
 }
 

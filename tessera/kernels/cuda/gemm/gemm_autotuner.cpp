@@ -15,6 +15,7 @@ constexpr const char* kWhat = "the timing of a gemm";
 struct DestroyEvent {
   void operator()(CUevent_st* event) const noexcept { cudaEventDestroy(event); }
 };
+// Timing events are recorded on the stream, so the times do not include host work.
 using TimedEvent = std::unique_ptr<CUevent_st, DestroyEvent>;
 
 TimedEvent make_event() {
@@ -42,10 +43,12 @@ class Autotuner {
 
   /// Milliseconds per run: the mean of `repeats` back-to-back runs between two events.
   float time(const GemmAlgorithm& algorithm, int repeats) {
+    // Earlier work on the stream has no influence: the start event is recorded after it.
     check_op(cudaEventRecord(start_.get(), stream_), kWhat);
     for (int i = 0; i < repeats; ++i)
       check_blas(matmul_.launch(library_, stream_, call_, algorithm), "cublasLtMatmul");
     check_op(cudaEventRecord(stop_.get(), stream_), kWhat);
+    // Blocks the host, which is why nothing is timed while a graph is captured.
     check_op(cudaEventSynchronize(stop_.get()), kWhat);
     float milliseconds = 0;
     check_op(cudaEventElapsedTime(&milliseconds, start_.get(), stop_.get()), kWhat);
@@ -95,7 +98,9 @@ GemmAlgorithm find_fastest(const std::vector<GemmAlgorithm>& candidates, Matmul&
   constexpr float kNoise = 1.01f;
   Autotuner tuner(matmul, library, stream, call);
   std::vector<TimedAlgorithm> timed = runnable(tuner, candidates);
+  // None could be launched; the caller's launch will report why.
   if (timed.empty()) return candidates.front();
+  // One run to estimate the number of repeats.
   const int repeats = repeats_for(tuner.time(timed.front().algorithm, 1));
   const auto faster = [](const TimedAlgorithm& x, const TimedAlgorithm& y) {
     return x.time < y.time;
@@ -103,6 +108,8 @@ GemmAlgorithm find_fastest(const std::vector<GemmAlgorithm>& candidates, Matmul&
   for (int round = 0; round <= kRounds; ++round) {
     for (TimedAlgorithm& each : timed)
       each.time = std::min(each.time, tuner.time(each.algorithm, repeats));
+    // Sorted after every round, since the minimum may reorder them. The first round thus selects
+    // the finalists.
     std::sort(timed.begin(), timed.end(), faster);
     timed.resize(std::min(timed.size(), kFinalists));
   }

@@ -21,11 +21,13 @@ struct GeluOfRows {
     const int64_t row = i / columns;
     const int64_t column = i % columns;
     const Accumulator<T> at = load(x[row * x_stride + column]);
+    // d and x may be the same memory: a thread reads and writes one element.
     T& out = d[row * d_stride + column];
     store<T>(out, kSlope ? load(out) * PreciseMath::gelu_slope(at) : PreciseMath::gelu(at));
   }
 };
 
+// kSlope selects between the forward and the backward form.
 template <bool kSlope>
 void gelu_of_rows(Stream& stream, const View& d, const ConstView& x) {
   dispatch_float(d.dtype(), "gemm", [&]<class T>(TypeTag<T>) {

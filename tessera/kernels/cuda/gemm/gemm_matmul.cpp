@@ -18,6 +18,7 @@ using std::int64_t;
 // blocks finish, which is not reproducible, or round the partial sums to 16 bits.
 constexpr std::uint32_t kReductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
+// The types of kernels.h that cuBLASLt multiplies.
 cudaDataType_t data_type(DType type) {
   switch (type) {
     case DType::f64: return CUDA_R_64F;
@@ -34,7 +35,8 @@ cublasComputeType_t compute_type(DType type, bool tf32) {
   return type == DType::f32 && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-// The largest power of two up to 16 that divides the address. The null pointer counts as aligned.
+// The largest power of two up to 16 that divides the address: the lowest set bit after bit 16 has
+// been set as a bound. The null pointer counts as aligned.
 std::uint32_t alignment_of(const ConstView& x) {
   const auto address = reinterpret_cast<std::uintptr_t>(x.raw()) | kGemmAlignment;
   return static_cast<std::uint32_t>(address & (~address + 1));
@@ -66,6 +68,7 @@ class Preference {
   cublasLtMatmulPreferenceOpaque_t record_{};
 };
 
+// One attribute of an opaque algorithm record.
 template <class T>
 T algorithm_setting(const cublasLtMatmulAlgo_t& algorithm,
                     cublasLtMatmulAlgoConfigAttributes_t what) {
@@ -83,6 +86,7 @@ bool repeats_its_bits(const cublasLtMatmulAlgo_t& algorithm) {
   const auto parts = algorithm_setting<std::int32_t>(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
   const auto scheme =
       algorithm_setting<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
+  // Any scheme is fine without split-k, since there are no partial sums to reduce.
   return parts == 1 || (scheme & ~kReductions) == 0;
 }
 
@@ -90,6 +94,7 @@ bool repeats_its_bits(const cublasLtMatmulAlgo_t& algorithm) {
 struct Scalars {
   Scalars(double alpha, double beta)
       : as_double{alpha, beta}, as_float{static_cast<float>(alpha), static_cast<float>(beta)} {}
+  // The library takes a pointer to a scalar of type void, so the type must match the accumulation.
   const void* at(int i, DType sums) const {
     return sums == DType::f64 ? static_cast<const void*>(&as_double[i]) : &as_float[i];
   }
@@ -100,9 +105,13 @@ struct Scalars {
 }  // namespace
 
 int64_t row_stride(const ConstView& x) {
+  // A matrix of one row may have any stride in its view, while the library requires at least the
+  // number of columns.
   return x.dim(0) > 1 ? x.stride(0) : std::max<int64_t>(1, x.dim(1));
 }
 
+// Every number that can change the library's choice. Alignment is part of it: algorithms with
+// 16-byte loads are only valid for aligned operands.
 GemmProblem problem_of(const GemmCall& call, bool tf32) {
   const int64_t k = call.a.dim(call.transpose_a ? 0 : 1);
   return {call.d.dim(0),
@@ -140,14 +149,17 @@ std::string to_string(const GemmProblem& problem) {
 
 // The library's a is our b and vice versa: d^T = op(b)^T op(a)^T.
 Matmul::Matmul(const GemmCall& call, bool tf32) {
+  // The scale type (alpha, beta, bias arithmetic) is that of the accumulation.
   const DType type = call.a.dtype();
   check_blas(cublasLtMatmulDescInit(&operation_, compute_type(type, tf32),
                                     data_type(accumulator_type(type))),
              "cublasLtMatmulDescInit");
+  // No transposes are added by the swap: a transposed operand stays transposed.
   set(CUBLASLT_MATMUL_DESC_TRANSA, call.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, call.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, call.epilogue);
   if (call.aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, row_stride(call.aux));
+  // Layouts are of the matrices as they lie in memory, before op().
   describe_matrix(a_, call.b);
   describe_matrix(b_, call.a);
   describe_matrix(d_, call.d);
@@ -159,6 +171,7 @@ void Matmul::set(cublasLtMatmulDescAttributes_t what, const T& value) {
              "cublasLtMatmulDescSetAttribute");
 }
 
+// Pointers are set again for each call; everything else in the descriptor belongs to the problem.
 void Matmul::point_to(const GemmCall& call) {
   if (call.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias.raw());
   if (call.aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.aux.raw());
@@ -175,6 +188,7 @@ std::vector<GemmAlgorithm> Matmul::candidates(const GemmLibrary& library, const 
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(call.a));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(call.d));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(call.d));
+  // The swap again: the library's A is our b.
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int count = 0;
   // C and D are the same matrix: beta = 1 adds to d in place.
@@ -185,6 +199,7 @@ std::vector<GemmAlgorithm> Matmul::candidates(const GemmLibrary& library, const 
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
   check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
   results.resize(static_cast<std::size_t>(count));
+  // Each result is checked as well, so that reproducibility does not rest on the preferences alone.
   std::vector<GemmAlgorithm> algorithms;
   for (const cublasLtMatmulHeuristicResult_t& each : results)
     if (each.state == CUBLAS_STATUS_SUCCESS && repeats_its_bits(each.algo))
@@ -196,6 +211,7 @@ std::vector<GemmAlgorithm> Matmul::candidates(const GemmLibrary& library, const 
 // ours to check.
 bool Matmul::accepts(const GemmLibrary& library, const GemmAlgorithm& algorithm) {
   const auto record = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
+  // Filled in by the check: the workspace that the algorithm needs for this problem.
   cublasLtMatmulHeuristicResult_t result{};
   return cublasLtMatmulAlgoCheck(library.handle, &operation_, &a_, &b_, &d_, &d_, &record,
                                  &result) == CUBLAS_STATUS_SUCCESS &&
@@ -206,6 +222,7 @@ cublasStatus_t Matmul::launch(const GemmLibrary& library, cudaStream_t stream, c
                               const GemmAlgorithm& algorithm) {
   point_to(call);
   const DType sums = accumulator_type(call.a.dtype());
+  // beta = 1 reads d and adds to it; beta = 0 never reads d, so it may hold anything.
   const Scalars scalars(call.alpha, call.add ? 1.0 : 0.0);
   const auto record = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
   return cublasLtMatmul(library.handle, &operation_, scalars.at(0, sums), call.b.raw(), &a_,

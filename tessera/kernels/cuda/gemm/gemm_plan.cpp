@@ -15,6 +15,7 @@ using std::int64_t;
 // autotuner.
 constexpr int kCandidates = 32;
 
+// A handle belongs to the device that is current when it is created.
 cublasLtContext* make_library(Device device) {
   check_op(cudaSetDevice(device.index), "gemm");
   cublasLtHandle_t handle = nullptr;
@@ -41,6 +42,7 @@ bool is_capturing(cudaStream_t stream) {
 // the scratch memory is too small or not aligned as d is.
 std::optional<GemmCall> repeatable(const GemmCall& call, const Workspace& scratch) {
   if (!call.add) return call;
+  // Elements from the first to the last of d, gaps between rows included.
   const int64_t elements = (call.d.dim(0) - 1) * call.d.stride(0) + call.d.dim(1);
   const std::size_t bytes = static_cast<std::size_t>(elements) * element_size(call.d.dtype());
   if (!scratch || scratch.bytes() < bytes ||
@@ -61,6 +63,8 @@ GemmPlans::GemmPlans(Device device, const CudaOptions& options, const View& work
       library_{handle_.get(), workspace},
       cache_(options.gemm_file, autotune_setting(device)) {}
 
+// The multiplier is the golden ratio in 64 bits, which spreads small numbers over all bits.
+// Problems differ in few of the 18 numbers, so each must reach the whole hash.
 std::size_t GemmPlans::Hash::operator()(const GemmProblem& problem) const {
   std::uint64_t hash = 0;
   for (const int64_t number : problem)
@@ -73,9 +77,11 @@ std::size_t GemmPlans::Hash::operator()(const GemmProblem& problem) const {
 bool GemmPlans::run(Stream& stream, const GemmCall& call, const Workspace& scratch) {
   const cudaStream_t on = native(stream, "gemm");
   const GemmProblem problem = problem_of(call, tf32_);
+  // Constructs the descriptors only for a new problem.
   const auto [found, is_new] = plans_.try_emplace(problem, call, tf32_);
   Plan& plan = found->second;
   if (is_new) plan.algorithm = choose(plan.matmul, to_string(problem), on, call, scratch);
+  // The library has no algorithm; the caller falls back to another form of the product.
   if (!plan.algorithm) return false;
   check_blas(plan.matmul.launch(library_, on, call, *plan.algorithm), "cublasLtMatmul");
   return true;
@@ -103,6 +109,7 @@ std::optional<GemmAlgorithm> GemmPlans::choose(Matmul& matmul, const std::string
   const std::optional<GemmCall> trial = repeatable(call, scratch);
   if (!trial) return candidates.front();
   const GemmAlgorithm fastest = find_fastest(candidates, matmul, library_, stream, *trial);
+  // Written at once, so that a run that is killed does not time its products again.
   cache_.store(problem, fastest);
   return fastest;
 }
