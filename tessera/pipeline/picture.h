@@ -1,5 +1,5 @@
-// A pipeline's timeline for people: as text, and as a picture (SVG). Of a plan or of a run: what
-// they show alike can be compared.
+// Draws the timeline of a pipeline as text and as SVG. A plan and a recorded run are drawn in the
+// same way, so that they can be compared.
 #pragma once
 
 #include <string>
@@ -11,15 +11,16 @@ namespace tessera {
 struct PictureOptions {
   std::string title;
   int chunks = 1;
-  std::string unit;  ///< of time, behind numbers: " ms"
+  std::string unit;  ///< suffix of times: " ms"
 };
 
-/// A line for each rank: F3 forward of microbatch 3, B backward, I and W its halves; a letter says
-/// which chunk; dots are idle time. Long ones are cut.
+/// One line per rank: F3 is the forward of microbatch 3, B a backward, I and W its two halves; a
+/// trailing letter is the chunk; dots are idle time. Long lines are cut.
 std::string timeline_text(const Timeline& timeline, const PictureOptions& options);
 
-/// A row for each rank, a box for each action, with idle time in grey and the moment at which a
-/// rank holds most microbatches marked.
+/// One row per rank and one box per action. Idle time is grey, and a mark shows when a rank first
+/// holds its peak of microbatches. The picture is at most about 850 units wide: a longer timeline
+/// is cut into bands of equal time, one below the other.
 std::string timeline_svg(const Timeline& timeline, const PictureOptions& options);
 
 }  // namespace tessera
