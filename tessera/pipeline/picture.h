@@ -18,8 +18,9 @@ struct PictureOptions {
 /// split backward; a letter marks the chunk; dots are idle time. Long lines are cut.
 std::string timeline_text(const Timeline& timeline, const PictureOptions& options);
 
-/// One row per rank and one box per action. Idle time is grey, and the moment with the most
-/// microbatches in flight is marked.
+/// One row per rank and one box per action. Idle time is grey, and a mark shows when a rank first
+/// holds its peak of microbatches. The picture is at most about 850 units wide: a longer timeline
+/// is cut into bands of equal time, one below the other.
 std::string timeline_svg(const Timeline& timeline, const PictureOptions& options);
 
 }  // namespace tessera

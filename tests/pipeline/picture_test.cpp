@@ -1,4 +1,4 @@
-// Timelines as text: a cell for each action, however different their times are.
+// Timelines as text and as SVG: every action is shown and legible, however different the times are.
 #include "tessera/pipeline/picture.h"
 
 #include <gtest/gtest.h>
@@ -10,11 +10,13 @@
 namespace tessera {
 namespace {
 
-std::vector<std::string> lines_of(int microbatches, const ActionTimes& times) {
+Timeline timeline_for(int microbatches, const ActionTimes& times) {
   const PipelineShape shape{2, microbatches};
-  const ScheduleReport report =
-      check_schedules(shape, make_schedules(shape, zero_bubble_h1), StageTimes{times});
-  std::istringstream text(timeline_text(report.timeline, {}));
+  return check_schedules(shape, make_schedules(shape, zero_bubble_h1), StageTimes{times}).timeline;
+}
+
+std::vector<std::string> lines_of(int microbatches, const ActionTimes& times) {
+  std::istringstream text(timeline_text(timeline_for(microbatches, times), {}));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   return lines;
@@ -41,6 +43,37 @@ TEST(Picture, IsCutWhereItIsLong) {
     EXPECT_LT(line.size(), 200u);
     EXPECT_TRUE(line.ends_with(" ...")) << line;
   }
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+double width_of(const std::string& svg) {
+  const std::string before = "viewBox=\"0 0 ";
+  return std::stod(svg.substr(svg.find(before) + before.size()));
+}
+
+TEST(PictureSvg, FitsAPageByCuttingLongTimelinesIntoBands) {
+  for (const int microbatches : {2, 8, 40}) {
+    for (const double shortest : {0.01, 1.0}) {
+      const std::string svg = timeline_svg(timeline_for(microbatches, {shortest, 1, 1}), {});
+      EXPECT_LE(width_of(svg), 850) << microbatches << " microbatches";
+      for (int i = 0; i < microbatches; ++i)
+        EXPECT_TRUE(contains(svg, "<title>W" + std::to_string(i) + ":")) << i;
+    }
+  }
+}
+
+TEST(PictureSvg, HasDarkTextOnPaleBoxesAndALegendForThem) {
+  Timeline timeline;
+  timeline.ranks = {{{{ActionKind::forward, 0, 0}, 0, 1}, {{ActionKind::forward, 0, 1}, 1, 2}}};
+  timeline.length = 2;
+  const std::string svg = timeline_svg(timeline, {"", 2, ""});
+  EXPECT_TRUE(contains(svg, "fill=\"#fff\">F0a</text>")) << svg;
+  EXPECT_TRUE(contains(svg, "fill=\"#111\">F0b</text>")) << svg;
+  EXPECT_TRUE(contains(svg, "pale, b: second stage")) << svg;
+  EXPECT_FALSE(contains(timeline_svg(timeline, {}), "pale"));
 }
 
 }  // namespace
