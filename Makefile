@@ -7,12 +7,18 @@ CUDA_ARCHITECTURES ?=
 # CUDA's usual place is often not on the PATH.
 export CUDACXX ?= $(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc)
 
-.PHONY: build demo test lint bench test-full cuda gpu-test gpu-bench clean help
+# Where `make install` puts the program, the libraries and the headers.
+PREFIX ?= /usr/local
+
+.PHONY: build install demo test lint bench test-full cuda gpu-test gpu-bench clean help
 
 build: ## build everything for the CPU (the default)
 	@tools/setup.sh build
 	cmake --preset cpu
 	cmake --build --preset cpu -j $(JOBS)
+
+install: build ## install the program, and what find_package(tessera) finds, to PREFIX=/usr/local
+	cmake --install build/cpu --prefix $(PREFIX)
 
 demo: ## train a tokenizer and a small model on this repository's text, and let it write
 	@tools/setup.sh build

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "apps/commands.h"
-#include "apps/model_source.h"
-#include "apps/rank_start.h"
+#include "tessera/run/model_source.h"
+#include "tessera/run/rank_start.h"
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
 #include "tessera/engine/session_options.h"

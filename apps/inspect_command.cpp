@@ -2,7 +2,7 @@
 
 #include "apps/checkpoint_view.h"
 #include "apps/commands.h"
-#include "apps/model_source.h"
+#include "tessera/run/model_source.h"
 #include "tessera/config/print.h"
 #include "tessera/config/resolve.h"
 #include "tessera/config/rules/mesh_check.h"

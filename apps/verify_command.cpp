@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "apps/commands.h"
-#include "apps/model_source.h"
+#include "tessera/run/model_source.h"
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
 #include "tessera/engine/session_options.h"

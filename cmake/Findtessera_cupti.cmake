@@ -10,6 +10,5 @@ if(tessera_cupti_FOUND AND NOT TARGET tessera::cupti)
   # Global, since test programs in other folders link what the tensors link.
   add_library(tessera::cupti INTERFACE IMPORTED GLOBAL)
   target_include_directories(tessera::cupti SYSTEM INTERFACE ${CUPTI_INCLUDE_DIR})
-  target_link_libraries(tessera::cupti INTERFACE ${CMAKE_DL_LIBS})
 endif()
 mark_as_advanced(CUPTI_INCLUDE_DIR)

@@ -1,29 +1,35 @@
 # One module, one target: tessera_library(nn SOURCES ... LINKS ...) makes the static library tessera_nn.
 # Who may include whom is held by tools/check_layers.py.
 
+# What all modules and the programs that link them are compiled with.
 add_library(tessera_flags INTERFACE)
-target_include_directories(tessera_flags INTERFACE "${CMAKE_SOURCE_DIR}")
-target_compile_options(tessera_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror>)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # g++ 12 reports these in its own standard library when it inlines deeply (GCC bugs 105329, 105562).
-  target_compile_options(tessera_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds>
-    $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow -Wno-stringop-overread>)
-endif()
-if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  # A loop that clang cannot vectorise in some instantiation (double, 16-bit) is not a mistake.
-  target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-pass-failed>)
-endif()
+target_include_directories(tessera_flags INTERFACE
+  "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>" "$<INSTALL_INTERFACE:include>")
+target_compile_features(tessera_flags INTERFACE cxx_std_20)
 if(TESSERA_SANITIZE)
   target_compile_options(tessera_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
   target_link_options(tessera_flags INTERFACE -fsanitize=${TESSERA_SANITIZE})
 endif()
 
+# Warnings and what else concerns this tree alone, not a program that links an installed Tessera.
+add_library(tessera_own_flags INTERFACE)
+target_link_libraries(tessera_flags INTERFACE $<BUILD_INTERFACE:tessera_own_flags>)
+target_compile_options(tessera_own_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 reports these in its own standard library when it inlines deeply (GCC bugs 105329, 105562).
+  target_compile_options(tessera_own_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow -Wno-stringop-overread>)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # A loop that clang cannot vectorise in some instantiation (double, 16-bit) is not a mistake.
+  target_compile_options(tessera_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-pass-failed>)
+endif()
 if(TESSERA_FUZZ)
   # Coverage of the libraries themselves is what guides the fuzzer.
-  target_compile_options(tessera_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
+  target_compile_options(tessera_own_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
 endif()
 
 # Headers that most sources include are compiled once: that is half of the time that g++ takes. Sources include what
@@ -61,6 +67,7 @@ endfunction()
 function(tessera_library name)
   cmake_parse_arguments(ARG "NO_COMMON_HEADERS" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   add_library(tessera_${name} STATIC ${ARG_SOURCES})
+  set_property(GLOBAL APPEND PROPERTY tessera_modules tessera_${name})  # installed together
   target_link_libraries(tessera_${name} PUBLIC tessera_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
   if(NOT ARG_NO_COMMON_HEADERS)
     tessera_precompiled(tessera_${name} tessera_base ${tessera_common_headers})

@@ -46,6 +46,8 @@ MAY_INCLUDE = {
     "plan": LOW + ["options/*", "spec/*", "parallel/*", "pipeline/*"],
     "config": LOW + ["options/*", "spec/*", "pipeline/schedules.h", "pipeline/stage_split.h"],
     "train": WITH_SESSION + ["checkpoint/*", "observe/*", "config/*"],
+    "run": WITH_SESSION + ["checkpoint/*", "observe/*", "config/*", "train/*"],
+    "tessera.h": ["base/check.h", "options/options.h", "observe/metrics.h", "run/train.h"],
 }
 
 # Modules that may take only the pure headers of others: those that reach nothing of these modules.

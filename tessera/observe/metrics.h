@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -52,6 +53,12 @@ struct EvaluationMetrics {
   std::string split;  ///< "valid" or "test"
   std::string set;    ///< one validation set of several; empty: all of the split
   Metrics metrics;    ///< "loss", "ppl"
+};
+
+/// Functions that get every record of a run, on rank 0. Empty ones are not called.
+struct MetricCallbacks {
+  std::function<void(const StepMetrics&)> step;
+  std::function<void(const EvaluationMetrics&)> evaluation;
 };
 
 }  // namespace tessera

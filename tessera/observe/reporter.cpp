@@ -12,6 +12,10 @@ void Reporter::open(const TrainOptions& options, std::int64_t iteration) {
   if (reports_) sinks_ = make_sinks({options, iteration, ::isatty(STDERR_FILENO) == 1});
 }
 
+void Reporter::add(std::unique_ptr<MetricSink> sink) {
+  if (reports_) sinks_.push_back(std::move(sink));
+}
+
 void Reporter::step(const StepMetrics& step) {
   for (const auto& sink : sinks_) sink->step(step);
 }

@@ -17,6 +17,9 @@ class Reporter {
   /// Opens the sinks; there are none before. The run starts from `iteration`.
   void open(const TrainOptions& options, std::int64_t iteration);
 
+  /// Adds a sink, after open.
+  void add(std::unique_ptr<MetricSink> sink);
+
   void step(const StepMetrics& step);
   void evaluation(const EvaluationMetrics& evaluation);
   /// Logs a line.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tessera/base/folder_lock.h"
 #include "tessera/engine/train_step.h"
@@ -30,6 +31,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
+  /// Reports metrics to this sink too, on rank 0.
+  void report_to(std::unique_ptr<MetricSink> sink) { reporter_.add(std::move(sink)); }
   /// Returns the signal that stopped the run early, after saving; 0: none.
   int run();
   const Progress& progress() const { return progress_; }

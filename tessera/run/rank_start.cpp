@@ -1,4 +1,4 @@
-#include "apps/rank_start.h"
+#include "tessera/run/rank_start.h"
 
 #include <chrono>
 

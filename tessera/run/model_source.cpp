@@ -1,4 +1,4 @@
-#include "apps/model_source.h"
+#include "tessera/run/model_source.h"
 
 #include "tessera/base/check.h"
 #include "tessera/base/log.h"
