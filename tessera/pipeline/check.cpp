@@ -182,6 +182,7 @@ double ActionTimes::of(ActionKind kind) const {
 
 ScheduleReport check_schedules(const PipelineShape& shape, const std::vector<Schedule>& schedules,
                                const StageTimes& times) {
+  check(shape.microbatches > 0, "a step needs at least one microbatch, got {}", shape.microbatches);
   check(std::ssize(schedules) == shape.ranks, "{} lists for {} ranks", schedules.size(),
         shape.ranks);
   check(times.size() == 1 || std::ssize(times) == shape.stages(), "times of {} stages for {}",

@@ -78,6 +78,7 @@ TEST(Verify, ExpertParallelLayoutsPass) {
     options.parallel.expert = 16;
     options.parallel.expert_tensor = expert_tensor;
     options.parallel.data = 16;
+    options.train.global_batch_size = 64;
     options.parallel.sharding = Sharding::optimizer;
     const ReferenceModel reference = make_reference_model(options);
     EXPECT_EQ(reference.session.parallel.expert, 2);
