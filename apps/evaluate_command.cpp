@@ -4,8 +4,6 @@
 #include <functional>
 
 #include "apps/commands.h"
-#include "tessera/run/model_source.h"
-#include "tessera/run/rank_start.h"
 #include "tessera/base/check.h"
 #include "tessera/base/json.h"
 #include "tessera/config/print.h"
@@ -13,6 +11,8 @@
 #include "tessera/data/files/output_check.h"
 #include "tessera/engine/session_options.h"
 #include "tessera/infer/evaluate.h"
+#include "tessera/run/model_source.h"
+#include "tessera/run/rank_start.h"
 
 namespace tessera {
 namespace {

@@ -4,12 +4,12 @@
 #include <cstdio>
 
 #include "apps/commands.h"
-#include "tessera/run/model_source.h"
-#include "tessera/run/rank_start.h"
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
 #include "tessera/engine/session_options.h"
 #include "tessera/infer/generate.h"
+#include "tessera/run/model_source.h"
+#include "tessera/run/rank_start.h"
 #include "tessera/tokenizer/tokenizer.h"
 
 namespace tessera {

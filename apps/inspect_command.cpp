@@ -2,7 +2,6 @@
 
 #include "apps/checkpoint_view.h"
 #include "apps/commands.h"
-#include "tessera/run/model_source.h"
 #include "tessera/config/print.h"
 #include "tessera/config/resolve.h"
 #include "tessera/config/rules/mesh_check.h"
@@ -12,6 +11,7 @@
 #include "tessera/observe/inspect.h"
 #include "tessera/observe/schedule_text.h"
 #include "tessera/parallel/mesh_picture.h"
+#include "tessera/run/model_source.h"
 #include "tessera/tokenizer/tokenizer.h"
 
 namespace tessera {
@@ -79,6 +79,7 @@ int inspect_checkpoint(ParsedCommand& parsed) {
 
 // What a model needs to be trained, and of one that comes from a checkpoint where that stands.
 void show_model(ParsedCommand& parsed) {
+  if (!parsed.was_given("nproc")) parsed.options.parallel.nproc = fewest_ranks(parsed.options);
   const ModelSource source(parsed);
   fill_pipeline(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));

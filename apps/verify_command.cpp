@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "apps/commands.h"
-#include "tessera/run/model_source.h"
 #include "tessera/base/check.h"
 #include "tessera/config/print.h"
+#include "tessera/config/rules/mesh_check.h"
 #include "tessera/engine/session_options.h"
 #include "tessera/parallel/mesh_picture.h"
+#include "tessera/run/model_source.h"
 #include "tessera/verify/reference_model.h"
 #include "tessera/verify/verify.h"
 
@@ -34,12 +35,6 @@ void fill_in(ParsedCommand& parsed) {
   if (!options.data.names_files()) options.data.mock_data = true;
 }
 
-// The layout's own number, unless the flags say one.
-int ranks_of(const ParallelOptions& parallel) {
-  const int tensor = std::max(parallel.tensor, parallel.tensor_2d * parallel.tensor_2d);
-  return std::max(parallel.nproc, tensor * parallel.pipeline * parallel.context);
-}
-
 }  // namespace
 
 int verify_command(const std::vector<std::string>& args) {
@@ -48,7 +43,7 @@ int verify_command(const std::vector<std::string>& args) {
     fmt::print("{}", kHelp);
     return 0;
   }
-  parsed.options.parallel.nproc = ranks_of(parsed.options.parallel);
+  if (!parsed.was_given("nproc")) parsed.options.parallel.nproc = fewest_ranks(parsed.options);
   fill_in(parsed);
   parsed.options.train.threads = 0;                 // one per rank, on whatever machine this is
   parsed.options.train.device = DeviceChoice::cpu;  // where it is proved, whatever it will run on

@@ -197,7 +197,7 @@ std::string mesh_banner(const ParallelOptions& o, int ranks, std::string_view sc
   std::string text = fmt::format("{} rank{}: {}", ranks, ranks == 1 ? "" : "s", product(factors));
   if (o.expert == 1) return text;
   const ExpertGrid experts(o, ranks);
-  return text + fmt::format("\nexperts: tensor {} x expert {} x data {} x pipeline {}",
+  return text + fmt::format("; experts: tensor {} x expert {} x data {} x pipeline {}",
                             experts.tensor(), experts.expert(), experts.data(), experts.pipeline());
 }
 

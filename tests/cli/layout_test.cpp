@@ -131,6 +131,20 @@ tessera train takes this layout, with --nproc 4 or mpirun -n 4 (given a model th
 )");
 }
 
+// Neither verify nor inspect needs --nproc: they take the fewest ranks that hold all experts.
+TEST_F(Layouts, ExpertsCountInTheNumberOfRanks) {
+  const std::string model =
+      " --num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1 "
+      "--global-batch-size 4 --num-experts 4 --moe-router-topk 1 --moe-router-pre-softmax "
+      "--disable-bias-linear --expert-model-parallel-size 4";
+  const test::ProgramResult verified = run("verify" + model);
+  EXPECT_EQ(verified.exit_code, 0) << verified.error;
+  EXPECT_NE(verified.out.find("same: the layout computes what one rank does"), std::string::npos);
+  const test::ProgramResult shown = run("inspect" + model);
+  EXPECT_EQ(shown.exit_code, 0) << shown.error;
+  EXPECT_NE(shown.out.find("elements of expert parameters: "), std::string::npos) << shown.out;
+}
+
 TEST_F(Layouts, ThatTrainRefusesAreDrawnWithTheReason) {
   const test::ProgramResult drawn =
       run("inspect --mesh --num-layers 2 --hidden-size 8 --num-attention-heads 2 --lr 1 "

@@ -21,6 +21,10 @@ constexpr std::array<std::string_view, 3> kOtherKeys{"use_cache", "pretraining_t
                                                      "reorder_and_upcast_attn"};
 
 std::string choose_family(const ModelOptions& model, const Json& original) {
+  check_input(model.num_experts == 0,
+              "this model has {} experts in a layer: Hugging Face models with experts cannot be "
+              "written yet",
+              model.num_experts);
   if (!original.is_null()) {
     std::string family = original.value("model_type", "");
     const std::string problem = hf_family_problem(model, family);
@@ -114,14 +118,14 @@ void export_weights(const fs::path& folder, const Shards& shards, WeightReader& 
 
 std::string export_hf(Checkpoint& checkpoint, const ModelOptions& saved, const fs::path& folder,
                       const HfExport& options) {
-  WeightReader weights(checkpoint, saved, options.dtype);
-  ModelOptions model = saved;
-  model.dtype = weights.dtype();
   const std::optional<std::string> copy = checkpoint.read_file(kHfConfigCopy);
   const std::string what = fmt::format("'{}'", (checkpoint.path() / kHfConfigCopy).string());
   const Json original = copy ? parse_json(*copy, what) : Json();
   if (copy) parse_hf_config(*copy, what);  // refuses what we would not have taken
-  std::string family = choose_family(model, original);
+  std::string family = choose_family(saved, original);
+  WeightReader weights(checkpoint, saved, options.dtype);
+  ModelOptions model = saved;
+  model.dtype = weights.dtype();
   const Json config = config_of(model, family, original, options);
 
   NewFolder made(folder);

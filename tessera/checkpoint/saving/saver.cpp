@@ -113,6 +113,8 @@ Json layout_of(const SessionOptions& options, int ranks) {
           {"pipeline", p.pipeline},
           {"chunks", options.pipeline.chunks},
           {"data", p.data},
+          {"expert", p.expert},
+          {"expert_tensor", p.expert_tensor_size()},
           {"sharding", static_cast<int>(p.sharding)}};
 }
 

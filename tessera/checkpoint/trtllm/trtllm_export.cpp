@@ -22,8 +22,6 @@ void check_model(const ModelOptions& model, int ranks) {
               "this model{} cannot be exported for TensorRT-LLM: it is none of GPT-2, Llama, "
               "Mistral and Qwen2",
               family.empty() ? "" : fmt::format(" ({})", family));
-  check_input(model.dtype != DType::f64,
-              "TensorRT-LLM has no float64: give --params-dtype f32, bf16 or f16");
   if (model.attention_window > 0)
     log_warning(
         "TensorRT-LLM's files do not hold the attention window of {} keys: give it to its runtime "
@@ -99,10 +97,12 @@ Json trtllm_config(const ModelOptions& model, int ranks) {
 
 void export_trtllm(Checkpoint& checkpoint, const ModelOptions& saved, const fs::path& folder,
                    int ranks, std::optional<DType> dtype) {
+  check_model(saved, ranks);
   WeightReader weights(checkpoint, saved, dtype);
+  check_input(weights.dtype() != DType::f64,
+              "TensorRT-LLM has no float64: give --params-dtype f32, bf16 or f16");
   ModelOptions model = saved;
   model.dtype = weights.dtype();
-  check_model(model, ranks);
   NewFolder made(folder);
   for (int rank = 0; rank < ranks; ++rank)
     write_rank(made.staging_dir() / fmt::format("rank{}.safetensors", rank),

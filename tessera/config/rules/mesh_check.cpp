@@ -9,9 +9,10 @@
 #include "tessera/pipeline/schedules.h"
 
 namespace tessera {
-namespace {
 
-int fewest_ranks(const ParallelOptions& p) {
+int fewest_ranks(Options options) {
+  resolve(options);
+  const ParallelOptions& p = options.parallel;
   const std::int64_t model = std::int64_t{p.tensor} * p.context * p.pipeline;
   const std::int64_t experts =
       p.expert > 1 ? std::int64_t{p.expert_tensor} * p.expert * p.pipeline : 1;
@@ -23,13 +24,10 @@ int fewest_ranks(const ParallelOptions& p) {
   return static_cast<int>(ranks);
 }
 
-}  // namespace
-
 MeshCheck check_mesh(ParsedCommand& parsed) {
-  Options draft = parsed.options;
-  resolve(draft);
   MeshCheck mesh;
-  mesh.ranks = parsed.was_given("nproc") ? draft.parallel.nproc : fewest_ranks(draft.parallel);
+  mesh.ranks =
+      parsed.was_given("nproc") ? parsed.options.parallel.nproc : fewest_ranks(parsed.options);
   resolve(parsed.options, mesh.ranks);
 
   const ParallelOptions& parallel = parsed.options.parallel;

@@ -9,6 +9,10 @@
 
 namespace tessera {
 
+/// The smallest number of ranks that the parallel sizes need, experts included. InputError if it is
+/// beyond the limit.
+int fewest_ranks(Options options);
+
 struct MeshCheck {
   int ranks = 1;  ///< --nproc, or without it the smallest number for the parallel sizes
   std::vector<std::string> refusals;  ///< the reasons why train would refuse it, one line each
