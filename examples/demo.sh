@@ -28,10 +28,10 @@ train=("$tessera" train --config examples/demo.yaml "${tokenizer[@]}"
   --data-path "$out/repository_text_document" --save "$out/checkpoints"
   --nproc 4 --tensor-model-parallel-size 2) # ranks are threads: 2 share the model, 2 x 2 the batch
 
-echo "== 4/6  train: a Llama-like model on 2 x 2 ranks, half of the way"
+echo "== 4/6  train: a Llama-like model on 4 ranks (TP 2 x DP 2), first half"
 "${train[@]}" --exit-interval 150
 
-echo "== 5/6  train: the other half, from the checkpoint"
+echo "== 5/6  train: second half, resumed from the checkpoint"
 "${train[@]}" --load "$out/checkpoints"
 
 loss=$(grep -o '"valid_loss":[0-9.]*' "$out/checkpoints/metrics.jsonl" | tail -n 1 | cut -d: -f2)
