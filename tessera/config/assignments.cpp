@@ -47,8 +47,10 @@ std::string refusal(std::string_view name, Command command) {
   if (const auto hint = unsupported_megatron_flag(name))
     return fmt::format("known Megatron flag, not supported yet by Tessera{}{}",
                        hint->empty() ? "" : ": ", *hint);
-  return fmt::format("unknown flag{}; tessera {} --help lists all", near_flag(name, command),
-                     to_string(command));
+  const std::string near = near_flag(name, command);
+  if (near.empty() && in_megatron_family(name))
+    return "known Megatron flag, not supported yet by Tessera";
+  return fmt::format("unknown flag{}; tessera {} --help lists all", near, to_string(command));
 }
 
 const Flag* flag_of(std::string_view name, Command command) {

@@ -1,5 +1,7 @@
 // Argument checks of the mixture-of-experts ops. The offsets of the experts' rows are in device
 // memory, so their values are not checked.
+#include <limits>
+
 #include "tessera/kernels/kernels.h"
 #include "tessera/kernels/require.h"
 
@@ -52,6 +54,9 @@ void Kernels::sort_by_expert(Stream& stream, View order, View place, View offset
                              std::int64_t first) {
   constexpr const char* op = "sort_by_expert";
   require_rows(op, "expert", expert, 1);
+  check(expert.dim(0) <= std::numeric_limits<std::int32_t>::max(),
+        "{}: rows are numbered in i32, got {} of them", op, expert.dim(0));
+  check(first >= 0, "{}: the first expert must not be negative, got {}", op, first);
   require_indices(op, "expert", expert, expert.dim(0));
   require_indices(op, "order", order, expert.dim(0));
   require_indices(op, "place", place, expert.dim(0));

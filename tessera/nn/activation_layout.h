@@ -50,6 +50,11 @@ struct LayerContext {
   int expert_tensor_size = 1;
   bool recompute_core_attention = false;  ///< in backward, instead of keeping its output
 
+  /// The first of this rank's experts, and their number, of a multiple of expert_size.
+  std::int64_t local_experts(std::int64_t experts) const { return experts / expert_size; }
+  std::int64_t first_expert(std::int64_t experts) const {
+    return local_experts(experts) * expert_rank;
+  }
   /// The number of shards of heads, MLP width and vocabulary, and the index of this rank's shard.
   int shares() const { return tensor_2d > 0 ? tensor_2d : tensor_size; }
   int share() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : tensor_rank; }

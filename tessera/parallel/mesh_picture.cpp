@@ -12,6 +12,11 @@
 namespace tessera {
 namespace {
 
+// Whether experts are spread over the ranks in another way than everything else.
+bool own_expert_grid(const ParallelOptions& o) {
+  return o.expert > 1 || o.expert_tensor_size() != o.tensor;
+}
+
 using Lines = std::vector<std::string>;
 
 constexpr int kLeftOut = -1;
@@ -156,7 +161,7 @@ std::string all_groups(const ParallelOptions& o, int ranks) {
     text += groups("replication", ranks, o.sharding_instances, o.tensor * shards);
   }
   text += groups("pipeline", ranks, o.pipeline, o.tensor * o.context * o.data);
-  if (o.expert > 1) {
+  if (own_expert_grid(o)) {
     const ExpertGrid experts(o, ranks);
     text += groups("expert tensor", ranks, experts.tensor(), 1);
     text += groups("expert", ranks, experts.expert(), experts.tensor());
@@ -195,7 +200,7 @@ std::string mesh_banner(const ParallelOptions& o, int ranks, std::string_view sc
     factors.push_back(fmt::format("pipeline {}{}", o.pipeline,
                                   schedule.empty() ? "" : fmt::format(" ({})", schedule)));
   std::string text = fmt::format("{} rank{}: {}", ranks, ranks == 1 ? "" : "s", product(factors));
-  if (o.expert == 1) return text;
+  if (!own_expert_grid(o)) return text;
   const ExpertGrid experts(o, ranks);
   return text + fmt::format("; experts: tensor {} x expert {} x data {} x pipeline {}",
                             experts.tensor(), experts.expert(), experts.data(), experts.pipeline());
@@ -204,12 +209,13 @@ std::string mesh_banner(const ParallelOptions& o, int ranks, std::string_view sc
 std::string mesh_picture(const ParallelOptions& o, int ranks, std::string_view schedule) {
   const RankGrid grid(o, ranks);
   const int width = static_cast<int>(std::to_string(ranks - 1).size());
-  const Lines dense = draw({o.expert > 1 ? "all but experts" : "", "cp", "dp", o.tensor, o.context,
-                            o.data, o.pipeline, std::max(o.tensor_2d, 1), width, Shortener(ranks)});
+  const Lines dense =
+      draw({own_expert_grid(o) ? "all but experts" : "", "cp", "dp", o.tensor, o.context, o.data,
+            o.pipeline, std::max(o.tensor_2d, 1), width, Shortener(ranks)});
   Lines expert;
   std::string formula = "rank = tp + TP (cp + CP (dp + DP pp)); [ ] holds tp 0, 1, ...";
   if (o.tensor_2d > 1) formula += " row by row";
-  if (o.expert > 1) {
+  if (own_expert_grid(o)) {
     const ExpertGrid e(o, ranks);
     expert = draw({"experts", "ep", "edp", e.tensor(), e.expert(), e.data(), e.pipeline(), 1, width,
                    Shortener(ranks)});

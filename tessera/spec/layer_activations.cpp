@@ -82,9 +82,9 @@ class Terms {
     add("router's logits", "S B E", rows * spec.experts * number_);
     add("chosen expert", "S B", rows * kIndex);
     add("its probability", "S B", rows * number_);
-    add("rows by expert, twice", "2 G S B", 2 * aligned(all * kIndex));
-    add("first row of each expert", "E + 1", (spec.experts / local_.experts + 1) * kIndex);
-    add("rows of experts", "G S B h", all * local_.hidden * element_);
+    add("permutation and inverse", "2 G S B", 2 * aligned(all * kIndex));
+    add("expert offsets", "E / EP + 1", (spec.experts / local_.experts + 1) * kIndex);
+    add("dispatched tokens", "G S B h", all * local_.hidden * element_);
     add(gated ? "gate, up" : "before activation", gated ? "2 G S B F" : "G S B F",
         all * (gated ? 2 : 1) * ffn * element_);
     if (!gated) add("after activation", "G S B F", all * ffn * element_);

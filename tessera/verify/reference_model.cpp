@@ -125,15 +125,24 @@ void shrink_layout(ParallelOptions& parallel, int64_t groups) {
   }
 }
 
-// Two expert-parallel ranks, whose experts are whole, or split over the tensor-parallel ranks.
-// More data-parallel ranks are added until they hold whole sets of experts.
-void shrink_experts(SessionOptions& reference) {
+// The relation between the two tensor-parallel sizes stays: whole experts, smaller, equal, larger.
+int small_expert_tensor(const ParallelOptions& before, int tensor) {
+  const int expert_tensor = before.expert_tensor_size();
+  if (expert_tensor == 1) return 1;
+  if (expert_tensor < before.tensor) return 2;
+  return expert_tensor == before.tensor ? tensor : 2 * tensor;
+}
+
+// At most two expert-parallel ranks with at most two experts each. More data-parallel ranks are
+// added until they hold whole sets of experts.
+void shrink_experts(const ParallelOptions& before, SessionOptions& reference) {
   ModelOptions& model = reference.model;
   ParallelOptions& p = reference.parallel;
-  p.expert_tensor = p.expert_tensor == 1 ? 1 : p.tensor;
+  p.expert_tensor = model.num_experts > 0 ? small_expert_tensor(before, p.tensor) : p.tensor;
   if (model.num_experts == 0) return;
+  const std::int64_t of_a_rank = model.num_experts / p.expert;
   p.expert = std::min(p.expert, 2);
-  model.num_experts = std::min<int64_t>(model.num_experts, 2 * p.expert);
+  model.num_experts = p.expert * std::min<std::int64_t>(of_a_rank, 2);
   model.moe_ffn_hidden_size = round_up(model.hidden_size, p.expert_tensor);
   const int set = p.expert * p.expert_tensor * p.sharding_instances;
   while (p.tensor * p.context * p.data % set != 0 || p.data % p.sharding_instances != 0) ++p.data;
@@ -167,7 +176,7 @@ ReferenceModel make_reference_model(const Options& options) {
   const bool tensor_2d = after.parallel.tensor_2d > 0;
   shrink_model(after.model, tensor_2d ? before.parallel.tensor_2d : before.parallel.tensor,
                tensor_2d ? after.parallel.tensor_2d : after.parallel.tensor);
-  shrink_experts(after);
+  shrink_experts(before.parallel, after);
   shrink_pipeline(after);
   after.parallel.nproc = after.parallel.tensor * after.parallel.context * after.parallel.pipeline *
                          after.parallel.data;

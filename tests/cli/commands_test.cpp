@@ -154,6 +154,18 @@ TEST_F(Commands, DumpStepWritesWhatAnotherFrameworkNeeds) {
   EXPECT_GT(parse_json(read_text_file(temp_ / "dump/step.json"), "step")["loss"], 4.0);
 }
 
+TEST_F(Commands, DumpStepWritesExpertsUnderOurNames) {
+  make_data();
+  const test::ProgramResult result =
+      run(train({"--train-iters", "1", "--dump-step", "dump", "--attention-dropout", "0",
+                 "--hidden-dropout", "0", "--disable-bias-linear", "--num-experts", "3",
+                 "--moe-router-topk", "1", "--moe-router-pre-softmax"}));
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const SafetensorsFile gradients(temp_ / "dump/gradients.safetensors");
+  EXPECT_TRUE(gradients.contains("layers.1.mlp.router.weight"));
+  EXPECT_EQ(gradients.shape("layers.1.mlp.experts.up.weight")[0], 3);
+}
+
 TEST_F(Commands, ProfileWritesATraceAndTellsWhereTheTimeWent) {
   make_data();
   const test::ProgramResult result =

@@ -120,6 +120,9 @@ constexpr WrongLayout kExperts[] = {
     {MOE "--expert-model-parallel-size 3 --nproc 3 --global-batch-size 6",
      "--num-experts 4 is not a multiple of --expert-model-parallel-size 3: every rank has the same "
      "number of experts; change one of them"},
+    {"--num-experts 1 --moe-router-topk 1 --moe-router-pre-softmax --disable-bias-linear",
+     "--num-experts 1: the router's softmax over one expert is always 1, and the router would "
+     "learn nothing; set 2 or more, or drop it"},
     {MOE "--moe-ffn-hidden-size 33 --tensor-model-parallel-size 2 --sequence-parallel --nproc 2",
      "--moe-ffn-hidden-size 33 is not a multiple of --expert-tensor-parallel-size 2: every rank "
      "has a part of an expert of the same width; change one of them"},

@@ -84,6 +84,17 @@ inline BlockCase qwen_like() {
   return result;
 }
 
+/// Llama's, with a mixture of five experts.
+inline BlockCase moe_like() {
+  BlockCase result = llama_like();
+  result.name = "moe_like";
+  MlpSpec expert = std::get<MlpSpec>(result.spec.feed_forward);
+  expert.name += ".experts";
+  expert.ffn = 104;
+  result.spec.feed_forward = MoeSpec{.name = "layers.0.mlp", .experts = 5, .expert = expert};
+  return result;
+}
+
 class BlockRun {
  public:
   static constexpr std::uint64_t kSeed = 1234;

@@ -19,6 +19,7 @@ struct LayerCase {
   RecomputeOptions recompute;
   int tensor_2d = 0;
   int context = 1;
+  int expert = 1;
 };
 
 SessionOptions session_of(const LayerCase& c, std::int64_t layers) {
@@ -33,13 +34,15 @@ SessionOptions session_of(const LayerCase& c, std::int64_t layers) {
   options.recompute = c.recompute;
   options.parallel.tensor_2d = c.tensor_2d;
   options.parallel.context = c.context;
+  options.parallel.expert = options.parallel.data = c.expert;
   return options;
 }
 
 // What a session holds for activations on rank 0.
 std::int64_t measured(const SessionOptions& options) {
   std::int64_t bytes = 0;
-  run_ranks(options.parallel.tensor * options.parallel.context, 1, [&](Rank& rank) {
+  const ParallelOptions& p = options.parallel;
+  run_ranks(p.tensor * p.context * p.data, 1, [&](Rank& rank) {
     Session session(options, rank);
     if (rank.rank == 0)
       bytes = session.memory().counters().bytes[static_cast<std::size_t>(MemoryUse::activations)];
@@ -72,6 +75,8 @@ std::vector<LayerCase> cases() {
          {RecomputeGranularity::none, RecomputeGranularity::selective, RecomputeGranularity::full})
       for (const int tensor : {1, 2})
         all.push_back({family, DType::bf16, tensor, tensor > 1, {granularity}, 0, 2});
+  for (const int tensor : {1, 2})
+    all.push_back({"moe", DType::bf16, tensor, tensor > 1, {}, 0, 1, 2});
   return all;
 }
 
@@ -97,10 +102,12 @@ TEST(LayerActivations, AreWhatInspectPlans) {
        {LayerCase{"llama", DType::f32, 2, true, {}}, LayerCase{"gpt", DType::bf16, 4, false, {}},
         LayerCase{"gpt", DType::f32, 4, false, {}, 2},
         LayerCase{"qwen3", DType::bf16, 1, false, {}, 0, 2},
-        LayerCase{"llama", DType::f32, 2, true, {}, 0, 2}}) {
+        LayerCase{"llama", DType::f32, 2, true, {}, 0, 2},
+        LayerCase{"moe", DType::f32, 1, false, {}}, LayerCase{"moe", DType::bf16, 2, true, {}},
+        LayerCase{"moe", DType::bf16, 1, false, {}, 0, 1, 4}}) {
     const SessionOptions options = session_of(c, 3);
     const MemoryCounters planned = plan_memory(options, 1);
-    run_ranks(c.tensor * c.context, 1, [&](Rank& rank) {
+    run_ranks(c.tensor * c.context * c.expert, 1, [&](Rank& rank) {
       Session session(options, rank);
       if (rank.rank > 0) return;
       for (const MemoryUse use : {MemoryUse::parameters, MemoryUse::gradients, MemoryUse::optimizer,

@@ -46,7 +46,7 @@ std::string name_of_repeat(const testing::TestParamInfo<Repeat::ParamType>& each
 
 INSTANTIATE_TEST_SUITE_P(Runs, Repeat,
                          testing::Combine(testing::ValuesIn(test::devices()),
-                                          testing::Values("gpt", "llama"),
+                                          testing::Values("gpt", "llama", "moe"),
                                           testing::Values(DType::f32, DType::bf16, DType::f16),
                                           testing::Values(0.0, 0.1)),
                          name_of_repeat);

@@ -10,7 +10,7 @@
 namespace tessera::test {
 namespace {
 
-constexpr double kRubbish = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct Sorted {
   Values order, place, offsets;
@@ -96,7 +96,7 @@ TEST_P(MoeTest, GroupedProducts) {
   for (const bool transposed : {true, false}) {
     const std::int64_t in = transposed ? k : n, out = transposed ? n : k;
     Values a = random({rows_, in}).values;
-    std::fill(a.begin() + 120 * in, a.end(), kRubbish);
+    std::fill(a.begin() + 120 * in, a.end(), kNaN);
     Values want(static_cast<std::size_t>(rows_ * out), 0.0);
     for (std::int64_t e = 0; e < experts_; ++e)
       for (auto i = static_cast<std::int64_t>(offsets_[static_cast<std::size_t>(e)]);
@@ -107,7 +107,7 @@ TEST_P(MoeTest, GroupedProducts) {
                 a[static_cast<std::size_t>(i * in + j)] *
                 b.values[static_cast<std::size_t>((e * n + (transposed ? o : j)) * k +
                                                   (transposed ? j : o))];
-    const Tensor d = lab.full(dtype(), {rows_, out}, kRubbish);
+    const Tensor d = lab.full(dtype(), {rows_, out}, kNaN);
     lab->grouped_gemm(stream, d, lab.tensor(dtype(), {rows_, in}, a), View(b), offsets.view(),
                       transposed);
     EXPECT_LE(relative_error(lab.read(d), want), tolerance(3)) << transposed;
@@ -118,8 +118,8 @@ TEST_P(MoeTest, GroupedWeightGradients) {
   const std::int64_t n = 70, k = 33;
   const Tensor offsets = offsets_tensor(offsets_);
   Values a = random({rows_, n}).values, b = random({rows_, k}).values;
-  std::fill(a.begin() + 120 * n, a.end(), kRubbish);
-  std::fill(b.begin() + 120 * k, b.end(), kRubbish);
+  std::fill(a.begin() + 120 * n, a.end(), kNaN);
+  std::fill(b.begin() + 120 * k, b.end(), kNaN);
   Values sums(static_cast<std::size_t>(experts_ * n * k), 0.0);
   for (std::int64_t e = 0; e < experts_; ++e)
     for (auto i = static_cast<std::int64_t>(offsets_[static_cast<std::size_t>(e)]);
@@ -131,7 +131,7 @@ TEST_P(MoeTest, GroupedWeightGradients) {
   const Tensor a_tensor = lab.tensor(dtype(), {rows_, n}, a);
   const Tensor b_tensor = lab.tensor(dtype(), {rows_, k}, b);
   for (const DType type : {dtype(), acc()}) {
-    const Tensor d = lab.full(type, {experts_, n, k}, kRubbish);
+    const Tensor d = lab.full(type, {experts_, n, k}, kNaN);
     lab->grouped_weight_gradient(stream, d, a_tensor.view(), b_tensor.view(), offsets.view(),
                                  false);
     EXPECT_LE(relative_error(lab.read(d), sums), tolerance(3));
@@ -142,6 +142,38 @@ TEST_P(MoeTest, GroupedWeightGradients) {
     for (double& each : want) each += 2;
     EXPECT_LE(relative_error(lab.read(more), want), tolerance(3));
   }
+}
+
+// No row for any expert, all rows for one, and no rows at all.
+TEST_P(MoeTest, GroupedProductsOfUnevenGroups) {
+  const std::int64_t n = 5, k = 7, rows = 150;
+  const Input b = random({3, n, k}, 0.3), x = random({rows, k});
+  const Input dy = random({rows, n});
+  const std::vector<Values> groups{{0, 0, 0, 0}, {0, 0, double(rows), double(rows)}};
+  for (const Values& group : groups) {
+    const Tensor offsets = offsets_tensor(group);
+    const Tensor y = lab.full(dtype(), {rows, n}, kNaN);
+    lab->grouped_gemm(stream, y, View(x), View(b), offsets.view(), true);
+    const bool empty_groups = group[2] == 0;
+    Values want(static_cast<std::size_t>(rows * n), 0.0);
+    Values sums(static_cast<std::size_t>(3 * n * k), 0.0);
+    for (std::size_t i = 0; !empty_groups && i < static_cast<std::size_t>(rows); ++i)
+      for (std::size_t o = 0; o < 5; ++o)
+        for (std::size_t j = 0; j < 7; ++j) {
+          want[i * 5 + o] += x.values[i * 7 + j] * b.values[(5 + o) * 7 + j];
+          sums[(5 + o) * 7 + j] += dy.values[i * 5 + o] * x.values[i * 7 + j];
+        }
+    EXPECT_LE(relative_error(lab.read(y), want, 1e-30), tolerance(3));
+    const Tensor dw = lab.full(acc(), {3, n, k}, kNaN);
+    lab->grouped_weight_gradient(stream, dw, View(dy), View(x), offsets.view(), false);
+    EXPECT_LE(relative_error(lab.read(dw), sums, 1e-30), tolerance(3));
+  }
+  const Tensor offsets = offsets_tensor({0, 0, 0, 0});
+  const Tensor none = empty({0, n}), no_x = empty({0, k});
+  lab->grouped_gemm(stream, none, no_x.view(), View(b), offsets.view(), true);
+  const Tensor dw = lab.full(acc(), {3, n, k}, kNaN);
+  lab->grouped_weight_gradient(stream, dw, none.view(), no_x.view(), offsets.view(), false);
+  EXPECT_EQ(lab.read(dw), Values(static_cast<std::size_t>(3 * n * k), 0.0));
 }
 
 TEST_P(MoeTest, WeightsOfRowsAndTheirGradients) {

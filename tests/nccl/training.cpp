@@ -19,23 +19,26 @@ struct Case {
   int pipeline = 1;
   ScheduleKind schedule = ScheduleKind::automatic;
   int chunks = 1;
+  int expert = 1;
 };
 
 constexpr int kLayers = 8;
 
-SessionOptions alone(int ranks, Device device) {
-  SessionOptions options = wide_session("gpt", device, DType::f32);  // a table for both ends
+// GPT has a table for both ends of a pipeline.
+SessionOptions alone(const Case& c, int ranks, Device device) {
+  SessionOptions options = wide_session(c.expert > 1 ? "moe" : "gpt", device, DType::f32);
   options.microbatches = 2 * ranks;
   options.model.num_layers = kLayers;
   return options;
 }
 
 SessionOptions spread(const Case& c, int ranks, Device device) {
-  SessionOptions options = alone(ranks, device);
+  SessionOptions options = alone(c, ranks, device);
   ParallelOptions& p = options.parallel;
   p.tensor = c.tensor;
   p.sequence_parallel = c.tensor > 1;
   p.pipeline = c.pipeline;
+  p.expert = c.expert;
   p.data = ranks / c.tensor / c.pipeline;
   options.pipeline.schedule = c.schedule;
   options.pipeline.chunks = c.chunks;
@@ -79,7 +82,7 @@ class NcclTraining : public ::testing::Test {
     Rank rank{world_->rank(), ranks, 1, world_};
     const std::vector<double> got = losses_of(spread(case_, ranks, device_), rank);
     const std::vector<double> want =
-        losses_of(alone(ranks, device_), {0, 1, 1, make_self_communicator()});
+        losses_of(alone(case_, ranks, device_), {0, 1, 1, make_self_communicator()});
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5 * want[i]) << i;
   }
@@ -120,6 +123,12 @@ void register_nccl_trainings(std::shared_ptr<Communicator> world, Device device)
     cases.push_back({"TwoGroups", Sharding::parameters, 2});
     cases.push_back({"TensorParallelPairs", Sharding::parameters, 1, true, 2});
   }
+  cases.push_back({.name = "Experts", .sharding = Sharding::optimizer, .expert = world->size()});
+  if (world->size() == 4)
+    cases.push_back({.name = "CopiesOfExpertsOnTensorPairs",
+                     .sharding = Sharding::parameters,
+                     .tensor = 2,
+                     .expert = 2});
   for (const Case& each : pipelines(world->size())) cases.push_back(each);
   for (const Case& each : cases)
     ::testing::RegisterTest("NcclTraining", each.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,

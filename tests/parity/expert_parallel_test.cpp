@@ -95,14 +95,21 @@ TEST(ExpertParallel, WithTensorParallelismEqualsOneRank) {
        {.expert_tensor = 1, .tensor = 2, .data = 2, .sharding = Sharding::optimizer},
        {.experts = 4, .expert = 1, .tensor = 2},
        {.experts = 4, .expert = 4, .expert_tensor = 1, .tensor = 2, .data = 2},
-       {.expert_tensor = 2, .tensor = 4, .sharding = Sharding::optimizer}});
+       {.expert_tensor = 2, .tensor = 4, .sharding = Sharding::optimizer},
+       {.expert = 1, .expert_tensor = 1, .tensor = 2},
+       {.expert = 1, .expert_tensor = 2, .data = 2},
+       {.expert_tensor = 4, .tensor = 2, .data = 4, .sharding = Sharding::optimizer}});
 }
 
 TEST(ExpertParallel, WithPipelinesEqualsOneRank) {
   expect_expert_cases(
       {{.pipeline = 2, .data = 2},
        {.pipeline = 2, .data = 2, .sharding = Sharding::optimizer, .schedule = ScheduleKind::zb_h1},
-       {.expert_tensor = 1, .tensor = 2, .pipeline = 2, .schedule = ScheduleKind::zb_h1}});
+       {.expert_tensor = 1, .tensor = 2, .pipeline = 2, .schedule = ScheduleKind::zb_h1},
+       {.pipeline = 2, .data = 2, .schedule = ScheduleKind::zb_h1, .gated = false}});
+  for (const Sharding sharding : {Sharding::gradients, Sharding::parameters})
+    expect_expert_cases(
+        {{.pipeline = 2, .data = 2, .sharding = sharding, .schedule = ScheduleKind::zb_h1}});
 }
 
 TEST(ExpertParallel, WithContextParallelismEqualsOneRank) {

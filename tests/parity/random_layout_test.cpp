@@ -138,7 +138,7 @@ void throw_pipeline(Dice& dice, SessionOptions& options) {
 }
 
 // What the ranks share besides layers, batch and optimizer state.
-enum class LayoutKind { plain, pipelines, context };
+enum class LayoutKind { plain, pipelines, context, experts };
 
 // With these, the other axes are kept short.
 void throw_short_layout(Dice& dice, ParallelOptions& parallel) {
@@ -157,6 +157,25 @@ void throw_context(Dice& dice, SessionOptions& options) {
   options.documents = dice.coin();
 }
 
+// More data-parallel ranks are added until they hold whole sets of experts.
+void throw_experts(Dice& dice, SessionOptions& options) {
+  ParallelOptions& p = options.parallel;
+  ModelOptions& model = options.model;
+  p.sequence_parallel = p.tensor > 1;
+  options.recompute.distribute_saved_activations &= !p.sequence_parallel;
+  p.expert = dice.one_of({1, 2, 3, 4});
+  p.expert_tensor = dice.one_of({1, 2, p.tensor});
+  model.num_experts = std::int64_t{p.expert} * dice.one_of({2, 3});
+  model.moe_ffn_hidden_size = std::int64_t{p.expert_tensor} * dice.one_of({3, 8});
+  model.moe_router_topk = 1;
+  model.moe_router_pre_softmax = true;
+  model.mlp_bias = false;
+  if (dice.coin()) p.context = 2;
+  if (p.context == 2) options.model.max_position_embeddings = options.shape.seq *= 4;
+  const int set = p.expert * p.expert_tensor * p.sharding_instances;
+  while (p.tensor * p.context * p.data % set != 0 || p.data % p.sharding_instances != 0) ++p.data;
+}
+
 SessionOptions throw_case(int seed, LayoutKind kind) {
   Dice dice(seed + 10'000 * static_cast<int>(kind));
   SessionOptions options = test::tiny_session(dice.one_of({"gpt", "llama", "qwen3"}));
@@ -164,6 +183,7 @@ SessionOptions throw_case(int seed, LayoutKind kind) {
     throw_layout(dice, options.parallel);
   else
     throw_short_layout(dice, options.parallel);
+  if (kind == LayoutKind::experts) options.parallel.tensor_2d = 0;
   const int shares =
       options.parallel.tensor_2d > 0 ? options.parallel.tensor_2d : options.parallel.tensor;
   throw_model(dice, options.model, shares);
@@ -178,6 +198,7 @@ SessionOptions throw_case(int seed, LayoutKind kind) {
   if (kind != LayoutKind::plain) options.parallel.data = std::min(options.parallel.data, 2);
   if (kind == LayoutKind::pipelines) throw_pipeline(dice, options);
   if (kind == LayoutKind::context) throw_context(dice, options);
+  if (kind == LayoutKind::experts) throw_experts(dice, options);
   options.optimizer.adam_eps = 1e-3;
   return options;
 }
@@ -194,12 +215,14 @@ std::string text_of(int seed, const SessionOptions& o) {
   return fmt::format(
       "case {}: context {} tensor {} grid {} sp {} data {} sharding {} instances {} heads {} "
       "groups {} seq {} "
-      "batch {} layers {} pipeline {} schedule {} chunks {} microbatches {} layout {}",
+      "batch {} layers {} pipeline {} schedule {} chunks {} microbatches {} layout {} experts {} "
+      "over {} x {}",
       seed, o.parallel.context, o.parallel.tensor, o.parallel.tensor_2d,
       o.parallel.sequence_parallel, o.parallel.data, static_cast<int>(o.parallel.sharding),
       o.parallel.sharding_instances, o.model.num_attention_heads, o.model.num_query_groups,
       o.shape.seq, o.shape.batch, o.model.num_layers, o.parallel.pipeline,
-      static_cast<int>(o.pipeline.schedule), o.pipeline.chunks, o.microbatches, o.pipeline.layout);
+      static_cast<int>(o.pipeline.schedule), o.pipeline.chunks, o.microbatches, o.pipeline.layout,
+      o.model.num_experts, o.parallel.expert, o.parallel.expert_tensor);
 }
 
 void expect_equal_one_rank(LayoutKind kind) {
@@ -217,6 +240,8 @@ TEST(RandomLayouts, EqualOneRank) { expect_equal_one_rank(LayoutKind::plain); }
 TEST(RandomLayouts, PipelinesEqualOneRank) { expect_equal_one_rank(LayoutKind::pipelines); }
 
 TEST(RandomLayouts, ContextEqualsOneRank) { expect_equal_one_rank(LayoutKind::context); }
+
+TEST(RandomLayouts, ExpertsEqualOneRank) { expect_equal_one_rank(LayoutKind::experts); }
 
 }  // namespace
 }  // namespace tessera

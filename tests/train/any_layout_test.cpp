@@ -1,6 +1,6 @@
-// A checkpoint of any layout goes on in any other: each of 14 layouts over 8 ranks saves, and each
-// other one loads that. What it then holds is what was saved, bit for bit, and it trains on as one
-// rank does.
+// A checkpoint of any layout resumes in any other: each of the layouts below saves, and each other
+// one loads that. What it then holds is what was saved, bit for bit, and it trains on as one rank
+// does.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

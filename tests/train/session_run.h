@@ -19,6 +19,8 @@ inline SessionOptions wide_session(const std::string& family, Device device, DTy
   options.model.dtype = dtype;
   options.model.hidden_size = 128;
   options.model.ffn_hidden_size = 256;
+  const bool experts = options.model.num_experts > 0;
+  if (experts) options.model.moe_ffn_hidden_size = 192;
   options.model.num_attention_heads = 2;
   options.model.num_query_groups = family == "gpt" ? 2 : 1;
   options.model.kv_channels = 64;
@@ -26,7 +28,7 @@ inline SessionOptions wide_session(const std::string& family, Device device, DTy
   options.model.max_position_embeddings = 64;
   options.shape = {64, 4};
   options.microbatches = 2;
-  options.optimizer.initial_loss_scale = 65536;
+  options.optimizer.initial_loss_scale = experts ? 1024 : 65536;  // no step is skipped
   options.device = device;
   return options;
 }

@@ -89,6 +89,24 @@ TEST(Verify, ExpertParallelLayoutsPass) {
   }
 }
 
+TEST(Verify, KeepsTheRelationOfExpertsToTheLayout) {
+  const auto reference_of = [](int tensor, int expert_tensor, int expert, std::int64_t experts) {
+    Options options = llama(tensor, tensor > 1);
+    options.model.num_experts = experts;
+    options.model.moe_ffn_hidden_size = 512;
+    options.parallel.expert = expert;
+    options.parallel.expert_tensor = expert_tensor;
+    options.parallel.data = 2 * expert * expert_tensor;
+    options.train.global_batch_size = 4 * options.parallel.data;
+    return make_reference_model(options).session;
+  };
+  EXPECT_EQ(reference_of(1, 1, 3, 3).model.num_experts, 2) << "one on each of two ranks";
+  EXPECT_EQ(reference_of(1, 2, 2, 8).parallel.expert_tensor, 2) << "more than tensor";
+  EXPECT_EQ(reference_of(4, 2, 1, 8).parallel.expert_tensor, 2) << "fewer than tensor";
+  for (const auto& session : {reference_of(1, 1, 3, 3), reference_of(1, 2, 2, 8)})
+    EXPECT_TRUE(verify_layout(session).same);
+}
+
 TEST(Verify, KeptSharesAreNoDifference) {
   Options options = llama(2, false);
   options.recompute.granularity = RecomputeGranularity::full;

@@ -5,6 +5,7 @@
 
 #include "tessera/checkpoint/hf/families/llama_style.h"
 #include "tessera/checkpoint/hf/hf_family.h"
+#include "tessera/spec/parameter_table.h"
 
 namespace tessera {
 namespace {
@@ -13,10 +14,19 @@ constexpr std::array<std::string_view, 5> kBuffers{".attn.bias", ".attn.masked_b
                                                    ".attention.bias", ".attention.masked_bias",
                                                    "rotary_emb.inv_freq"};
 
+std::vector<HfTensor> own_tensors(const ModelOptions& options) {
+  std::vector<HfTensor> tensors;
+  const ParameterTable table(model_spec(options));  // outlives the loop
+  for (const ParameterInfo& each : table.all())
+    tensors.push_back({.name = each.name, .shape = each.shape, .parts = {{each.name, each.shape}}});
+  return tensors;
+}
+
 }  // namespace
 
 std::vector<HfTensor> hf_tensors(const ModelOptions& options, std::string_view family) {
-  return family.empty() ? llama_tensors(options) : hf_family(family).tensors(options);
+  if (!family.empty()) return hf_family(family).tensors(options);
+  return options.num_experts > 0 ? own_tensors(options) : llama_tensors(options);
 }
 
 std::string hf_full_name(std::string_view name, std::string_view family) {

@@ -42,7 +42,7 @@ struct HfTensor {
 };
 
 /// All tensors of a model with complete options. With an empty family, for models that no family
-/// can express, parameters get names in the style of Llama.
+/// can express, parameters get names in the style of Llama, or with experts our own names.
 std::vector<HfTensor> hf_tensors(const ModelOptions& options, std::string_view family);
 
 /// The name that hf_tensors uses, from one of the names that the family's files use.

@@ -240,11 +240,13 @@ std::optional<std::string_view> unsupported_megatron_flag(std::string_view name)
   const auto hint = std::find_if(std::begin(kWithHint), std::end(kWithHint),
                                  [&](const Hint& h) { return h.name == name; });
   if (hint != std::end(kWithHint)) return hint->text;
-  const bool plain = std::find(std::begin(kPlain), std::end(kPlain), name) != std::end(kPlain);
-  const bool family = std::any_of(std::begin(kFamilies), std::end(kFamilies),
-                                  [&](std::string_view f) { return name.starts_with(f); });
-  if (plain || family) return "";
+  if (std::find(std::begin(kPlain), std::end(kPlain), name) != std::end(kPlain)) return "";
   return std::nullopt;
+}
+
+bool in_megatron_family(std::string_view name) {
+  return std::any_of(std::begin(kFamilies), std::end(kFamilies),
+                     [&](std::string_view f) { return name.starts_with(f); });
 }
 
 }  // namespace tessera::config

@@ -11,4 +11,7 @@ namespace tessera::config {
 /// name. `name` has no leading dashes.
 std::optional<std::string_view> unsupported_megatron_flag(std::string_view name);
 
+/// Whether a name begins as many of Megatron's flags do, of which Tessera has none, or few.
+bool in_megatron_family(std::string_view name);
+
 }  // namespace tessera::config

@@ -1,11 +1,13 @@
-// Whether a mixture of experts is one that this version computes, and whether its experts can be
-// spread over the ranks.
+// The rules of mixtures of experts, and of their layout.
 #include "tessera/config/rules/rules.h"
 
 namespace tessera::config {
 namespace {
 
 void router_rules(const ModelOptions& m, Problems& problems) {
+  problems.require(m.num_experts != 1,
+                   "--num-experts 1: the router's softmax over one expert is always 1, and the "
+                   "router would learn nothing; set 2 or more, or drop it");
   problems.require(m.moe_router_topk == 1,
                    "--moe-router-topk {}: this version sends each token to one expert; set "
                    "--moe-router-topk 1",
@@ -26,14 +28,6 @@ void expert_layout_rules(const Options& options, Problems& problems) {
                    "--num-experts {} is not a multiple of --expert-model-parallel-size {}: every "
                    "rank has the same number of experts; change one of them",
                    m.num_experts, p.expert);
-  problems.require(m.moe_ffn_hidden_size % p.expert_tensor_size() == 0,
-                   "--moe-ffn-hidden-size {} is not a multiple of --expert-tensor-parallel-size "
-                   "{}: every rank has a part of an expert of the same width; change one of them",
-                   m.moe_ffn_hidden_size, p.expert_tensor_size());
-  problems.require(p.tensor_2d == 0,
-                   "--num-experts {} with --tensor-model-parallel-grid: experts need 1-D tensor "
-                   "parallelism; use --tensor-model-parallel-size",
-                   m.num_experts);
   problems.require(p.tensor == 1 || p.tensor_2d > 0 || p.sequence_parallel,
                    "--num-experts {} with --tensor-model-parallel-size {} needs "
                    "--sequence-parallel: otherwise the tensor-parallel ranks would send each token "
@@ -42,6 +36,19 @@ void expert_layout_rules(const Options& options, Problems& problems) {
 }
 
 }  // namespace
+
+void expert_split_rules(const Options& options, Problems& problems) {
+  const ModelOptions& m = options.model;
+  const ParallelOptions& p = options.parallel;
+  problems.require(m.moe_ffn_hidden_size % p.expert_tensor_size() == 0,
+                   "--moe-ffn-hidden-size {} is not a multiple of --expert-tensor-parallel-size "
+                   "{}: every rank has a part of an expert of the same width; change one of them",
+                   m.moe_ffn_hidden_size, p.expert_tensor_size());
+  problems.require(p.tensor_2d == 0,
+                   "--num-experts {} with --tensor-model-parallel-grid: experts need 1-D tensor "
+                   "parallelism; use --tensor-model-parallel-size",
+                   m.num_experts);
+}
 
 void expert_rules(const Options& options, Problems& problems) {
   const ParallelOptions& p = options.parallel;

@@ -23,9 +23,10 @@ void row_rules(const Options& options, Problems& problems) {
       "--num-query-groups {} and {}: one must be a multiple of the other, so that a rank holds "
       "whole key/value heads, or ranks hold copies of one; change one of them",
       groups, ranks);
-  require_parts("ffn-hidden-size", m.ffn_hidden_size, size, ranks,
-                "every tensor-parallel rank computes a part of the MLP of the same width",
-                problems);
+  if (m.num_experts == 0)
+    require_parts("ffn-hidden-size", m.ffn_hidden_size, size, ranks,
+                  "every tensor-parallel rank computes a part of the MLP of the same width",
+                  problems);
 }
 
 void tensor_2d_rules(const Options& options, Problems& problems) {
@@ -123,6 +124,7 @@ void split_model_rules(const Options& options, Problems& problems) {
     tensor_2d_rules(options, problems);
   else
     row_rules(options, problems);
+  if (options.model.num_experts > 0) expert_split_rules(options, problems);
   vocabulary_rule(options, problems);
   sequence_rules(options, problems);
   saved_rules(options, problems);

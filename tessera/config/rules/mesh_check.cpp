@@ -14,8 +14,7 @@ int fewest_ranks(Options options) {
   resolve(options);
   const ParallelOptions& p = options.parallel;
   const std::int64_t model = std::int64_t{p.tensor} * p.context * p.pipeline;
-  const std::int64_t experts =
-      p.expert > 1 ? std::int64_t{p.expert_tensor} * p.expert * p.pipeline : 1;
+  const std::int64_t experts = std::int64_t{p.expert_tensor} * p.expert * p.pipeline;
   const bool small = model <= kMaxRanks && experts <= kMaxRanks;
   const std::int64_t ranks = small ? std::lcm(model, experts) : std::max(model, experts);
   check_input(ranks <= kMaxRanks,
@@ -39,6 +38,7 @@ MeshCheck check_mesh(ParsedCommand& parsed) {
 
   config::Problems refusals;
   config::expert_rules(parsed.options, refusals);
+  config::expert_sharding_rules(parallel, ranks, refusals);
   config::start_rules(parallel, ranks, refusals);
   config::sharding_rules(parallel, refusals);
   config::split_model_rules(parsed.options, refusals);

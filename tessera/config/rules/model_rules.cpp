@@ -72,8 +72,11 @@ void parameter_count_rules(const ModelOptions& m, Problems& problems) {
   problems.require(
       parameters <= kMaxParameters,
       "a model of about {:.2g} parameters is more than the {:.0g} that can be counted: "
-      "reduce --num-layers ({}), --hidden-size ({}) or --ffn-hidden-size ({})",
-      parameters, kMaxParameters, m.num_layers, m.hidden_size, m.ffn_hidden_size);
+      "reduce --num-layers ({}), --hidden-size ({}) or {}",
+      parameters, kMaxParameters, m.num_layers, m.hidden_size,
+      m.num_experts > 0 ? fmt::format("--moe-ffn-hidden-size ({}) or --num-experts ({})",
+                                      m.moe_ffn_hidden_size, m.num_experts)
+                        : fmt::format("--ffn-hidden-size ({})", m.ffn_hidden_size));
 }
 
 void block_rules(const ModelOptions& m, Problems& problems) {

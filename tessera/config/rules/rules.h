@@ -45,6 +45,8 @@ void pipeline_rules(const Options& options, Problems& problems);
 void training_pipeline_rules(const Options& options, Problems& problems);
 /// The model's experts must be of a kind that is supported, and divisible by the parallel sizes.
 void expert_rules(const Options& options, Problems& problems);
+/// Whether experts can be split over tensor-parallel ranks; for models that have some.
+void expert_split_rules(const Options& options, Problems& problems);
 /// The same as sharding_rules, for the ranks that hold copies of an expert.
 void expert_sharding_rules(const ParallelOptions& parallel, const Ranks& ranks, Problems& problems);
 /// The flags for sharding over data-parallel ranks must be consistent.

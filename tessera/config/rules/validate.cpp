@@ -55,7 +55,12 @@ void check_inspect(const ParsedCommand& parsed, Problems& problems) {
     config::pipeline_rules(parsed.options, problems);
   config::batch_rules(parsed.options, problems);
   config::expert_rules(parsed.options, problems);
-  if (parsed.was_given("nproc")) config::rank_rules(parallel, {parallel.nproc, false}, problems);
+  const config::Ranks ranks{parallel.nproc, false};
+  if (parsed.was_given("nproc")) {
+    config::rank_rules(parallel, ranks, problems);
+    config::expert_rank_rules(parallel, ranks, problems);
+  }
+  config::expert_sharding_rules(parallel, ranks, problems);
   config::sharding_rules(parallel, problems);
   config::device_rules(parsed.options, problems);
 }

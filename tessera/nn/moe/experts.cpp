@@ -7,11 +7,7 @@ namespace {
 
 constexpr Placement kPlacement{.placement_class = PlacementClass::expert};
 
-// Which of the experts this rank has, and which part of their width.
-Range local_experts(const MoeSpec& spec, const LayerContext& layer) {
-  return balanced_range(spec.experts, layer.expert_size, layer.expert_rank);
-}
-
+// The part of the experts' width that this rank has.
 Range local_width(const MoeSpec& spec, const LayerContext& layer) {
   check(spec.expert.ffn % layer.expert_tensor_size == 0,
         "{}: {} expert-tensor-parallel ranks cannot share a width of {} evenly", spec.name,
@@ -22,19 +18,21 @@ Range local_width(const MoeSpec& spec, const LayerContext& layer) {
 // Gate and up of one expert lie one after the other, then those of the next expert.
 Parameter up_weight(const MoeSpec& spec, const LayerContext& layer) {
   const LinearSpec linear = up_linear(spec.expert);
-  const Range experts = local_experts(spec, layer), width = local_width(spec, layer);
+  const std::int64_t first = layer.first_expert(spec.experts);
+  const std::int64_t count = layer.local_experts(spec.experts);
+  const Range width = local_width(spec, layer);
   const std::int64_t parts = std::ssize(linear.parts), rows = parts * width.length();
   std::vector<ShardedTensor> tensors;
   for (const LinearPart& part : linear.parts) {
-    const ShardPiece piece{{experts.begin, width.begin, 0},
-                           {experts.length(), width.length(), linear.in},
+    const ShardPiece piece{{first, width.begin, 0},
+                           {count, width.length(), linear.in},
                            std::ssize(tensors) * width.length() * linear.in,
                            {rows * linear.in, linear.in, 1}};
     tensors.push_back(
         {part.name + ".weight", {spec.experts, part.out, linear.in}, {piece}, true, kPlacement});
   }
   return {layer.dtype,
-          {experts.length(), rows, linear.in},
+          {count, rows, linear.in},
           std::move(tensors),
           {InitKind::normal, linear.init_std}};
 }
@@ -42,10 +40,12 @@ Parameter up_weight(const MoeSpec& spec, const LayerContext& layer) {
 Parameter down_weight(const MoeSpec& spec, const LayerContext& layer) {
   const LinearSpec linear = down_linear(spec.expert);
   const LinearPart& part = linear.parts.front();
-  const Range experts = local_experts(spec, layer), width = local_width(spec, layer);
-  const Shape local{experts.length(), part.out, width.length()};
-  const ShardPiece piece{
-      {experts.begin, 0, width.begin}, local, 0, {part.out * width.length(), width.length(), 1}};
+  const Range width = local_width(spec, layer);
+  const Shape local{layer.local_experts(spec.experts), part.out, width.length()};
+  const ShardPiece piece{{layer.first_expert(spec.experts), 0, width.begin},
+                         local,
+                         0,
+                         {part.out * width.length(), width.length(), 1}};
   return {layer.dtype,
           local,
           {{part.name + ".weight", {spec.experts, part.out, linear.in}, {piece}, true, kPlacement}},

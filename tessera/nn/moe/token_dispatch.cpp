@@ -8,8 +8,8 @@ TokenDispatch::TokenDispatch(std::int64_t experts, std::int64_t hidden, const La
     : dtype_(layer.dtype),
       hidden_(hidden),
       ranks_(std::int64_t{layer.expert_size} * layer.expert_tensor_size),
-      local_(experts / layer.expert_size),
-      first_(local_ * layer.expert_rank) {
+      local_(layer.local_experts(experts)),
+      first_(layer.first_expert(experts)) {
   check(experts % layer.expert_size == 0,
         "{} experts cannot be spread evenly over {} expert-parallel ranks", experts,
         layer.expert_size);

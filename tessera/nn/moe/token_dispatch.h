@@ -30,8 +30,6 @@ class TokenDispatch {
   /// Of experts in equal numbers on all expert-parallel ranks.
   TokenDispatch(std::int64_t experts, std::int64_t hidden, const LayerContext& layer);
 
-  std::int64_t local_experts() const { return local_; }
-  std::int64_t first_expert() const { return first_; }
   /// M for n rows of this rank.
   std::int64_t all_rows(std::int64_t rows) const { return rows * ranks_; }
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, std::int64_t rows) const;
