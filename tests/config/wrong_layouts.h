@@ -44,7 +44,7 @@ inline void check_layout(const char* line, int launched) {
   validate(parsed, ranks);
 }
 
-std::string message_for(const WrongLayout& layout) {
+inline std::string message_for(const WrongLayout& layout) {
   try {
     check_layout(layout.line, layout.launched);
   } catch (const InputError& error) {

@@ -91,8 +91,8 @@ TEST_P(AttentionSpeedTest, OfCudnn) {
       CudnnAttention cudnn(kGpu, deterministic);
       const LayerTensors x(gpu, c, dtype());
       const AttentionSetup setup = set_up(gpu, c, dtype());
-      const Tensor room = gpu.workspace(
-          cudnn.workspace_bytes(c.q_shape(), c.k_shape(), c.v_shape(), dtype()));
+      const Tensor room =
+          gpu.workspace(cudnn.workspace_bytes(c.q_shape(), c.k_shape(), c.v_shape(), dtype()));
       const double forward = time(gpu, [&] {
         EXPECT_TRUE(cudnn.forward(gpu.stream, x.o, x.lse, x.q, x.k, x.v, setup.spec, room));
       });

@@ -89,7 +89,9 @@ TEST(MeshPicture, DrawsTheExpertsBesideIt) {
   ParallelOptions options = degrees(2, 1, 2, 2);
   options.expert = 4;
   options.expert_tensor = 1;
-  EXPECT_EQ(mesh_picture(options, 8), R"(8 ranks: tensor 2 x data 2 x pipeline 2; experts: tensor 1 x expert 4 x data 1 x pipeline 2
+  EXPECT_EQ(
+      mesh_picture(options, 8),
+      R"(8 ranks: tensor 2 x data 2 x pipeline 2; experts: tensor 1 x expert 4 x data 1 x pipeline 2
 
 all but experts        experts
             cp 0                    ep 0  ep 1  ep 2  ep 3
