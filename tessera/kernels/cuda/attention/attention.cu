@@ -16,7 +16,7 @@ namespace {
 
 using std::int64_t;
 
-template <class T, int kPerLane>
+template <class T, class Variant>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_kernel(AttentionCall<T> call, Heads<T> o, Accumulator<T>* lse) {
   using A = Accumulator<T>;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   A maximum = -INFINITY;
   A sum = 0;
   // The row of o that the warp sums up, not yet divided by the sum of exponentials.
-  RowSum<A, kPerLane> out;
+  RowSum<A, Variant::kPerLane> out;
   for (int64_t first = all.begin; first < all.end; first += kWarp) {
     const Span tile{first, min(first + kWarp, all.end)};
     __syncthreads();  // all warps are done with the last tiles
@@ -52,9 +52,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
     // Lane i computes the score of key first + i. q was written to shared memory before the
     // barriers above.
     const int64_t key = first + at.lane;
-    const A score = part.holds(key)
-                        ? call.capped(dot(shared.row1, shared.tile1 + at.lane * shared.stride1, d))
-                        : A(-INFINITY);
+    const A score = part.holds(key) ? call.template capped<Variant::kCapped>(dot(
+                                          shared.row1, shared.tile1 + at.lane * shared.stride1, d))
+                                    : A(-INFINITY);
     // `part` is not empty, so `raised` is finite and the first rescale is e^-inf = 0.
     const A raised = max(maximum, warp_max(score));
     A p = part.holds(key) ? exp(score - raised) : A(0);
@@ -85,15 +85,14 @@ void attention_forward_rows(Stream& stream, const View& o, const View& lse, cons
   constexpr const char* op = "attention_forward";
   dispatch_float(q.dtype(), op, [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    // kPerLane is a template argument, so that the row of o stays in registers.
-    const auto start = [&]<int kPerLane>(std::integral_constant<int, kPerLane>) {
+    const auto start = [&]<class Variant>(Variant) {
       launch(stream, op,
              {attention_blocks(q.dim(0), q.dim(2), q.dim(1)), dim3(kAttentionThreads),
               SharedRows<A>::bytes(q.dim(3), v.dim(3))},
-             attention_kernel<T, kPerLane>, AttentionCall<T>(q, k, v, spec), heads_of<T>(o),
+             attention_kernel<T, Variant>, AttentionCall<T>(q, k, v, spec), heads_of<T>(o),
              lse.data<A>());
     };
-    dispatch_head_size(op, q.dim(3), v.dim(3), start);
+    dispatch_rows_variant(op, q.dim(3), v.dim(3), spec.softcap, start);
   });
 }
 

@@ -32,16 +32,17 @@ struct PairGradient {
 
 // q is scaled, so that its product with k is the score as the softmax takes it. q and d_o belong to
 // the query, k and v to the key; all are rows in shared memory.
-template <class T, class A = Accumulator<T>>
+template <bool kCapped, class T, class A = Accumulator<T>>
 __device__ PairGradient<A> pair_gradient(const AttentionCall<T>& call, const A* q, const A* d_o,
                                          const A* k, const A* v, A lse, A delta, A factor) {
-  const A score = call.capped(dot(q, k, call.d));
+  const A score = call.template capped<kCapped>(dot(q, k, call.d));
   const A p = exp(score - lse);
-  return {p * factor, p * (dot(d_o, v, call.e) * factor - delta) * call.cap_slope(score)};
+  return {p * factor,
+          p * (dot(d_o, v, call.e) * factor - delta) * call.template cap_slope<kCapped>(score)};
 }
 
 // First pass: dq of one query per warp, and its delta for the second pass.
-template <class T, class G, int kPerLane>
+template <class T, class G, class Variant>
 __global__ void __launch_bounds__(kAttentionThreads)
     query_gradient_kernel(AttentionCall<T> call, Upstream<T> upstream, Heads<G> dq, bool add) {
   using A = Accumulator<T>;
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   }
 
   // dq of the row, in registers until the end.
-  RowSum<A, kPerLane> sum;
+  RowSum<A, Variant::kPerLane> sum;
   for (int64_t first = all.begin; first < all.end; first += kWarp) {
     // As in the forward kernel: the first barrier frees the tiles, the second completes them.
     const Span tile{first, min(first + kWarp, all.end)};
@@ -83,11 +84,11 @@ __global__ void __launch_bounds__(kAttentionThreads)
     const int64_t key = first + at.lane;
     A d_score = 0;
     if (part.holds(key))
-      d_score =
-          pair_gradient(call, shared.row1, shared.row2, shared.tile1 + at.lane * shared.stride1,
-                        shared.tile2 + at.lane * shared.stride2, lse, delta,
-                        call.dropout.factor(at.b, at.h, at.row, key))
-              .d_score;
+      d_score = pair_gradient<Variant::kCapped>(call, shared.row1, shared.row2,
+                                                shared.tile1 + at.lane * shared.stride1,
+                                                shared.tile2 + at.lane * shared.stride2, lse, delta,
+                                                call.dropout.factor(at.b, at.h, at.row, key))
+                    .d_score;
     // dq += dS k: each key's dS is broadcast to all lanes, which add their channels of that row of
     // k. For a warp whose query sees none of the tile `part` is empty and the loop does not run.
     for (int64_t j = part.begin; j < part.end; ++j) {
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 // Second pass: dk and dv of one key per warp. It reads delta, which the first pass wrote; both run
 // on one stream.
-template <class T, class G, int kPerLane>
+template <class T, class G, class Variant>
 __global__ void __launch_bounds__(kAttentionThreads)
     key_gradient_kernel(AttentionCall<T> call, Upstream<T> upstream, Heads<G> dk, Heads<G> dv,
                         bool add) {
@@ -121,9 +122,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
     load_row(shared.row2, call.v.row(at.row, at.b, at.h), at.lane, e);
   }
 
-  // Two rows in registers: kPerLane values of each per lane.
-  RowSum<A, kPerLane> dk_sum;
-  RowSum<A, kPerLane> dv_sum;
+  // Two rows in registers.
+  RowSum<A, Variant::kPerLane> dk_sum;
+  RowSum<A, Variant::kPerLane> dv_sum;
   // Sum over the query heads of the group in order, then over tiles of queries in order.
   for (int64_t h = at.h * call.group; h < (at.h + 1) * call.group; ++h)
     for (int64_t first = all.begin; first < all.end; first += kWarp) {
@@ -139,10 +140,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
       // Lane i computes the pair of query first + i and this warp's key.
       if (part.holds(query)) {
         const int64_t index = (at.b * call.heads + h) * call.seen.queries + query;
-        pair = pair_gradient(call, shared.tile1 + at.lane * shared.stride1,
-                             shared.tile2 + at.lane * shared.stride2, shared.row1, shared.row2,
-                             upstream.lse[index], upstream.delta[index],
-                             call.dropout.factor(at.b, h, query, at.row));
+        pair = pair_gradient<Variant::kCapped>(
+            call, shared.tile1 + at.lane * shared.stride1, shared.tile2 + at.lane * shared.stride2,
+            shared.row1, shared.row2, upstream.lse[index], upstream.delta[index],
+            call.dropout.factor(at.b, h, query, at.row));
       }
       // Queries of the tile in order, so the sum over queries is the same in every run.
       for (int64_t i = part.begin; i < part.end; ++i) {
@@ -176,18 +177,18 @@ void attention_backward_rows(Stream& stream, const View& dq, const View& dk, con
                   SharedRows<A>::bytes(q.dim(3), v.dim(3))};
     };
     // dq may have another type (T or its accumulator) than dk and dv, which share theirs.
-    const auto start = [&]<int kPerLane>(std::integral_constant<int, kPerLane>) {
+    const auto start = [&]<class Variant>(Variant) {
       dispatch_gradient<T>(dq, [&]<class G>(TypeTag<G>) {
         // The second launch reads the delta that this one writes; both are on one stream.
-        launch(stream, op, grid(q.dim(0), q.dim(2)), query_gradient_kernel<T, G, kPerLane>, call,
+        launch(stream, op, grid(q.dim(0), q.dim(2)), query_gradient_kernel<T, G, Variant>, call,
                upstream, heads_of<G>(dq), accumulate.dq);
       });
       dispatch_gradient<T>(dk, [&]<class G>(TypeTag<G>) {
-        launch(stream, op, grid(k.dim(0), k.dim(2)), key_gradient_kernel<T, G, kPerLane>, call,
+        launch(stream, op, grid(k.dim(0), k.dim(2)), key_gradient_kernel<T, G, Variant>, call,
                upstream, heads_of<G>(dk), heads_of<G>(dv), accumulate.dk_dv);
       });
     };
-    dispatch_head_size(op, q.dim(3), v.dim(3), start);
+    dispatch_rows_variant(op, q.dim(3), v.dim(3), spec.softcap, start);
   });
 }
 

@@ -130,18 +130,32 @@ struct RowSum {
   A values[kPerLane] = {};
 };
 
-/// Calls f(std::integral_constant<int, channels per lane>) for the larger of two head sizes: 2, 4
-/// or 8 channels per lane. The count is a constant so that RowSum stays in registers.
+/// What a plain kernel is compiled for: 2, 4 or 8 channels per lane, so that RowSum stays in
+/// registers, and whether scores may have a soft cap.
+template <int kLane, bool kMayCap>
+struct RowsVariant {
+  static constexpr int kPerLane = kLane;
+  static constexpr bool kCapped = kMayCap;
+};
+
+/// Calls f(RowsVariant) for the larger of two head sizes and a soft cap (0: none).
 template <class F>
-void dispatch_head_size(const char* op, std::int64_t d1, std::int64_t d2, F&& f) {
+void dispatch_rows_variant(const char* op, std::int64_t d1, std::int64_t d2, double softcap,
+                           F&& f) {
   const std::int64_t d = d1 > d2 ? d1 : d2;
   require_op(d <= kMaxHeadSize, op, "the CUDA backend takes head sizes up to 256");
+  const auto with_lanes = [&]<int kPerLane>(std::integral_constant<int, kPerLane>) {
+    if (softcap > 0)
+      f(RowsVariant<kPerLane, true>{});
+    else
+      f(RowsVariant<kPerLane, false>{});
+  };
   if (d <= 2 * kWarp)
-    f(std::integral_constant<int, 2>{});
+    with_lanes(std::integral_constant<int, 2>{});
   else if (d <= 4 * kWarp)
-    f(std::integral_constant<int, 4>{});
+    with_lanes(std::integral_constant<int, 4>{});
   else
-    f(std::integral_constant<int, 8>{});
+    with_lanes(std::integral_constant<int, 8>{});
 }
 
 }  // namespace tessera::cuda
