@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   using A = Accumulator<T>;
   extern __shared__ __align__(16) unsigned char memory[];
   const int d = call.d;
-  const int e = call.e;
+  const int e = Variant::value_size(call);
   const Place at(call.seen.queries, call.heads);
   const SharedRows<A> shared(memory, at, d, e);
   // Grouped-query attention: `group` query heads read one key/value head.
@@ -52,9 +52,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
     // Lane i computes the score of key first + i. q was written to shared memory before the
     // barriers above.
     const int64_t key = first + at.lane;
-    const A score = part.holds(key) ? call.template capped<Variant::kCapped>(dot(
-                                          shared.row1, shared.tile1 + at.lane * shared.stride1, d))
-                                    : A(-INFINITY);
+    const A score =
+        part.holds(key)
+            ? Variant::capped(call, dot(shared.row1, shared.tile1 + at.lane * shared.stride1, d))
+            : A(-INFINITY);
     // `part` is not empty, so `raised` is finite and the first rescale is e^-inf = 0.
     const A raised = max(maximum, warp_max(score));
     A p = part.holds(key) ? exp(score - raised) : A(0);

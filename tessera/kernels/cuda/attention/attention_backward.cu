@@ -32,13 +32,14 @@ struct PairGradient {
 
 // q is scaled, so that its product with k is the score as the softmax takes it. q and d_o belong to
 // the query, k and v to the key; all are rows in shared memory.
-template <bool kCapped, class T, class A = Accumulator<T>>
+template <class Variant, class T, class A = Accumulator<T>>
 __device__ PairGradient<A> pair_gradient(const AttentionCall<T>& call, const A* q, const A* d_o,
                                          const A* k, const A* v, A lse, A delta, A factor) {
-  const A score = call.template capped<kCapped>(dot(q, k, call.d));
+  const A score = Variant::capped(call, dot(q, k, call.d));
   const A p = exp(score - lse);
-  return {p * factor,
-          p * (dot(d_o, v, call.e) * factor - delta) * call.template cap_slope<kCapped>(score)};
+  A d_score = p * (dot(d_o, v, Variant::value_size(call)) * factor - delta);
+  if constexpr (Variant::kGeneral) d_score *= call.cap_slope(score);
+  return {p * factor, d_score};
 }
 
 // First pass: dq of one query per warp, and its delta for the second pass.
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   using A = Accumulator<T>;
   extern __shared__ __align__(16) unsigned char memory[];
   const int d = call.d;
-  const int e = call.e;
+  const int e = Variant::value_size(call);
   const Place at(call.seen.queries, call.heads);
   const SharedRows<A> shared(memory, at, d, e);
   const int64_t kv = at.h / call.group;
@@ -84,10 +85,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
     const int64_t key = first + at.lane;
     A d_score = 0;
     if (part.holds(key))
-      d_score = pair_gradient<Variant::kCapped>(call, shared.row1, shared.row2,
-                                                shared.tile1 + at.lane * shared.stride1,
-                                                shared.tile2 + at.lane * shared.stride2, lse, delta,
-                                                call.dropout.factor(at.b, at.h, at.row, key))
+      d_score = pair_gradient<Variant>(call, shared.row1, shared.row2,
+                                       shared.tile1 + at.lane * shared.stride1,
+                                       shared.tile2 + at.lane * shared.stride2, lse, delta,
+                                       call.dropout.factor(at.b, at.h, at.row, key))
                     .d_score;
     // dq += dS k: each key's dS is broadcast to all lanes, which add their channels of that row of
     // k. For a warp whose query sees none of the tile `part` is empty and the loop does not run.
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   using A = Accumulator<T>;
   extern __shared__ __align__(16) unsigned char memory[];
   const int d = call.d;
-  const int e = call.e;
+  const int e = Variant::value_size(call);
   // heads / group: the grid covers key/value heads.
   const Place at(call.seen.keys, call.heads / call.group);
   const SharedRows<A> shared(memory, at, d, e);
@@ -140,10 +141,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
       // Lane i computes the pair of query first + i and this warp's key.
       if (part.holds(query)) {
         const int64_t index = (at.b * call.heads + h) * call.seen.queries + query;
-        pair = pair_gradient<Variant::kCapped>(
-            call, shared.tile1 + at.lane * shared.stride1, shared.tile2 + at.lane * shared.stride2,
-            shared.row1, shared.row2, upstream.lse[index], upstream.delta[index],
-            call.dropout.factor(at.b, h, query, at.row));
+        pair = pair_gradient<Variant>(call, shared.tile1 + at.lane * shared.stride1,
+                                      shared.tile2 + at.lane * shared.stride2, shared.row1,
+                                      shared.row2, upstream.lse[index], upstream.delta[index],
+                                      call.dropout.factor(at.b, h, query, at.row));
       }
       // Queries of the tile in order, so the sum over queries is the same in every run.
       for (int64_t i = part.begin; i < part.end; ++i) {

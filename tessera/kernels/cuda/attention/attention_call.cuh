@@ -183,18 +183,13 @@ struct AttentionCall {
         dropout(spec) {}
 
   /// The score as the softmax takes it: softcap * tanh(score / softcap), or the scaled score
-  /// itself. Kernels that are compiled without a soft cap (kMayCap = false) save the registers of
-  /// tanh.
-  template <bool kMayCap = true>
+  /// itself.
   __device__ A capped(A score) const {
-    if constexpr (!kMayCap) return score;
     return softcap > 0 ? softcap * tanh(score / softcap) : score;
   }
   /// The derivative of that by the scaled score, from the capped score c: 1 - tanh^2 = 1 - (c /
   /// softcap)^2.
-  template <bool kMayCap = true>
   __device__ A cap_slope(A score) const {
-    if constexpr (!kMayCap) return A(1);
     const A bent = softcap > 0 ? score / softcap : A(0);
     return A(1) - bent * bent;
   }

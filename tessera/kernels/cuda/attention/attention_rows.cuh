@@ -131,21 +131,32 @@ struct RowSum {
 };
 
 /// What a plain kernel is compiled for: 2, 4 or 8 channels per lane, so that RowSum stays in
-/// registers, and whether scores may have a soft cap.
-template <int kLane, bool kMayCap>
+/// registers; and whether values may have other heads than keys, and scores a soft cap. The common
+/// case has neither, and needs fewer registers and instructions when that is known.
+template <int kLane, bool kAny>
 struct RowsVariant {
   static constexpr int kPerLane = kLane;
-  static constexpr bool kCapped = kMayCap;
+  static constexpr bool kGeneral = kAny;
+
+  template <class Call>
+  static __device__ int value_size(const Call& call) {
+    return kGeneral ? call.e : call.d;
+  }
+  template <class Call, class A>
+  static __device__ A capped(const Call& call, A score) {
+    if constexpr (kGeneral) return call.capped(score);
+    return score;
+  }
 };
 
-/// Calls f(RowsVariant) for the larger of two head sizes and a soft cap (0: none).
+/// Calls f(RowsVariant) for the head sizes of keys and values and a soft cap (0: none).
 template <class F>
 void dispatch_rows_variant(const char* op, std::int64_t d1, std::int64_t d2, double softcap,
                            F&& f) {
   const std::int64_t d = d1 > d2 ? d1 : d2;
   require_op(d <= kMaxHeadSize, op, "the CUDA backend takes head sizes up to 256");
   const auto with_lanes = [&]<int kPerLane>(std::integral_constant<int, kPerLane>) {
-    if (softcap > 0)
+    if (softcap > 0 || d1 != d2)
       f(RowsVariant<kPerLane, true>{});
     else
       f(RowsVariant<kPerLane, false>{});
