@@ -69,12 +69,12 @@ class Communicator {
   virtual void barrier() = 0;
   /// A barrier without a timeout, for phases in which some ranks do long work alone, such as
   /// reading or writing large files. Only the death of a rank releases it early, with an error.
-  virtual void patient_barrier() { barrier(); }
+  virtual void barrier_without_timeout() { barrier(); }
   /// Whether calls on a stream that is being captured become part of the graph.
   virtual bool capturable() const { return false; }
   /// Runs `launch`, which launches captured calls on the stream, under the same timeout as other
   /// calls.
-  virtual void watched(Stream&, const std::function<void()>& launch) { launch(); }
+  virtual void launch_with_timeout(Stream&, const std::function<void()>& launch) { launch(); }
 
   /// Splits the group into new ones: ranks with the same colour form a group, ordered by key. All
   /// ranks must call it.

@@ -226,8 +226,8 @@ class LocalCommunicator final : public Communicator {
   }
 
   void barrier() override { meet("barrier"); }
-  void patient_barrier() override {
-    together(Offer{"patient_barrier", View(nullptr, DType::u8, {0}), {}, {}, true}, [] {});
+  void barrier_without_timeout() override {
+    together(Offer{"barrier_without_timeout", View(nullptr, DType::u8, {0}), {}, {}, true}, [] {});
   }
 
   std::shared_ptr<Communicator> split(int colour, int key) override {

@@ -44,7 +44,7 @@ std::vector<std::byte> make_nccl_id();
 /// are compared), otherwise out of the next call to any communicator of this world. A rank whose
 /// thread makes no such call within ten more seconds, since it waits for a stream that will never
 /// be done, is ended: the message goes to standard error, the exit code is 1. Graphs are watched as
-/// a whole (Communicator::watched). After such an Error the world is to be dropped.
+/// a whole (Communicator::launch_with_timeout). After such an Error the world is to be dropped.
 std::shared_ptr<Communicator> make_nccl_world(Device device, int rank, int size,
                                               std::span<const std::byte> id,
                                               std::chrono::seconds timeout);

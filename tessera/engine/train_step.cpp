@@ -89,7 +89,7 @@ void Steps::submit(const NextBatch& next_batch, bool call_by_call) {
       run_gradients_of(session_, average_);
       run_update_of(session_);
     });
-  session_.context().mesh.world().watched(stream, [&] { graph_->launch(stream); });
+  session_.context().mesh.world().launch_with_timeout(stream, [&] { graph_->launch(stream); });
   session_.parameters().step_replayed();
   submitted_ += 1;
 }

@@ -256,7 +256,8 @@ void load_weights(Session& session, Checkpoint& checkpoint) {
               [&](const KeptSlice& slice, const View& part) {
                 read_weight(session, checkpoint, slice, part);
               });
-  session.context().mesh.world().patient_barrier();  // each has read its files, which may take long
+  // Each rank has read its own files, which may have taken long.
+  session.context().mesh.world().barrier_without_timeout();
   session.adopt_values();
 }
 

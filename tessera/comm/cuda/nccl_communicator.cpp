@@ -68,7 +68,7 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return lane_->size(); }
   bool capturable() const override { return true; }
   bool receives_ahead() const override { return true; }
-  void watched(Stream& stream, const std::function<void()>& launch) override {
+  void launch_with_timeout(Stream& stream, const std::function<void()>& launch) override {
     lane_->watch({"a captured step", {}}, static_cast<cudaStream_t>(stream.native()), launch);
   }
 
@@ -163,7 +163,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void barrier() override { meet({"barrier", {}}); }
-  void patient_barrier() override { meet({"patient_barrier", {}, 0, -1, true}); }
+  void barrier_without_timeout() override { meet({"barrier_without_timeout", {}, 0, -1, true}); }
 
   std::shared_ptr<Communicator> split(int colour, int key) override {
     const NcclOperation what{"split", {}};

@@ -94,9 +94,9 @@ class MpiCommunicator final : public Communicator {
   void barrier() override {
     run([group = group_] { group->meet(CallOffer("barrier")); });
   }
-  void patient_barrier() override {
+  void barrier_without_timeout() override {
     run([group = group_] {
-      group->meet(CallOffer("patient_barrier"), {}, CallConsistency::elements,
+      group->meet(CallOffer("barrier_without_timeout"), {}, CallConsistency::elements,
                   MpiPatience::endless);
     });
   }
