@@ -293,7 +293,7 @@ StageRunner* Session::head_runner() {
   return nullptr;
 }
 
-std::int64_t Session::shared_loss_bytes(const SessionOptions& options) {
+std::int64_t Session::gathered_loss_bytes(const SessionOptions& options) {
   return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1) *
              static_cast<std::int64_t>(sizeof(double)) +
          ExtraLosses::bytes_for(trained_extra_losses(options));

@@ -107,7 +107,7 @@ class Session {
                                  const RunnerOptions& options);
 
   /// Bytes of the losses, weights and token counts that all data-parallel ranks share.
-  static std::int64_t shared_loss_bytes(const SessionOptions& options);
+  static std::int64_t gathered_loss_bytes(const SessionOptions& options);
 
   /// All ranks of `rank.world` call it together. Weights are initialised from the seed.
   Session(const SessionOptions& options, const Rank& rank);

@@ -67,7 +67,7 @@ void StepRunner::begin_step() {
   parts_.extra_losses.begin_step(parts_.context, parts_.optimizer->state());
 }
 
-void StepRunner::share_losses() {
+void StepRunner::reduce_losses() {
   Context& context = parts_.context;
   Stream& stream = context.stream;
   const View losses = parts_.runner_memory.loss_sums();
@@ -79,7 +79,7 @@ void StepRunner::share_losses() {
   gather_over_data_ranks(weights_, batches_.weights());
 }
 
-void StepRunner::share_tokens(LossAverage average) {
+void StepRunner::gather_token_counts(LossAverage average) {
   gather_over_data_ranks(tokens_, batches_.tokens());
   if (batches_.divides_by_tokens(average))
     parts_.context.kernels.divide_by_sum(parts_.context.stream, batches_.weights(), tokens_);

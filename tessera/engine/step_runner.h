@@ -53,10 +53,10 @@ class StepRunner {
   /// chose different algorithms the first time, it runs twice, the second time with rank 0's.
   void run_microbatches(bool training);
   /// With per_token averaging: divides a batch's weights by the tokens of all data-parallel ranks.
-  void share_tokens(LossAverage average);
+  void gather_token_counts(LossAverage average);
   /// Shares the losses of a step with all ranks: those of the last stage, of the samples of each
   /// grid row, of the positions of each context-parallel rank, and of each data-parallel rank.
-  void share_losses();
+  void reduce_losses();
   /// f64 [data ranks x microbatches]: sums of losses, and their weights. f64 [data ranks]: labels
   /// that counted.
   ConstView losses() const { return losses_.view(); }

@@ -20,8 +20,8 @@ class Steps {
   Steps(Session& session, LossAverage average);
 
   /// Launches one whole step on the next microbatches. Ranks replay graphs together or not at all,
-  /// so if one of them records a trace, all submit `call_by_call`.
-  void submit(const NextBatch& next_batch, bool call_by_call = false);
+  /// so if one of them records a trace, all submit `eager`.
+  void submit(const NextBatch& next_batch, bool eager = false);
   /// The same in two halves, to inspect the gradients in between.
   void submit_gradients(const NextBatch& next_batch);
   void submit_update();
@@ -36,8 +36,8 @@ class Steps {
   LossAverage average_;
   std::int64_t submitted_;  ///< iterations, counted like the state on the device
   std::int64_t collected_;
-  bool replays_;             ///< whether steps are captured in a graph
-  std::int64_t called_ = 0;  ///< whole steps launched call by call
+  bool replays_;                  ///< whether steps are captured in a graph
+  std::int64_t eager_steps_ = 0;  ///< whole steps launched call by call
   std::optional<Graph> graph_;
 };
 
