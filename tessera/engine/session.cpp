@@ -260,7 +260,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   runners_ = make_runners(chunks_, *context_, sizes.runner);
   runner_memory_.emplace(memory_for(runners_, memory_, sizes.runner));
   for (StageRunner& runner : runners_) {
-    runner.use(*runner_memory_);
+    runner.bind_memory(*runner_memory_);
     runner.set_hooks(*parameters_);
   }
   step_runner_.emplace(

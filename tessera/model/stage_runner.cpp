@@ -64,7 +64,7 @@ void StageRunner::plan_segments() {
 Shape StageRunner::kept_rows() const { return model_.rows().kept(options_.shape, model_.hidden()); }
 
 // Everything is laid out twice by the same code: once to measure, once in real memory.
-void StageRunner::use(const RunnerMemory& memory) {
+void StageRunner::bind_memory(const RunnerMemory& memory) {
   Arenas arenas{{}, ArenaLayout(memory.recomputed()), ArenaLayout(memory.scratch()), {}, {}};
   arenas.segment_start = arenas.recomputed;
   plan_scratch(arenas);
@@ -115,7 +115,7 @@ void StageRunner::plan_recomputed(Arenas& arenas, const Segment& segment, Activa
   const DType dtype = model_.dtype();
   const Shape rows = kept_rows();
   if (options_.recompute.distribute_saved_activations)
-    saved.shares[segment.begin] =
+    saved.input_slices[segment.begin] =
         arenas.activations.take(dtype, {rows[0] / model_.rows().ranks(), rows[1]});
   else
     saved.layers[segment.begin].x = arenas.activations.take(dtype, rows);
@@ -138,7 +138,7 @@ StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas) {
   const Shape rows = kept_rows();
   ActivationBuffer saved;
   saved.layers.resize(model_.blocks.size());
-  saved.shares.resize(model_.blocks.size());
+  saved.input_slices.resize(model_.blocks.size());
   if (options_.training)
     for (const Segment& segment : segments_)
       segment.recompute ? plan_recomputed(arenas, segment, saved)
@@ -182,24 +182,24 @@ View StageRunner::token_losses(int buffer) const {
   return buffers_[static_cast<std::size_t>(buffer)].head.loss;
 }
 
-std::vector<StageRunner::StreamPoint> StageRunner::stream(int buffer) const {
+std::vector<StageRunner::ResidualSnapshot> StageRunner::saved_residuals(int buffer) const {
   const ActivationBuffer& saved = buffers_[static_cast<std::size_t>(buffer)];
-  const int parts = model_.rows().parts();
-  std::vector<StreamPoint> points;
+  const int shards = model_.rows().parts();
+  std::vector<ResidualSnapshot> snapshots;
   const std::int64_t first = model_.part().layers.begin;
   std::string before = first == 0 ? "embedding" : fmt::format("layers.{}.mlp", first - 1);
   for (const Segment& segment : segments_)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
       const std::string name = fmt::format("layers.{}", layer_number(i));
       // Only the input of the first layer of a recomputed segment is saved.
-      const bool input = !segment.recompute || (i == segment.begin && !saved.shares[i]);
-      if (input) points.push_back({before, saved.layers[i].x, parts});
+      const bool input = !segment.recompute || (i == segment.begin && !saved.input_slices[i]);
+      if (input) snapshots.push_back({before, saved.layers[i].x, shards});
       if (!segment.recompute && model_.blocks[i].keeps_x1())
-        points.push_back({name + ".attention", saved.layers[i].x1, parts});
+        snapshots.push_back({name + ".attention", saved.layers[i].x1, shards});
       before = name + ".mlp";
     }
-  if (model_.head) points.push_back({before, saved.final_x, parts});
-  return points;
+  if (model_.head) snapshots.push_back({before, saved.final_x, shards});
+  return snapshots;
 }
 
 void StageRunner::copy(const View& to, const ConstView& from) {
@@ -207,7 +207,7 @@ void StageRunner::copy(const View& to, const ConstView& from) {
 }
 
 // Computes or receives the residual stream at the start of this part.
-void StageRunner::start_layers(const Microbatch& batch, View x, ConstView in) {
+void StageRunner::input_or_embedding(const Microbatch& batch, View x, ConstView in) {
   const TraceRange range(context_.trace, model_.embedding ? "embedding forward" : "stage input");
   if (!model_.embedding && x.raw() == in.raw()) return;  // a stage without layers
   if (!model_.embedding) return copy(x, in);
@@ -224,20 +224,20 @@ void StageRunner::start_first_block(ActivationBuffer& saved) {
 }
 
 // Runs the layers up to the branch of the last one, which stays in scratch.
-void StageRunner::run_layers(const Microbatch& batch, ActivationBuffer& saved, ConstView in) {
-  start_layers(batch, saved.layers.front().x, in);
+void StageRunner::run_blocks(const Microbatch& batch, ActivationBuffer& saved, ConstView in) {
+  input_or_embedding(batch, saved.layers.front().x, in);
   start_first_block(saved);
   for (std::size_t i = 0; i < saved.layers.size(); ++i) {
     const TraceRange range(context_.trace, "block forward", layer_number(i));
-    keep_share(saved, i);
+    save_input_slice(saved, i);
     model_.blocks[i].forward(context_, batch, scratch_.branch, saved.layers[i]);
-    if (i + 1 < saved.layers.size()) finish_layer(batch, saved, i, after(i + 1));
+    if (i + 1 < saved.layers.size()) add_branch_and_start_next(batch, saved, i, after(i + 1));
   }
 }
 
 // Adds a layer's branch to the residual stream, fused with the norm at the start of the next layer.
-void StageRunner::finish_layer(const Microbatch& batch, ActivationBuffer& saved, std::size_t layer,
-                               NextFsdpUnit after_next) {
+void StageRunner::add_branch_and_start_next(const Microbatch& batch, ActivationBuffer& saved,
+                                            std::size_t layer, NextFsdpUnit after_next) {
   before_use(fsdp_units_.block(layer + 1), after_next);
   model_.blocks[layer + 1].start_behind(context_, saved.layers[layer + 1], saved.layers[layer].x1,
                                         scratch_.branch,
@@ -248,8 +248,8 @@ void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
   const TraceRange whole(context_.trace, "forward", microbatch);
   const Microbatch& batch = microbatch_at(microbatch);
   ActivationBuffer& saved = buffer_at(buffer);
-  leave_layers(batch, saved, out, in);
-  if (observer_) observer_(microbatch, buffer);
+  run_stage(batch, saved, out, in);
+  if (forward_callback_) forward_callback_(microbatch, buffer);
   if (!model_.head) return;
   const TraceRange range(context_.trace, "head");
   if (batch.training) before_gradients(fsdp_units_.head);
@@ -261,14 +261,14 @@ void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
 }
 
 // Runs all layers of this part, and computes the input of the next part or of the output layer.
-void StageRunner::leave_layers(const Microbatch& batch, ActivationBuffer& saved, View out,
-                               ConstView in) {
-  if (model_.blocks.empty() && !model_.head) return start_layers(batch, out, in);
+void StageRunner::run_stage(const Microbatch& batch, ActivationBuffer& saved, View out,
+                            ConstView in) {
+  if (model_.blocks.empty() && !model_.head) return input_or_embedding(batch, out, in);
   if (model_.blocks.empty())
-    start_layers(batch, saved.final_x, in);
+    input_or_embedding(batch, saved.final_x, in);
   else
-    run_layers(batch, saved, in);
-  if (model_.head) return finish_layers(batch, saved);
+    run_blocks(batch, saved, in);
+  if (model_.head) return final_norm_forward(batch, saved);
   const TraceRange range(context_.trace, "stage output");
   const View x1 = saved.layers.back().x1;
   context_.kernels.add_dropout(context_.stream, out.reshape(x1.shape()), x1, scratch_.branch,
@@ -276,7 +276,7 @@ void StageRunner::leave_layers(const Microbatch& batch, ActivationBuffer& saved,
 }
 
 // The final norm, which computes the input of the output layer.
-void StageRunner::finish_layers(const Microbatch& batch, ActivationBuffer& saved) {
+void StageRunner::final_norm_forward(const Microbatch& batch, ActivationBuffer& saved) {
   const bool own_table = fsdp_units_.head != fsdp_units_.table;
   before_use(fsdp_units_.final_norm, own_table ? NextFsdpUnit::following : NextFsdpUnit::unknown);
   if (model_.blocks.empty())
@@ -288,31 +288,31 @@ void StageRunner::finish_layers(const Microbatch& batch, ActivationBuffer& saved
   before_use(fsdp_units_.head, NextFsdpUnit::unknown);
 }
 
-void StageRunner::pass(const Microbatch& batch, View out, ConstView in) {
-  leave_layers(batch, buffers_.front(), out, in);
+void StageRunner::forward_hidden(const Microbatch& batch, View out, ConstView in) {
+  run_stage(batch, buffers_.front(), out, in);
 }
 
-void StageRunner::trailing_logits(const Microbatch& batch, View logits, ConstView in) {
+void StageRunner::forward_logits(const Microbatch& batch, View logits, ConstView in) {
   ActivationBuffer& saved = buffers_.front();
-  leave_layers(batch, saved, {}, in);
+  run_stage(batch, saved, {}, in);
   const std::int64_t rows = logits.dim(0);
   model_.head->logits(context_, logits, saved.head.x.slice(0, batch.shape.rows() - rows, rows));
 }
 
-void StageRunner::keep_share(ActivationBuffer& saved, std::size_t layer) {
-  const View& share = saved.shares[layer];
-  if (!share) return;
-  const std::int64_t rows = share.dim(0);
-  context_.kernels.copy(context_.stream, share,
+void StageRunner::save_input_slice(ActivationBuffer& saved, std::size_t layer) {
+  const View& slice = saved.input_slices[layer];
+  if (!slice) return;
+  const std::int64_t rows = slice.dim(0);
+  context_.kernels.copy(context_.stream, slice,
                         saved.layers[layer].x.slice(0, context_.mesh.tensor().rank() * rows, rows));
 }
 
 void StageRunner::restore_input(ActivationBuffer& saved, std::size_t layer) {
-  const View& share = saved.shares[layer];
-  if (!share) return;
+  const View& slice = saved.input_slices[layer];
+  if (!slice) return;
   Communicator& group = context_.mesh.tensor();
-  const View all = saved.layers[layer].x.reshape({group.size(), share.dim(0), share.dim(1)});
-  group.all_gather(all, share, context_.stream)->wait(context_.stream);
+  const View all = saved.layers[layer].x.reshape({group.size(), slice.dim(0), slice.dim(1)});
+  group.all_gather(all, slice, context_.stream)->wait(context_.stream);
 }
 
 void StageRunner::keep_norm_gradients(ActivationBuffer& saved, std::size_t layer) {
@@ -342,8 +342,8 @@ void StageRunner::recompute_segment(const Microbatch& batch, ActivationBuffer& s
     const TraceRange range(context_.trace, "block forward", layer_number(i));
     model_.blocks[i].forward(context_, batch, scratch_.branch, saved.layers[i]);
     if (i + 1 < segment.end)
-      finish_layer(batch, saved, i,
-                   i + 2 < segment.end ? NextFsdpUnit::following : NextFsdpUnit::unknown);
+      add_branch_and_start_next(
+          batch, saved, i, i + 2 < segment.end ? NextFsdpUnit::following : NextFsdpUnit::unknown);
   }
 }
 
@@ -390,10 +390,11 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
       const TraceRange range(context_.trace, "block backward", layer_number(i));
       // The unit that is used next: the embedding's gradient does not need its values, and
       // recomputed segments start from their first layer.
-      const bool again = segment + 1 != segments_.rend() && (segment + 1)->recompute &&
-                         (segment + 1)->end - (segment + 1)->begin > 2;
-      const bool known = i > segment->begin || (i > 0 && !again);
-      before_use(fsdp_units_.block(i), known ? NextFsdpUnit::preceding : NextFsdpUnit::unknown);
+      const bool recomputes_next = segment + 1 != segments_.rend() && (segment + 1)->recompute &&
+                                   (segment + 1)->end - (segment + 1)->begin > 2;
+      const bool next_is_preceding = i > segment->begin || (i > 0 && !recomputes_next);
+      before_use(fsdp_units_.block(i),
+                 next_is_preceding ? NextFsdpUnit::preceding : NextFsdpUnit::unknown);
       before_gradients(fsdp_units_.block(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, saved.layers[i], weights_too);
       if (weights_too || kept_norms_.empty())
@@ -411,11 +412,11 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
 }
 
 void StageRunner::embedding_backward(const Microbatch& batch) {
-  const bool apart = fsdp_units_.embedding != fsdp_units_.table;
+  const bool table_is_own_unit = fsdp_units_.embedding != fsdp_units_.table;
   before_gradients(fsdp_units_.embedding);
   const Embedding::Pending pending =
       model_.embedding->start_backward(context_, batch, scratch_.d_residual, scratch_.embedding);
-  if (apart) {
+  if (table_is_own_unit) {
     gradients_added(fsdp_units_.embedding, true);
     before_gradients(fsdp_units_.table);
   }

@@ -59,17 +59,17 @@ class RunnerMemory {
 
 class StageRunner final : public Stage {
  public:
-  /// Only measures; call use() before running.
+  /// Only measures; call bind_memory() before running.
   StageRunner(GptModel& model, Context& context, const RunnerOptions& options);
   const RunnerMemory::Sizes& sizes() const { return sizes_; }
   /// `memory` must outlive the runner.
-  void use(const RunnerMemory& memory);
+  void bind_memory(const RunnerMemory& memory);
 
   /// Observer of parameter use, by the model's FSDP units; it must outlive the runner.
   void set_hooks(ModuleHooks& hooks) { hooks_ = &hooks; }
   /// Called when a forward pass has stored its microbatch in an activation buffer.
-  using Observer = std::function<void(int microbatch, int buffer)>;
-  void set_observer(Observer observer) { observer_ = std::move(observer); }
+  using ForwardCallback = std::function<void(int microbatch, int buffer)>;
+  void set_forward_callback(ForwardCallback callback) { forward_callback_ = std::move(callback); }
   /// The microbatches that forward and backward refer to by number; they must outlive the step.
   void set_microbatches(std::span<const Microbatch> microbatches);
 
@@ -82,18 +82,18 @@ class StageRunner final : public Stage {
   View token_losses(int buffer) const;
   /// A point of the residual stream that an activation buffer still holds, in the order of the
   /// forward pass.
-  struct StreamPoint {
+  struct ResidualSnapshot {
     /// The module that produced it: embedding, layers.0.attention, layers.0.mlp, ...
     std::string name;
     ConstView rows;  ///< this rank's part
-    int parts;       ///< number of parts on the tensor-parallel group
+    int shards;      ///< number of tensor-parallel shards that make up the full tensor
   };
-  std::vector<StreamPoint> stream(int buffer) const;
+  std::vector<ResidualSnapshot> saved_residuals(int buffer) const;
   /// Forward without a loss, for a part without the head and for the one with it. The latter
   /// computes logits of the last rows of a microbatch, as many as `logits` [rows, V of this rank]
   /// has.
-  void pass(const Microbatch& batch, View out, ConstView in);
-  void trailing_logits(const Microbatch& batch, View logits, ConstView in);
+  void forward_hidden(const Microbatch& batch, View out, ConstView in);
+  void forward_logits(const Microbatch& batch, View logits, ConstView in);
 
  private:
   // Layers that are recomputed together, or one layer that is kept.
@@ -105,7 +105,7 @@ class StageRunner final : public Stage {
     std::vector<Block::Saved> layers;
     /// By layer: this rank's share of the input of a recomputed segment, [., hidden], if the
     /// tensor-parallel ranks keep one share each; empty otherwise.
-    std::vector<View> shares;
+    std::vector<View> input_slices;
     /// By layer and trained norm parameter, if they are kept.
     std::vector<std::vector<View>> norm_gradients;
     View final_x;  // the residual stream after the last layer
@@ -139,16 +139,16 @@ class StageRunner final : public Stage {
 
   const Microbatch& microbatch_at(int microbatch) const;
   ActivationBuffer& buffer_at(int number) { return buffers_[static_cast<std::size_t>(number)]; }
-  void run_layers(const Microbatch& batch, ActivationBuffer& saved, ConstView in);
-  void start_layers(const Microbatch& batch, View x, ConstView in);
+  void run_blocks(const Microbatch& batch, ActivationBuffer& saved, ConstView in);
+  void input_or_embedding(const Microbatch& batch, View x, ConstView in);
   void start_first_block(ActivationBuffer& saved);
-  void finish_layers(const Microbatch& batch, ActivationBuffer& saved);
-  void leave_layers(const Microbatch& batch, ActivationBuffer& saved, View out, ConstView in);
+  void final_norm_forward(const Microbatch& batch, ActivationBuffer& saved);
+  void run_stage(const Microbatch& batch, ActivationBuffer& saved, View out, ConstView in);
   void embedding_backward(const Microbatch& batch);
-  void finish_layer(const Microbatch& batch, ActivationBuffer& saved, std::size_t layer,
-                    NextFsdpUnit after_next);
+  void add_branch_and_start_next(const Microbatch& batch, ActivationBuffer& saved,
+                                 std::size_t layer, NextFsdpUnit after_next);
   /// Saves this rank's share of a layer's input, if inputs are kept that way, and restores it.
-  void keep_share(ActivationBuffer& saved, std::size_t layer);
+  void save_input_slice(ActivationBuffer& saved, std::size_t layer);
   void restore_input(ActivationBuffer& saved, std::size_t layer);
   /// Moves a layer's norm gradients from where gradients are accumulated to the activation buffer,
   /// and back.
@@ -183,7 +183,7 @@ class StageRunner final : public Stage {
   Context& context_;
   ModuleHooks no_hooks_;
   ModuleHooks* hooks_ = &no_hooks_;
-  Observer observer_;
+  ForwardCallback forward_callback_;
   RunnerOptions options_;
   FsdpUnitNumbers fsdp_units_;
   std::vector<Segment> segments_;
