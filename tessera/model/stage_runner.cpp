@@ -220,7 +220,7 @@ void StageRunner::input_or_embedding(const Microbatch& batch, View x, ConstView 
 
 void StageRunner::start_first_block(ActivationBuffer& saved) {
   before_use(fsdp_units_.block(0), after(0));
-  model_.blocks.front().start(context_, saved.layers.front());
+  model_.blocks.front().start_first(context_, saved.layers.front());
 }
 
 // Runs the layers up to the branch of the last one, which stays in scratch.
@@ -239,9 +239,9 @@ void StageRunner::run_blocks(const Microbatch& batch, ActivationBuffer& saved, C
 void StageRunner::add_branch_and_start_next(const Microbatch& batch, ActivationBuffer& saved,
                                             std::size_t layer, NextFsdpUnit after_next) {
   before_use(fsdp_units_.block(layer + 1), after_next);
-  model_.blocks[layer + 1].start_behind(context_, saved.layers[layer + 1], saved.layers[layer].x1,
-                                        scratch_.branch,
-                                        model_.blocks[layer].branch_dropout(batch));
+  model_.blocks[layer + 1].add_and_start(context_, saved.layers[layer + 1], saved.layers[layer].x1,
+                                         scratch_.branch,
+                                         model_.blocks[layer].branch_dropout(batch));
 }
 
 void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
@@ -337,7 +337,7 @@ void StageRunner::recompute_segment(const Microbatch& batch, ActivationBuffer& s
   const TraceRange whole(context_.trace, "recompute");
   restore_input(saved, segment.begin);
   before_use(fsdp_units_.block(segment.begin), NextFsdpUnit::unknown);
-  model_.blocks[segment.begin].start(context_, saved.layers[segment.begin]);
+  model_.blocks[segment.begin].start_first(context_, saved.layers[segment.begin]);
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
     const TraceRange range(context_.trace, "block forward", layer_number(i));
     model_.blocks[i].forward(context_, batch, scratch_.branch, saved.layers[i]);

@@ -59,9 +59,9 @@ class Block {
   bool keeps_x1() const { return spec_.parallel == ParallelBlock::none; }
 
   /// Computes the mixer's input from saved.x.
-  void start(Context&, Saved&) const;
+  void start_first(Context&, Saved&) const;
   /// The same after another block: saved.x = x1 + dropout(branch) first.
-  void start_behind(Context&, Saved&, ConstView x1, ConstView branch, const DropoutSpec&) const;
+  void add_and_start(Context&, Saved&, ConstView x1, ConstView branch, const DropoutSpec&) const;
   /// Computes `branch` and saved.x1.
   void forward(Context&, const Microbatch&, View branch, Saved&) const;
   /// The dropout of the branch that the block returns.
@@ -74,31 +74,32 @@ class Block {
 
  private:
   // A sublayer with the norms around it, which may be missing.
-  struct Place {
+  struct SublayerWithNorms {
     RngKey dropout_key;
     std::unique_ptr<Norm> before;
     std::unique_ptr<Sublayer> sublayer;
     std::unique_ptr<Norm> after;
   };
 
-  DropoutSpec dropout(const Microbatch&, const Place&) const;
+  DropoutSpec dropout(const Microbatch&, const SublayerWithNorms&) const;
   /// The input of the feed-forward.
   ConstView feed_forward_input(const Saved&) const;
-  void plan_branch(const Place&, Branch&, ActivationLayout&, const BatchShape&) const;
-  void enter(Context&, const Place&, const Branch&, View r, ConstView x, ConstView branch,
-             const DropoutSpec&) const;
-  void run(Context&, const Microbatch&, const Place&, Branch&, View branch, ConstView x,
+  void plan_branch(const SublayerWithNorms&, Branch&, ActivationLayout&, const BatchShape&) const;
+  void add_and_norm(Context&, const SublayerWithNorms&, const Branch&, View r, ConstView x,
+                    ConstView branch, const DropoutSpec&) const;
+  void run(Context&, const Microbatch&, const SublayerWithNorms&, Branch&, View branch, ConstView x,
            const LinearScratch&) const;
-  void run_backward(Context&, const Microbatch&, Place&, Branch&, View dx, ConstView dres,
-                    const Saved&, bool weights_too);
-  void leave(Context&, Place&, const Branch&, View dres, ConstView dy, ConstView x);
-  void leave_parallel(Context&, View dres, const Saved&);
+  void run_backward(Context&, const Microbatch&, SublayerWithNorms&, Branch&, View dx,
+                    ConstView dres, const Saved&, bool weights_too);
+  void norm_backward_and_add(Context&, SublayerWithNorms&, const Branch&, View dres, ConstView dy,
+                             ConstView x);
+  void parallel_norm_backward(Context&, View dres, const Saved&);
 
   LayerSpec spec_;
   DType dtype_;
   RowLayout rows_;
-  Place mixer_;
-  Place feed_forward_;
+  SublayerWithNorms mixer_;
+  SublayerWithNorms feed_forward_;
 };
 
 }  // namespace tessera
