@@ -75,7 +75,8 @@ std::int64_t most_logits(Device device) {
 }
 
 Shape boundary_shape(const SessionOptions& options) {
-  return RowLayout(layer_context(options)).kept(rank_shape(options), options.model.hidden_size);
+  return RowLayout(layer_context(options))
+      .local_shape(rank_shape(options), options.model.hidden_size);
 }
 
 BatchShape rank_shape(const SessionOptions& options) {

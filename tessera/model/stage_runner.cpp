@@ -61,7 +61,9 @@ void StageRunner::plan_segments() {
   }
 }
 
-Shape StageRunner::kept_rows() const { return model_.rows().kept(options_.shape, model_.hidden()); }
+Shape StageRunner::local_shape() const {
+  return model_.rows().local_shape(options_.shape, model_.hidden());
+}
 
 // Everything is laid out twice by the same code: once to measure, once in real memory.
 void StageRunner::bind_memory(const RunnerMemory& memory) {
@@ -81,14 +83,14 @@ void StageRunner::plan_scratch(Arenas& arenas) {
   const BatchShape& shape = options_.shape;
   const DType dtype = model_.dtype();
   ArenaLayout& scratch = arenas.scratch;
-  if (options_.training) scratch_.d_residual = scratch.take(dtype, kept_rows());
+  if (options_.training) scratch_.d_residual = scratch.take(dtype, local_shape());
   ArenaLayout head = scratch;
   if (model_.head) scratch_.head = model_.head->plan_scratch(head, shape, options_.training);
   ArenaLayout embedding = scratch;
   if (model_.embedding)
     scratch_.embedding = model_.embedding->plan_scratch(embedding, shape, options_.training);
   arenas.block_start = scratch;
-  if (!model_.blocks.empty()) scratch_.branch = arenas.block_start.take(dtype, kept_rows());
+  if (!model_.blocks.empty()) scratch_.branch = arenas.block_start.take(dtype, local_shape());
   for (const ArenaLayout& branch : {head, embedding, arenas.block_start}) scratch.include(branch);
 }
 
@@ -113,7 +115,7 @@ void StageRunner::plan_recomputed(Arenas& arenas, const Segment& segment, Activa
     saved.layers[i] = plan_block(arenas, i, {memory, memory});
   arenas.recomputed.include(memory);
   const DType dtype = model_.dtype();
-  const Shape rows = kept_rows();
+  const Shape rows = local_shape();
   if (options_.recompute.distribute_saved_activations)
     saved.input_slices[segment.begin] =
         arenas.activations.take(dtype, {rows[0] / model_.rows().ranks(), rows[1]});
@@ -135,7 +137,7 @@ void StageRunner::plan_forward_only(Arenas& arenas, ActivationBuffer& saved) {
 
 StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas) {
   const DType dtype = model_.dtype();
-  const Shape rows = kept_rows();
+  const Shape rows = local_shape();
   ActivationBuffer saved;
   saved.layers.resize(model_.blocks.size());
   saved.input_slices.resize(model_.blocks.size());
@@ -184,7 +186,7 @@ View StageRunner::token_losses(int buffer) const {
 
 std::vector<StageRunner::ResidualSnapshot> StageRunner::saved_residuals(int buffer) const {
   const ActivationBuffer& saved = buffers_[static_cast<std::size_t>(buffer)];
-  const int shards = model_.rows().parts();
+  const int shards = model_.rows().shards();
   std::vector<ResidualSnapshot> snapshots;
   const std::int64_t first = model_.part().layers.begin;
   std::string before = first == 0 ? "embedding" : fmt::format("layers.{}.mlp", first - 1);
@@ -215,7 +217,7 @@ void StageRunner::input_or_embedding(const Microbatch& batch, View x, ConstView 
   // Both units are needed at once, so neither may replace the other in its buffer.
   if (fsdp_units_.embedding != fsdp_units_.table)
     before_use(fsdp_units_.embedding, NextFsdpUnit::unknown);
-  model_.embedding->forward(context_, batch, x.reshape(kept_rows()), scratch_.embedding);
+  model_.embedding->forward(context_, batch, x.reshape(local_shape()), scratch_.embedding);
 }
 
 void StageRunner::start_first_block(ActivationBuffer& saved) {

@@ -128,7 +128,7 @@ class StageRunner final : public Stage {
   };
 
   /// The shape of this rank's part of the residual stream.
-  Shape kept_rows() const;
+  Shape local_shape() const;
   void plan_segments();
   void plan_scratch(Arenas& arenas);
   ActivationBuffer plan_activations(Arenas& arenas);

@@ -51,15 +51,15 @@ struct LayerContext {
   bool recompute_core_attention = false;  ///< in backward, instead of keeping its output
 
   /// The number of shards of heads, MLP width and vocabulary, and the index of this rank's shard.
-  int shares() const { return tensor_2d > 0 ? tensor_2d : tensor_size; }
-  int share() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : tensor_rank; }
+  int shards() const { return tensor_2d > 0 ? tensor_2d : tensor_size; }
+  int shard() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : tensor_rank; }
   /// The number of shards of a dimension that has at most `most` of them; 0 means no limit.
-  int shares_of(std::int64_t most) const {
-    return most == 0 ? shares() : static_cast<int>(std::min<std::int64_t>(most, shares()));
+  int shards_of(std::int64_t most) const {
+    return most == 0 ? shards() : static_cast<int>(std::min<std::int64_t>(most, shards()));
   }
   /// The same for the channels of the residual stream.
-  int channel_shares() const { return tensor_2d > 0 ? tensor_2d : 1; }
-  int channel_share() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : 0; }
+  int channel_shards() const { return tensor_2d > 0 ? tensor_2d : 1; }
+  int channel_shard() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : 0; }
   /// This rank's row of the grid.
   int tensor_row() const { return tensor_2d > 0 ? tensor_rank / tensor_2d : 0; }
 };

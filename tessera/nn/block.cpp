@@ -85,13 +85,14 @@ void Block::collect_losses(ExtraLossList& losses) {
 void Block::plan_branch(const SublayerWithNorms& wrapped, Branch& branch,
                         ActivationLayout& activations, const BatchShape& shape) const {
   if (!wrapped.before) return;
-  branch.y = activations.until_weight.take(dtype_, rows_.kept(shape, spec_.hidden));
-  branch.stats = activations.until_input.take(accumulator_type(dtype_), {rows_.kept(shape), 2});
+  branch.y = activations.until_weight.take(dtype_, rows_.local_shape(shape, spec_.hidden));
+  branch.stats =
+      activations.until_input.take(accumulator_type(dtype_), {rows_.local_rows(shape), 2});
 }
 
 Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                  const BatchShape& shape) const {
-  const Shape rows = rows_.kept(shape, spec_.hidden);
+  const Shape rows = rows_.local_shape(shape, spec_.hidden);
   const bool gradients = activations.gradients;
   Saved saved;
   saved.linear.all = rows_.plan_buffers(scratch, dtype_, shape, spec_.hidden, gradients);
@@ -113,7 +114,7 @@ Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scr
     if (!wrapped.after) return;
     branch.raw = activations.until_input.take(dtype_, rows);
     branch.raw_stats =
-        activations.until_input.take(accumulator_type(dtype_), {rows_.kept(shape), 2});
+        activations.until_input.take(accumulator_type(dtype_), {rows_.local_rows(shape), 2});
   };
   saved.x = take_stream(mixer_);
   plan_branch(mixer_, saved.mixer, activations, shape);

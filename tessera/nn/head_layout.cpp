@@ -12,7 +12,7 @@ class Head1d final : public HeadLayout {
 
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
                        bool) const override {
-    if (rows_.kept(shape) == shape.rows()) return {};
+    if (rows_.local_rows(shape) == shape.rows()) return {};
     return {scratch.take(dtype_, {1, shape.rows(), weight[1]}), {}, {}};
   }
   View gather_input(Context& context, View x, const Scratch& scratch) const override {

@@ -61,8 +61,8 @@ std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec, const L
 /// parallelism; `part` has the vector's full name.
 Parameter split_vector(const LinearPart& part, InitSpec init, const LayerContext& layer);
 
-/// This rank's range of `size` features in `shares` equal shards, each held by one rank or by
+/// This rank's range of `size` features in `shards` equal shards, each held by one rank or by
 /// several.
-Range even_share(const std::string& what, std::int64_t size, int shares, const LayerContext& layer);
+Range even_shard(const std::string& what, std::int64_t size, int shards, const LayerContext& layer);
 
 }  // namespace tessera

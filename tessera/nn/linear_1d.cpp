@@ -7,14 +7,14 @@
 namespace tessera {
 namespace {
 
-int shares_of(const LinearPart& part, const LayerContext& layer) {
-  return layer.shares_of(part.max_shares);
+int shards_of(const LinearPart& part, const LayerContext& layer) {
+  return layer.shards_of(part.max_shards);
 }
 
 // The first of the ranks that hold the same shard saves and counts it.
 ShardedTensor part_tensor(const LinearPart& part, const std::string& suffix, const Shape& global,
                           const ShardPiece& piece, const LayerContext& layer) {
-  const int copies = layer.tensor_size / shares_of(part, layer);
+  const int copies = layer.tensor_size / shards_of(part, layer);
   const GradientGroup group = copies > 1 ? GradientGroup::kv_replication : GradientGroup::none;
   return {part.name + suffix,
           global,
@@ -28,11 +28,11 @@ Parameter column_weight(const LinearSpec& spec, const LayerContext& layer) {
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
-    const Range share = even_share(part.name, part.out, shares_of(part, layer), layer);
+    const Range shard = even_shard(part.name, part.out, shards_of(part, layer), layer);
     const ShardPiece piece{
-        {share.begin, 0}, {share.length(), spec.in}, rows * spec.in, {spec.in, 1}};
+        {shard.begin, 0}, {shard.length(), spec.in}, rows * spec.in, {spec.in, 1}};
     tensors.push_back(part_tensor(part, ".weight", {part.out, spec.in}, piece, layer));
-    rows += share.length();
+    rows += shard.length();
   }
   return {layer.dtype, {rows, spec.in}, std::move(tensors), {InitKind::normal, spec.init_std}};
 }
@@ -42,10 +42,10 @@ std::optional<Parameter> column_bias(const LinearSpec& spec, const LayerContext&
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
-    const Range share = even_share(part.name, part.out, shares_of(part, layer), layer);
+    const Range shard = even_shard(part.name, part.out, shards_of(part, layer), layer);
     tensors.push_back(part_tensor(part, ".bias", {part.out},
-                                  {{share.begin}, {share.length()}, rows, {1}}, layer));
-    rows += share.length();
+                                  {{shard.begin}, {shard.length()}, rows, {1}}, layer));
+    rows += shard.length();
   }
   return Parameter(layer.dtype, {rows}, std::move(tensors), {});
 }
@@ -53,10 +53,10 @@ std::optional<Parameter> column_bias(const LinearSpec& spec, const LayerContext&
 Parameter row_weight(const LinearSpec& spec, const LayerContext& layer) {
   check(spec.parts.size() == 1, "a row-parallel layer has one part, got {}", spec.parts.size());
   const LinearPart& part = spec.parts.front();
-  const Range share = even_share(part.name, spec.in, layer.tensor_size, layer);
-  const ShardPiece piece{{0, share.begin}, {part.out, share.length()}, 0, {share.length(), 1}};
+  const Range shard = even_shard(part.name, spec.in, layer.tensor_size, layer);
+  const ShardPiece piece{{0, shard.begin}, {part.out, shard.length()}, 0, {shard.length(), 1}};
   return {layer.dtype,
-          {part.out, share.length()},
+          {part.out, shard.length()},
           {{part.name + ".weight", {part.out, spec.in}, {piece}}},
           {InitKind::normal, spec.init_std}};
 }
@@ -70,9 +70,9 @@ std::optional<Parameter> row_bias(const LinearSpec& spec, const LayerContext& la
 }  // namespace
 
 Parameter split_vector(const LinearPart& part, InitSpec init, const LayerContext& layer) {
-  const Range share = even_share(part.name, part.out, shares_of(part, layer), layer);
-  const ShardPiece piece{{share.begin}, {share.length()}, 0, {1}};
-  return {layer.dtype, {share.length()}, {part_tensor(part, "", {part.out}, piece, layer)}, init};
+  const Range shard = even_shard(part.name, part.out, shards_of(part, layer), layer);
+  const ShardPiece piece{{shard.begin}, {shard.length()}, 0, {1}};
+  return {layer.dtype, {shard.length()}, {part_tensor(part, "", {part.out}, piece, layer)}, init};
 }
 
 Linear1d::Linear1d(const LayerContext& layer, Parameter weight, std::optional<Parameter> bias)

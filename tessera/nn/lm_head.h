@@ -65,7 +65,7 @@ class LmHead {
   RowLayout rows_;
   std::unique_ptr<HeadLayout> layout_;
   std::int64_t most_logits_;
-  std::int64_t largest_share_;  ///< the largest shard of the vocabulary on any rank
+  std::int64_t largest_shard_;  ///< the largest shard of the vocabulary on any rank
   Range vocab_;                 ///< this rank's shard
   std::optional<Parameter> own_;
   Parameter* shared_;

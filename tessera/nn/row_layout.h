@@ -32,21 +32,23 @@ class RowLayout {
   /// The size of the tensor-parallel group.
   int ranks() const { return ranks_; }
   /// The number of parts that the ranks split the residual stream into.
-  int parts() const { return channel_shares_ > 1 ? ranks_ : parts_; }
+  int shards() const { return channel_shards_ > 1 ? ranks_ : row_shards_; }
   /// The number of rows of a microbatch that this rank keeps.
-  std::int64_t kept(const BatchShape& shape) const { return shape.rows() / parts_; }
+  std::int64_t local_rows(const BatchShape& shape) const { return shape.rows() / row_shards_; }
   /// The channels that it keeps.
   Range channels(std::int64_t hidden) const {
-    return balanced_range(hidden, channel_shares_, channel_share_);
+    return balanced_range(hidden, channel_shards_, channel_shard_);
   }
   /// The shape of the part of the residual stream that it keeps.
-  Shape kept(const BatchShape& shape, std::int64_t hidden) const {
-    return {kept(shape), channels(hidden).length()};
+  Shape local_shape(const BatchShape& shape, std::int64_t hidden) const {
+    return {local_rows(shape), channels(hidden).length()};
   }
   /// The position of its first row in the sequence of the microbatch.
-  std::int64_t first_position(const BatchShape& shape) const { return shape.seq / parts_ * part_; }
+  std::int64_t first_position(const BatchShape& shape) const {
+    return shape.seq / row_shards_ * row_shard_;
+  }
   /// This rank's rows of a tensor with one row per row of the microbatch.
-  ConstView kept_of(const ConstView& rows) const;
+  ConstView local_rows(const ConstView& rows) const;
 
   AllRows plan_buffers(ArenaLayout& scratch, DType dtype, const BatchShape& shape,
                        std::int64_t width, bool gradients) const;
@@ -65,13 +67,13 @@ class RowLayout {
   WorkHandle sum(Context&, View rows, View partial) const;
 
  private:
-  bool split() const { return parts_ > 1; }
+  bool split() const { return row_shards_ > 1; }
 
   int ranks_;
-  int parts_;
-  int part_;
-  int channel_shares_;
-  int channel_share_;
+  int row_shards_;
+  int row_shard_;
+  int channel_shards_;
+  int channel_shard_;
 };
 
 }  // namespace tessera

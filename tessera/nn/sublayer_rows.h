@@ -14,7 +14,7 @@ class SublayerRows {
   SublayerRows(ActivationLayout& activations, const RowLayout& layout, DType dtype,
                const BatchShape& shape, std::int64_t hidden) {
     if (activations.split_backward)
-      dy_ = activations.until_weight.take(dtype, layout.kept(shape, hidden));
+      dy_ = activations.until_weight.take(dtype, layout.local_shape(shape, hidden));
   }
 
   /// x [., hidden]: this rank's rows, in memory that stays valid.
