@@ -22,7 +22,7 @@ LmHead::LmHead(const LmHeadSpec& spec, const LayerContext& layer, Parameter* sha
     : spec_(spec),
       dtype_(layer.dtype),
       rows_(layer),
-      layout_(make_head_layout(layer)),
+      layout_(make_lm_head_layout(layer)),
       most_logits_(layer.most_logits),
       largest_shard_(balanced_range(spec.vocab, layer.shards(), 0).length()),
       vocab_(balanced_range(spec.vocab, layer.shards(), layer.shard())),

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "tessera/nn/head_layout.h"
+#include "tessera/nn/lm_head_layout.h"
 #include "tessera/spec/model_spec.h"
 
 namespace tessera {
@@ -18,7 +18,7 @@ class LmHead {
     View loss;  ///< acc [N], not masked
   };
   struct Scratch {
-    HeadLayout::Scratch layout;
+    LmHeadLayout::Scratch layout;
     View logits;   ///< [chunk, V of this rank]
     View stats;    ///< acc [3, chunk]
     View maximum;  ///< acc [chunk]
@@ -63,7 +63,7 @@ class LmHead {
   LmHeadSpec spec_;
   DType dtype_;
   RowLayout rows_;
-  std::unique_ptr<HeadLayout> layout_;
+  std::unique_ptr<LmHeadLayout> layout_;
   std::int64_t most_logits_;
   std::int64_t largest_shard_;  ///< the largest shard of the vocabulary on any rank
   Range vocab_;                 ///< this rank's shard

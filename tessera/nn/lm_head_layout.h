@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-class HeadLayout {
+class LmHeadLayout {
  public:
   struct Scratch {
     View x;         ///< where parts of the input come from other ranks: [parts, N, C]
@@ -19,7 +19,7 @@ class HeadLayout {
     View d_weight;  ///< 2-D: the same, of the accumulator's type
   };
 
-  virtual ~HeadLayout() = default;
+  virtual ~LmHeadLayout() = default;
 
   virtual Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
                                bool gradients) const = 0;
@@ -38,6 +38,6 @@ class HeadLayout {
   virtual Communicator& vocabulary_group(const Mesh& mesh) const = 0;
 };
 
-std::unique_ptr<HeadLayout> make_head_layout(const LayerContext& layer);
+std::unique_ptr<LmHeadLayout> make_lm_head_layout(const LayerContext& layer);
 
 }  // namespace tessera
