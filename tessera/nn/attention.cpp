@@ -234,7 +234,7 @@ void Attention::core_backward(Context& context, const Microbatch& batch, Saved& 
         rows(queries(saved, shape)), all.k.slice(0, 0, seen), all.v.slice(0, 0, seen),
         rows(heads(saved.out, shape, 0, heads_)), lse(saved, shape, range),
         core_spec(batch, range.begin, all.first), context.workspace,
-        {.dq = false, .dk_dv = sums.add});
+        {.dq = false, .dk_dv = sums.accumulate});
   });
   kv_.sum_gradients(context, dk, dv, saved.kv);
 }

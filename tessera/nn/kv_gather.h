@@ -25,20 +25,20 @@ class KvGather {
  public:
   /// Memory that a call may overwrite; empty in a group of one rank.
   struct Scratch {
-    View all;      ///< [S, B, K (D + E)]: k | v by position
-    View d_all;    ///< acc: their gradients
-    View ranks;    ///< [R, S / R, B, K (D + E)]: k | v rank by rank
-    View d_ranks;  ///< acc: their gradients, in the same place
+    View by_position;    ///< [S, B, K (D + E)]: k | v by position
+    View d_by_position;  ///< acc: their gradients
+    View by_rank;        ///< [R, S / R, B, K (D + E)]: k | v rank by rank
+    View d_by_rank;      ///< acc: their gradients, in the same place
   };
   struct KeysValues {
     ConstView k, v;  ///< [positions, B, K, D] and [positions, B, K, E]
   };
   struct Gradients {
     View dk, dv;
-    bool add = false;  ///< to what is there, since several calls give parts of them
+    bool accumulate = false;  ///< to what is there, since several calls give parts of them
   };
 
-  KvGather(const LayerContext& layer, std::int64_t groups, std::int64_t k_size,
+  KvGather(const LayerContext& layer, std::int64_t kv_heads, std::int64_t k_size,
            std::int64_t v_size);
 
   /// `shape` is the shape of this rank's rows.
@@ -64,13 +64,13 @@ class KvGather {
   View keys(const View& rows) const;
   View values(const View& rows) const;
   // This rank's part of [R, S / R, B, K (D + E)].
-  View own(const Context&, const View& ranks) const;
+  View own(const Context&, const View& by_rank) const;
   template <class F>
   void for_each_chunk(const View& by_rank, const View& by_position, F&& f) const;
 
   DType dtype_;
   int ranks_;
-  std::int64_t groups_, k_size_, v_size_;
+  std::int64_t kv_heads_, k_size_, v_size_;
 };
 
 }  // namespace tessera
