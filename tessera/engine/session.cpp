@@ -301,7 +301,7 @@ std::int64_t Session::gathered_loss_bytes(const SessionOptions& options) {
 }
 
 void Session::adopt_values() {
-  parameters_->values_changed();
+  parameters_->parameters_updated();
   if (optimizer_) optimizer_->adopt_values(*context_);
 }
 

@@ -94,7 +94,7 @@ void StepRunner::gather_over_data_ranks(const View& all, const View& own) {
 void StepRunner::run_microbatches(bool training) {
   const PipelineProgram& program = training ? plan_.training : plan_.evaluation;
   if (!training) {
-    parts_.parameters.wait_for_values();
+    parts_.parameters.wait_for_param_gather();
     parts_.parameters.forget_buffers();
   }
   batches_.set_training(training);

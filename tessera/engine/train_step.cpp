@@ -31,7 +31,7 @@ void update_weights(Session& session) {
   const TraceRange range(session.context().trace, "optimizer");
   session.optimizer().update(session.context(), session.step_runner().losses(),
                              session.step_runner().weights(), session.extra_losses().values());
-  session.parameters().values_changed();
+  session.parameters().parameters_updated();
 }
 
 std::vector<double> on_host(Session& session, const ConstView& values) {

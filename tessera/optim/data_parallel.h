@@ -30,8 +30,8 @@ class DataParallel {
   struct Options {
     Sharding sharding = Sharding::none;
     int microbatches = 1;  ///< per step
-    bool overlap_gradients = false;
-    bool overlap_values = false;
+    bool overlap_grad_reduce = false;
+    bool overlap_param_gather = false;
   };
 
   DataParallel(ParameterBuffers& buffers, Context& context, const Options& options);
@@ -51,9 +51,9 @@ class DataParallel {
 
   /// To be called after the update of this rank's values. Gathers them if all ranks keep all
   /// values, or leaves that to the next step, where it overlaps with forward.
-  void values_changed();
+  void parameters_updated();
   /// Work launched on the stream afterwards sees all values that ranks keep in full.
-  void wait_for_values();
+  void wait_for_param_gather();
 
  private:
   // The state of a bucket in this step.
@@ -63,19 +63,19 @@ class DataParallel {
   };
 
   bool shards_gradients() const { return options_.sharding >= Sharding::gradients; }
-  bool shards_values() const { return options_.sharding == Sharding::parameters; }
+  bool shards_parameters() const { return options_.sharding == Sharding::parameters; }
   void reduce(const Bucket& bucket);
-  void fill_what_is_missing(const Bucket& bucket);
-  void begin_microbatch(const Bucket& bucket);
+  void zero_missing_gradients(const Bucket& bucket);
+  void reset_accumulation(const Bucket& bucket);
   void reduce_partial_gradients(const Bucket& bucket);
   void scatter_to_shards(const Bucket& bucket, Progress& progress);
   void scatter_bf16(const Bucket& bucket, Progress& progress);
   void reductions_started();
   void wait_for_reductions();
-  void finish_sums();
-  void sum_over_copies();
-  void sum_tied();
-  bool keeps_others_values() const;
+  void finish_reductions();
+  void all_reduce_over_replicas();
+  void all_reduce_tied_embedding();
+  bool gathers_after_update() const;
   void gather_all();
   WorkHandle& gather_of(const Bucket& bucket);
   void gather_bucket(const Bucket& bucket);
@@ -91,10 +91,10 @@ class DataParallel {
   Event reduced_;
   bool stale_ = false;     ///< values of other ranks have changed and are not gathered yet
   bool reducing_ = false;  ///< reductions may be in flight that have not been waited for
-  std::optional<Bf16GradReduce> bf16_reduce_;  ///< set for bf16 gradient communication
-  std::vector<Progress> progress_;             ///< of trained buckets
-  std::vector<WorkHandle> sums_;               ///< in flight
-  std::vector<WorkHandle> gathers_;            ///< by bucket, in flight; null: done
+  std::optional<Bf16GradReduce> bf16_reduce_;   ///< set for bf16 gradient communication
+  std::vector<Progress> progress_;              ///< of trained buckets
+  std::vector<WorkHandle> pending_reductions_;  ///< in flight
+  std::vector<WorkHandle> gathers_;             ///< by bucket, in flight; null: done
   /// The bucket with values in each buffer, for trained and frozen buckets; null: none.
   std::array<std::array<const Bucket*, 2>, 2> resident_{};
 };

@@ -41,8 +41,8 @@ class ModelParameters final : public ModuleHooks {
   void before_gradients(std::size_t unit) override;
   void gradients_added(std::size_t unit, bool last) override;
   void finish_gradients();
-  void values_changed();
-  void wait_for_values();
+  void parameters_updated();
+  void wait_for_param_gather();
 
  private:
   std::deque<ParameterBuffers> classes_;

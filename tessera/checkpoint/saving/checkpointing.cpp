@@ -23,7 +23,7 @@ using SliceVisitor = std::function<void(const KeptSlice& slice, const View& part
 
 void fill_slices(Session& session, const std::vector<ParameterBlock>& blocks,
                  const SliceVisitor& visit) {
-  session.parameters().wait_for_values();
+  session.parameters().wait_for_param_gather();
   for (const ParameterBlock& block : blocks) {
     if (block.memory.numel() == 0) continue;
     HostBlock host = downloaded(session.context(), block.memory);  // the gaps between tensors stay
