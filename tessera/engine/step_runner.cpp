@@ -16,7 +16,7 @@ BatchShare batch_share(const SessionOptions& options, const Mesh& mesh) {
           options.parallel.data};
 }
 
-// Memory for one value per data-parallel rank, or per microbatch of each.
+// f64 memory for `each` values of every data-parallel rank.
 Tensor of_all_data_ranks(const StepRunner::Parts& parts, std::int64_t each) {
   return parts.memory.allocate(MemoryUse::data, DType::f64,
                                {parts.context.mesh.data().size() * each});
@@ -25,7 +25,7 @@ Tensor of_all_data_ranks(const StepRunner::Parts& parts, std::int64_t each) {
 }  // namespace
 
 bool share_autotuned(Kernels& kernels, Stream& stream, Communicator& world) {
-  if (stream.device().kind == DeviceKind::cpu) return false;  // a CPU has no autotuning
+  if (stream.device().kind == DeviceKind::cpu) return false;  // no autotuner on a CPU
   stream.synchronize();
   const std::vector<std::string> texts = gather_texts(world, kernels.autotuned(), stream.device());
   if (std::ranges::count(texts, texts.front()) == std::ssize(texts)) return false;

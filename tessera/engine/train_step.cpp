@@ -42,7 +42,7 @@ std::vector<double> on_host(Session& session, const ConstView& values) {
   return copy;
 }
 
-// The weighted sum of the microbatches' losses; waits for them.
+// The weighted sum of the microbatches' losses. Waits for the stream.
 double read_loss(Session& session) {
   const std::vector<double> sums = on_host(session, session.step_runner().losses());
   const std::vector<double> weights = on_host(session, session.step_runner().weights());
@@ -70,9 +70,10 @@ Steps::Steps(Session& session, LossAverage average)
       replays_(can_replay(session)) {}
 
 void Steps::submit(const NextBatch& next_batch, bool eager) {
-  constexpr int kBeforeGraph = 2;  // the first steps autotune, which a capture cannot do
+  // The first steps run the autotuner, which cannot run during graph capture.
+  constexpr int kBeforeGraph = 2;
   const TraceRange range(session_.context().trace, "step", submitted_ + 1);
-  // Kernels replayed by a graph have no ranges that a trace could show. A graph captured before
+  // The kernels that a graph replays belong to no trace range. A graph that was captured before
   // CUPTI is attached must not be launched afterwards either: drivers have failed on that.
   const bool without_graph = eager || session_.context().trace->recording();
   if (without_graph) graph_.reset();
