@@ -46,7 +46,6 @@ StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions&
 }
 
 // ---- memory
-// --------------------------------------------------------------------------------------------------
 
 void StageRunner::plan_segments() {
   const std::size_t layers = model_.blocks.size();
@@ -107,8 +106,8 @@ void StageRunner::plan_kept(Arenas& arenas, const Segment& segment, ActivationBu
         plan_block(arenas, i, {arenas.activations, arenas.activations, options_.split_backward});
 }
 
-// An activation buffer keeps the input of the segment; everything else is recomputed in memory that
-// all segments share.
+// The activation buffer saves the input of the segment; everything else is recomputed in memory
+// that all segments share.
 void StageRunner::plan_recomputed(Arenas& arenas, const Segment& segment, ActivationBuffer& saved) {
   ArenaLayout memory = arenas.segment_start;
   for (std::size_t i = segment.begin; i < segment.end; ++i)
@@ -123,7 +122,8 @@ void StageRunner::plan_recomputed(Arenas& arenas, const Segment& segment, Activa
     saved.layers[segment.begin].x = arenas.activations.take(dtype, rows);
 }
 
-// A layer's memory is free when the next layer has run: layers alternate between two buffers.
+// A layer's memory can be overwritten once the next layer has run: layers alternate between two
+// buffers.
 void StageRunner::plan_forward_only(Arenas& arenas, ActivationBuffer& saved) {
   for (const std::size_t first : {0, 1}) {
     const ArenaLayout start = arenas.activations;
@@ -163,7 +163,6 @@ StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas) {
 }
 
 // ---- running
-// -------------------------------------------------------------------------------------------------
 
 void StageRunner::set_microbatches(std::span<const Microbatch> microbatches) {
   check(static_cast<int>(microbatches.size()) <= options_.microbatches,
@@ -193,7 +192,7 @@ std::vector<StageRunner::ResidualSnapshot> StageRunner::saved_residuals(int buff
   for (const Segment& segment : segments_)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
       const std::string name = fmt::format("layers.{}", layer_number(i));
-      // Only the input of the first layer of a recomputed segment is saved.
+      // A recomputed segment saves only the input of its first layer.
       const bool input = !segment.recompute || (i == segment.begin && !saved.input_slices[i]);
       if (input) snapshots.push_back({before, saved.layers[i].x, shards});
       if (!segment.recompute && model_.blocks[i].keeps_x1())
@@ -208,13 +207,14 @@ void StageRunner::copy(const View& to, const ConstView& from) {
   context_.kernels.copy(context_.stream, to, from.reshape(to.shape()));
 }
 
-// Computes or receives the residual stream at the start of this part.
 void StageRunner::input_or_embedding(const Microbatch& batch, View x, ConstView in) {
   const TraceRange range(context_.trace, model_.embedding ? "embedding forward" : "stage input");
-  if (!model_.embedding && x.raw() == in.raw()) return;  // a stage without layers
+  // An empty stage, whose input and output are the same buffer.
+  if (!model_.embedding && x.raw() == in.raw()) return;
   if (!model_.embedding) return copy(x, in);
   before_use(fsdp_units_.table, NextFsdpUnit::following);
-  // Both units are needed at once, so neither may replace the other in its buffer.
+  // Table and positions are both in use, so do not prefetch a third unit into one of the two
+  // buffers.
   if (fsdp_units_.embedding != fsdp_units_.table)
     before_use(fsdp_units_.embedding, NextFsdpUnit::unknown);
   model_.embedding->forward(context_, batch, x.reshape(local_shape()), scratch_.embedding);
@@ -225,7 +225,6 @@ void StageRunner::start_first_block(ActivationBuffer& saved) {
   model_.blocks.front().start_first(context_, saved.layers.front());
 }
 
-// Runs the layers up to the branch of the last one, which stays in scratch.
 void StageRunner::run_blocks(const Microbatch& batch, ActivationBuffer& saved, ConstView in) {
   input_or_embedding(batch, saved.layers.front().x, in);
   start_first_block(saved);
@@ -237,7 +236,7 @@ void StageRunner::run_blocks(const Microbatch& batch, ActivationBuffer& saved, C
   }
 }
 
-// Adds a layer's branch to the residual stream, fused with the norm at the start of the next layer.
+// Adds a layer's branch to the residual stream, fused with the first norm of the next layer.
 void StageRunner::add_branch_and_start_next(const Microbatch& batch, ActivationBuffer& saved,
                                             std::size_t layer, NextFsdpUnit after_next) {
   before_use(fsdp_units_.block(layer + 1), after_next);
@@ -256,13 +255,14 @@ void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
   const TraceRange range(context_.trace, "head");
   if (batch.training) before_gradients(fsdp_units_.head);
   model_.head->forward(context_, batch, saved.head, scratch_.head);
-  // A table that is shared with the embedding gets the rest of its gradient there.
+  // With tied embeddings on this chunk, the embedding's backward adds the rest of the gradient, so
+  // this is not the last contribution.
   if (batch.training) gradients_added(fsdp_units_.head, fsdp_units_.head != fsdp_units_.table);
   context_.kernels.masked_sum(context_.stream, loss_sums_.slice(0, microbatch, 1), saved.head.loss,
                               batch.mask, false);
 }
 
-// Runs all layers of this part, and computes the input of the next part or of the output layer.
+// Forward of the chunk up to the input of the next stage, or of the output layer.
 void StageRunner::run_stage(const Microbatch& batch, ActivationBuffer& saved, View out,
                             ConstView in) {
   if (model_.blocks.empty() && !model_.head) return input_or_embedding(batch, out, in);
@@ -277,7 +277,7 @@ void StageRunner::run_stage(const Microbatch& batch, ActivationBuffer& saved, Vi
                                model_.blocks.back().branch_dropout(batch));
 }
 
-// The final norm, which computes the input of the output layer.
+// Adds the last branch and applies the final norm, which gives the input of the output layer.
 void StageRunner::final_norm_forward(const Microbatch& batch, ActivationBuffer& saved) {
   const bool own_table = fsdp_units_.head != fsdp_units_.table;
   before_use(fsdp_units_.final_norm, own_table ? NextFsdpUnit::following : NextFsdpUnit::unknown);
@@ -321,7 +321,7 @@ void StageRunner::keep_norm_gradients(ActivationBuffer& saved, std::size_t layer
   auto kept = saved.norm_gradients[layer].begin();
   for (Parameter* norm : kept_norms_[layer]) {
     if (norm->trained()) copy(*kept++, norm->grad_view());
-    norm->begin_step();  // the next microbatch overwrites
+    norm->begin_step();  // the next microbatch overwrites the gradient
   }
 }
 
@@ -390,8 +390,9 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
     if (segment->recompute) recompute_segment(batch, saved, *segment);
     for (std::size_t i = segment->end; i-- > segment->begin;) {
       const TraceRange range(context_.trace, "block backward", layer_number(i));
-      // The unit that is used next: the embedding's gradient does not need its values, and
-      // recomputed segments start from their first layer.
+      // Prefetch hint. No hint at the first layer (backward of the embedding reads no weights), or
+      // before a recomputed segment of more than two layers (its recompute starts at its first
+      // layer, not at the preceding one).
       const bool recomputes_next = segment + 1 != segments_.rend() && (segment + 1)->recompute &&
                                    (segment + 1)->end - (segment + 1)->begin > 2;
       const bool next_is_preceding = i > segment->begin || (i > 0 && !recomputes_next);
@@ -399,8 +400,9 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
                  next_is_preceding ? NextFsdpUnit::preceding : NextFsdpUnit::unknown);
       before_gradients(fsdp_units_.block(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, saved.layers[i], weights_too);
+      // Without weights_too, only the norm gradients have been added.
       if (weights_too || kept_norms_.empty())
-        gradients_added(fsdp_units_.block(i), weights_too);  // at least those of norms
+        gradients_added(fsdp_units_.block(i), weights_too);
       else
         keep_norm_gradients(saved, i);
     }

@@ -80,7 +80,6 @@ void Block::collect_losses(ExtraLossList& losses) {
 }
 
 // ---- memory
-// --------------------------------------------------------------------------------------------------
 
 void Block::plan_branch(const SublayerWithNorms& wrapped, Branch& branch,
                         ActivationLayout& activations, const BatchShape& shape) const {
@@ -142,7 +141,6 @@ std::size_t Block::workspace_bytes(const Kernels& kernels, const BatchShape& sha
 }
 
 // ---- forward
-// -------------------------------------------------------------------------------------------------
 
 DropoutSpec Block::dropout(const Microbatch& batch, const SublayerWithNorms& wrapped) const {
   return {batch.training ? spec_.hidden_dropout : 0.0,
@@ -210,7 +208,6 @@ void Block::forward(Context& context, const Microbatch& batch, View branch, Save
 }
 
 // ---- backward
-// -------------------------------------------------------------------------------------------------
 
 // dx: the gradient of the sublayer's input. Without dropout, scale and norm, the gradient of a
 // branch is that of the residual stream.
@@ -233,7 +230,7 @@ void Block::run_backward(Context& context, const Microbatch& batch, SublayerWith
   sum->wait(context.stream);
 }
 
-// dres += the gradient of x, through the norm before the sublayer.
+// dres += the gradient of x, after backward through the norm before the sublayer.
 void Block::norm_backward_and_add(Context& context, SublayerWithNorms& wrapped, const Branch& saved,
                                   View dres, ConstView dy, ConstView x) {
   if (wrapped.before)

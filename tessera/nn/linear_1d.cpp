@@ -11,19 +11,21 @@ int shards_of(const LinearPart& part, const LayerContext& layer) {
   return layer.shards_of(part.max_shards);
 }
 
-// The first of the ranks that hold the same shard saves and counts it.
+// Only the first rank of a KV-head replication group saves the shard and counts it in the gradient
+// norm.
 ShardedTensor part_tensor(const LinearPart& part, const std::string& suffix, const Shape& global,
                           const ShardPiece& piece, const LayerContext& layer) {
-  const int copies = layer.tensor_size / shards_of(part, layer);
-  const GradientGroup group = copies > 1 ? GradientGroup::kv_replication : GradientGroup::none;
+  const int replicas = layer.tensor_size / shards_of(part, layer);
+  const GradientGroup group = replicas > 1 ? GradientGroup::kv_replication : GradientGroup::none;
   return {part.name + suffix,
           global,
           {piece},
-          layer.tensor_rank % copies == 0,
+          layer.tensor_rank % replicas == 0,
           {.gradient_group = group}};
 }
 
-// The fused parts are stored one after the other: this rank's shard of each.
+// The local weight is this rank's shard of each fused matrix (q, k, v or gate, up), concatenated
+// along the rows.
 Parameter column_weight(const LinearSpec& spec, const LayerContext& layer) {
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
@@ -51,7 +53,9 @@ std::optional<Parameter> column_bias(const LinearSpec& spec, const LayerContext&
 }
 
 Parameter row_weight(const LinearSpec& spec, const LayerContext& layer) {
-  check(spec.parts.size() == 1, "a row-parallel layer has one part, got {}", spec.parts.size());
+  check(spec.parts.size() == 1,
+        "a row-parallel layer cannot have a fused weight: expected 1 matrix, got {}",
+        spec.parts.size());
   const LinearPart& part = spec.parts.front();
   const Range shard = even_shard(part.name, spec.in, layer.tensor_size, layer);
   const ShardPiece piece{{0, shard.begin}, {part.out, shard.length()}, 0, {shard.length(), 1}};

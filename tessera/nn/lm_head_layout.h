@@ -1,7 +1,7 @@
-// How the output layer gets its input and weight under 1-D or 2-D tensor parallelism. Its products
-// run over `parts` of the hidden channels: one part with 1-D tensor parallelism, one per grid row
-// with 2-D. All parts are held at once, since the loss and the gradients of a chunk of rows are
-// computed one after the other.
+// Layout of the LM head (output layer) under 1-D or 2-D tensor parallelism: how it gathers its
+// input and weight and reduces their gradients. Its GEMMs run over `parts` of the hidden channels:
+// one part with 1-D tensor parallelism, one per grid row with 2-D. All parts are held at once,
+// since the loss and the gradients of a chunk of rows are computed one after the other.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@ namespace tessera {
 class LmHeadLayout {
  public:
   struct Scratch {
-    View x;         ///< where parts of the input come from other ranks: [parts, N, C]
+    View x;         ///< if rows or channels come from other ranks: [parts, N, C]
     View weight;    ///< 2-D: [parts, V, C]
-    View d_weight;  ///< 2-D: the same, of the accumulator's type
+    View d_weight;  ///< 2-D: the same, in the accumulator dtype
   };
 
   virtual ~LmHeadLayout() = default;

@@ -1,4 +1,4 @@
-// The feed-forward sublayer: normed input -> branch. Two linear layers with a plain or gated
+// The feed-forward sublayer: normalised input -> branch. Two linear layers with a plain or gated
 // activation between them.
 #pragma once
 

@@ -21,7 +21,7 @@ Range output_shard(const LinearPart& part, const LayerContext& layer) {
   return even_shard(part.name, part.out, layer.tensor_2d, layer);
 }
 
-// The fused parts are stored one after the other: this rank's shard of each.
+// The local weight is this rank's shard of each fused matrix, concatenated along the rows.
 Parameter weight_2d(const LinearSpec& spec, const LayerContext& layer) {
   const Range in = input_shard(spec, layer);
   std::vector<ShardedTensor> tensors;
