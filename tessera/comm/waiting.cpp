@@ -24,7 +24,7 @@ class Held {
 class WaitingWork final : public Work {
  public:
   WaitingWork(WorkHandle inner, ExposedTime& time) : inner_(std::move(inner)), time_(time) {}
-  // One that is dropped may wait by itself.
+  // Destroying a Work may block (communicator.h).
   ~WaitingWork() override {
     const Held held(time_);
     inner_.reset();

@@ -35,7 +35,7 @@ View DataParallel::by_rank(const View& bucket) const {
 // A captured graph does the same in every step, so nothing may depend on earlier steps, such as
 // which values have changed or are gathered.
 void DataParallel::begin_step() {
-  finish_reductions();  // of a pass that is repeated
+  finish_reductions();  // if the microbatches run a second time
   progress_.assign(progress_.size(), {});
   forget_buffers();
   if (options_.overlap_param_gather && gathers_after_update()) gather_all();
@@ -83,7 +83,7 @@ void DataParallel::reduce(const Bucket& bucket) {
     scatter_to_shards(bucket, progress_[bucket.number]);
 }
 
-// Fills the gradients of parameters that got none with zeros.
+// Zeros the gradients of parameters that got no contribution.
 void DataParallel::zero_missing_gradients(const Bucket& bucket) {
   const View grads = buffers_.whole_grads(bucket);
   for (const std::size_t i : bucket.parameters) {
@@ -97,7 +97,7 @@ void DataParallel::zero_missing_gradients(const Bucket& bucket) {
                           grads.slice(0, gap.begin - bucket.range.begin, gap.length()), 0);
 }
 
-// If microbatches share a buffer, the next one overwrites it.
+// With sharded gradients the next microbatch overwrites the gradient buffer.
 void DataParallel::reset_accumulation(const Bucket& bucket) {
   const auto begin = [&](const Bucket& each) {
     for (const std::size_t i : each.parameters) buffers_.parameters()[i]->begin_step();
@@ -136,7 +136,8 @@ void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
   const View parts = by_rank(buffers_.whole_grads(bucket));
   const View own = buffers_.own_grads(bucket);
   const bool adds = shards_gradients() && progress.reduced;
-  // The sums of later microbatches are first written to the buffer, at this rank's part of it.
+  // The reduced gradients of later microbatches are first written to this rank's part of the
+  // buffer.
   const View sum = adds ? parts.slice(0, sharding.rank(), 1).reshape(own.shape()) : own;
   WorkHandle work = sharding.reduce_scatter(sum, parts, ReduceOp::sum, reductions_);
   progress.reduced = true;
@@ -164,7 +165,7 @@ void DataParallel::scatter_bf16(const Bucket& bucket, Progress& progress) {
   reductions_started();
 }
 
-// For sharded gradients, after the last microbatch.
+// With sharded gradients, after the last microbatch.
 void DataParallel::all_reduce_over_replicas() {
   Communicator& replication = *groups_.replication;
   if (!shards_gradients() || replication.size() == 1) return;
@@ -177,7 +178,7 @@ void DataParallel::all_reduce_over_replicas() {
     bf16_reduce_->all(replication, buffers_.own_grads(bucket), context_.stream);
 }
 
-// Both ranks of the embedding group have a partial gradient; one rank may be both.
+// The first and the last stage each have a partial gradient; one rank may have both.
 void DataParallel::all_reduce_tied_embedding() {
   std::vector<View> mine;
   for (const Bucket& bucket : buffers_.layout().trained())
@@ -209,7 +210,7 @@ void DataParallel::finish_gradients() {
   wait_for_param_gather();  // of FSDP units that were not used
 }
 
-// ---- values
+// ---- parameters
 
 WorkHandle& DataParallel::gather_of(const Bucket& bucket) {
   return gathers_[static_cast<std::size_t>(&bucket - buffers_.layout().buckets().data())];

@@ -14,7 +14,7 @@ namespace tessera {
 
 class ModelParameters final : public ModuleHooks {
  public:
-  /// `classes`: all classes that any rank of the model has parameters of, in the same order on all
+  /// `classes`: every class that some rank of the model has parameters of, in the same order on all
   /// ranks.
   ModelParameters(const std::vector<ParameterList>& units, Context& context, Memory& memory,
                   const std::vector<ParameterBuffers::Options>& classes,
