@@ -16,7 +16,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Room for this many bytes; what was there before is lost.
+  /// Memory for this many bytes; its previous contents are lost.
   std::byte* reserve(Stream& stream, std::size_t bytes) {
     if (bytes <= bytes_) return data_;
     release();

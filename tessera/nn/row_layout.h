@@ -11,7 +11,8 @@
 // grid row, and a shard of the channels.
 //
 // Shape legend of the layers: N rows of this rank's microbatch; M of them in its shard of the
-// residual stream (N / TP with sequence parallelism, else N).
+// residual stream (N / TP with sequence parallelism, else N); acc: the accumulator dtype (f32, or
+// f64 for f64).
 #pragma once
 
 #include "tessera/nn/activation_layout.h"

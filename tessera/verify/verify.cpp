@@ -78,7 +78,7 @@ HostBatch make_batch(const SessionOptions& options, std::int64_t first_sample) {
 // The sum of squares of each point of the residual stream, by its place in the model.
 class Fingerprints {
  public:
-  /// Of the last microbatch that goes forward from now on.
+  /// From now on records the last microbatch of every forward pass.
   explicit Fingerprints(Session& session) : session_(session) {
     for (std::size_t chunk = 0; chunk < session.runners().size(); ++chunk)
       session.runners()[chunk].set_forward_callback([this, chunk](int microbatch, int buffer) {

@@ -22,7 +22,7 @@ class Experts {
     View dy;             ///< [M, hidden]: the gradient of the output, written by the caller
     View dpre;           ///< as pre
     View work;           ///< [M, F], gated only, scratch: as Mlp::Saved::work
-    ConstView act_seen;  ///< what backward_weight reads
+    ConstView act_seen;  ///< the activation's output, for backward_weight
   };
 
   Experts(const MoeSpec& spec, const LayerContext& layer);
