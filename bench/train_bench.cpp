@@ -96,7 +96,7 @@ StepTimes TrainBench::own_times(std::int64_t steps) {
     const double exposed = exposed_.seconds;
     const auto start = std::chrono::steady_clock::now();
     for (std::int64_t i = 0; i < count; ++i)
-      steps_.submit([&]() -> const HostBatch& { return batch_; }, call_by_call_);
+      steps_.submit([&]() -> const HostBatch& { return batch_; }, eager_);
     loss_ = steps_.collect().back().loss;
     add(times.step, seconds_since(start));
     if (rank_.size > 1 && on_cpu()) add(times.exposed, exposed_.seconds - exposed);
@@ -119,10 +119,10 @@ StepTimes TrainBench::of_all_ranks(const StepTimes& own) {
 
 std::vector<TraceEvent> TrainBench::trace(std::int64_t steps) {
   Trace& trace = *session_.context().trace;
-  call_by_call_ = true;  // on all ranks, where one of them records
+  eager_ = true;  // on all ranks, where one of them records
   if (rank_.rank == 0) trace.start();
   run(steps);
-  call_by_call_ = false;
+  eager_ = false;
   return rank_.rank == 0 ? trace.stop() : std::vector<TraceEvent>();
 }
 

@@ -58,7 +58,7 @@ class TrainBench {
   ExposedTime exposed_;
   Session session_;
   Steps steps_;
-  bool call_by_call_ = false;
+  bool eager_ = false;
   double loss_ = 0;
 };
 

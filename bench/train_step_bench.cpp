@@ -44,7 +44,7 @@ std::int64_t next_request(const Rank& rank) {
   std::string line;
   const bool asked = rank.rank == 0 && std::getline(std::cin, line);
   const std::int64_t steps = asked ? steps_of(line) : 0;
-  rank.world->patient_barrier();  // others may have the turn for long
+  rank.world->barrier_without_timeout();  // others may have the turn for long
   return std::stoll(gather_texts(*rank.world, std::to_string(steps), rank.device).front());
 }
 

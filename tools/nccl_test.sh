@@ -6,8 +6,8 @@
 # usage: tools/nccl_test.sh RANKS [--stall] [FOLDER]
 #
 # With --stall the last rank stays away from a call, in three ways, and the others must end with an error that
-# names the call; and it comes late to a patient barrier, where they wait. FOLDER holds test_nccl:
-# build/cuda/tests, or where an archive of tools/build_for_device.sh was unpacked.
+# names the call; and it comes late to a barrier without a timeout, where they wait. FOLDER holds
+# test_nccl: build/cuda/tests, or where an archive of tools/build_for_device.sh was unpacked.
 set -euo pipefail
 
 ranks=${1:-}

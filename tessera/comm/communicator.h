@@ -2,8 +2,9 @@
 // element count are part of the argument.
 //
 // Rules. All ranks of a group make the same calls in the same order. A call returns a Work; the
-// caller must not touch the memory of the call before it has waited on the Work. A Work that is
-// destroyed without a wait may wait in its destructor, so that memory is not freed while in use.
+// caller must not touch the memory of the call before it has waited on the Work. Destroying a Work
+// without a wait blocks until the operation is done (MPI), so that memory is not freed while in
+// use; during exception unwinding it makes the operation fail instead. NCCL's does not block.
 // (Between ranks that are threads, the work is done inside the call: a collective or a recv blocks
 // until the other ranks have made theirs, a send never blocks.) Sums are carried in f32 (f64 for
 // f64) in rank order, so all transports that guarantee this give equal bits. NCCL does not: see
@@ -69,12 +70,12 @@ class Communicator {
   virtual void barrier() = 0;
   /// A barrier without a timeout, for phases in which some ranks do long work alone, such as
   /// reading or writing large files. Only the death of a rank releases it early, with an error.
-  virtual void patient_barrier() { barrier(); }
+  virtual void barrier_without_timeout() { barrier(); }
   /// Whether calls on a stream that is being captured become part of the graph.
   virtual bool capturable() const { return false; }
   /// Runs `launch`, which launches captured calls on the stream, under the same timeout as other
   /// calls.
-  virtual void watched(Stream&, const std::function<void()>& launch) { launch(); }
+  virtual void launch_with_timeout(Stream&, const std::function<void()>& launch) { launch(); }
 
   /// Splits the group into new ones: ranks with the same colour form a group, ordered by key. All
   /// ranks must call it.

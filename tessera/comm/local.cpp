@@ -26,7 +26,7 @@ struct AbortFlag {
   std::vector<std::condition_variable*> waiting;
 };
 
-// What a rank brings to a collective; all must bring the same call.
+// One rank's call and arguments in a collective; the call must be the same on all ranks.
 struct Offer {
   std::string call;  // "all_reduce sum"
   View buffer;
@@ -34,7 +34,7 @@ struct Offer {
   bool patient = false;                  // no time limit
 };
 
-// The state of one group. All waiting goes through the abort flag's mutex, so nobody can be missed.
+// The state of one group. All waits use the abort flag's mutex, so an abort misses no waiting rank.
 struct Group {
   Group(int ranks, std::shared_ptr<AbortFlag> flag)
       : size(ranks),
@@ -105,8 +105,8 @@ struct Group {
     return text;
   }
 
-  // Ends a collective. Nobody leaves, abort or not, while another rank may still use the leaver's
-  // memory: all that entered come here, since nothing between entry and end waits for anybody.
+  // Ends a collective. No rank leaves, even after an abort, while another may still use its memory.
+  // All ranks that entered arrive here, since nothing between entry and end waits for another rank.
   void leave(int rank) {
     std::unique_lock lock(abort->mutex);
     const long mine = arrive(rank);
@@ -129,8 +129,8 @@ struct Group {
   std::mutex joining;
 };
 
-// Memory of no bytes may have no address, which memcpy must not see; and a rank's part of what is
-// gathered in place lies there already.
+// Empty memory may have a null address, which memcpy must not get; and in an in-place gather a
+// rank's part is already in its place.
 void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
@@ -143,7 +143,7 @@ class LocalCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return group_->size; }
 
-  // Rank r reduces the r-th share of the elements of all buffers and writes it to all of them.
+  // Rank r reduces the r-th part of the elements of all buffers and writes it to all of them.
   WorkHandle all_reduce(View x, ReduceOp op, Stream&) override {
     return together(name_of_call("all_reduce", op), x, [&] {
       const Share share = share_of(x.numel());
@@ -226,8 +226,8 @@ class LocalCommunicator final : public Communicator {
   }
 
   void barrier() override { meet("barrier"); }
-  void patient_barrier() override {
-    together(Offer{"patient_barrier", View(nullptr, DType::u8, {0}), {}, {}, true}, [] {});
+  void barrier_without_timeout() override {
+    together(Offer{"barrier_without_timeout", View(nullptr, DType::u8, {0}), {}, {}, true}, [] {});
   }
 
   std::shared_ptr<Communicator> split(int colour, int key) override {

@@ -15,8 +15,8 @@ class RecordingCommunicator final : public Communicator {
   int size() const override { return inner_->size(); }
   bool capturable() const override { return inner_->capturable(); }
   bool receives_ahead() const override { return inner_->receives_ahead(); }
-  void watched(Stream& stream, const std::function<void()>& launch) override {
-    inner_->watched(stream, launch);
+  void launch_with_timeout(Stream& stream, const std::function<void()>& launch) override {
+    inner_->launch_with_timeout(stream, launch);
   }
 
   WorkHandle all_reduce(View x, ReduceOp op, Stream& stream) override {
@@ -57,9 +57,9 @@ class RecordingCommunicator final : public Communicator {
     count("barrier", 0);
     inner_->barrier();
   }
-  void patient_barrier() override {
-    count("patient_barrier", 0);
-    inner_->patient_barrier();
+  void barrier_without_timeout() override {
+    count("barrier_without_timeout", 0);
+    inner_->barrier_without_timeout();
   }
   std::shared_ptr<Communicator> split(int colour, int key) override {
     std::shared_ptr<Communicator> group = inner_->split(colour, key);

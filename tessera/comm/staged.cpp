@@ -16,7 +16,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Room for this many bytes; what was there before is lost.
+  /// Memory for this many bytes; its previous contents are lost.
   std::byte* reserve(Stream& stream, std::size_t bytes) {
     if (bytes <= bytes_) return data_;
     release();
@@ -110,7 +110,7 @@ class StagedCommunicator final : public Communicator {
 
   void grouped(const std::function<void()>& calls) override { inner_->grouped(calls); }
   void barrier() override { inner_->barrier(); }
-  void patient_barrier() override { inner_->patient_barrier(); }
+  void barrier_without_timeout() override { inner_->barrier_without_timeout(); }
 
   std::shared_ptr<Communicator> split(int colour, int key) override {
     std::shared_ptr<Communicator> part = inner_->split(colour, key);

@@ -24,7 +24,7 @@ class Held {
 class WaitingWork final : public Work {
  public:
   WaitingWork(WorkHandle inner, ExposedTime& time) : inner_(std::move(inner)), time_(time) {}
-  // One that is dropped may wait by itself.
+  // Destroying a Work may block (communicator.h).
   ~WaitingWork() override {
     const Held held(time_);
     inner_.reset();
@@ -51,8 +51,8 @@ class WaitingCommunicator final : public Communicator {
   int size() const override { return inner_->size(); }
   bool capturable() const override { return inner_->capturable(); }
   bool receives_ahead() const override { return inner_->receives_ahead(); }
-  void watched(Stream& stream, const std::function<void()>& launch) override {
-    inner_->watched(stream, launch);
+  void launch_with_timeout(Stream& stream, const std::function<void()>& launch) override {
+    inner_->launch_with_timeout(stream, launch);
   }
 
   WorkHandle all_reduce(View x, ReduceOp op, Stream& stream) override {
@@ -87,9 +87,9 @@ class WaitingCommunicator final : public Communicator {
     const Held held(time_);
     inner_->barrier();
   }
-  void patient_barrier() override {
+  void barrier_without_timeout() override {
     const Held held(time_);
-    inner_->patient_barrier();
+    inner_->barrier_without_timeout();
   }
   std::shared_ptr<Communicator> split(int colour, int key) override {
     std::shared_ptr<Communicator> group = inner_->split(colour, key);

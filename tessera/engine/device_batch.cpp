@@ -115,7 +115,7 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
   if (limits_.documents) set_documents(batch, to.documents);
   std::copy_n(batch.sample_numbers.begin() + first_sample_, kept_.batch,
               to.samples.data<std::int64_t>());
-  // Of the whole batch, since losses are averaged over it.
+  // Counts the labels of the whole batch, not of this rank's slice: losses are averaged over it.
   tokens_[static_cast<std::size_t>(i)] =
       std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
 }

@@ -27,7 +27,7 @@ struct BatchPart {
   int index = 0;
 };
 
-/// The part of the incoming batches that a rank works on.
+/// The slice of the incoming batches that a rank works on.
 struct BatchShare {
   BatchPart samples;   ///< of each batch
   BatchPart sequence;  ///< of each sample, in chunks (SequenceRanges::zigzag)
@@ -44,7 +44,7 @@ class DeviceBatches {
     /// Not a limit: whether samples hold documents that do not attend to each other
     bool documents = false;
   };
-  /// `shape` is the shape of the incoming batches; microbatches hold this rank's share of them.
+  /// `shape` is the shape of the incoming batches; microbatches hold this rank's slice of them.
   DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits,
                 const BatchShare& share = {});
 
@@ -60,7 +60,7 @@ class DeviceBatches {
   /// f64 [microbatches]: the weight of a token's loss in the loss of the step. With per_token
   /// averaging, only after the division by the tokens of all data-parallel ranks.
   View weights() const { return fields_.weights; }
-  /// f64 [1]: the number of labels that count in the step on this rank.
+  /// f64 [1]: the number of unmasked labels in the batches of the step.
   View tokens() const { return fields_.tokens; }
   /// Whether the weights have to be divided by the tokens of all data-parallel ranks.
   bool divides_by_tokens(LossAverage average) const {

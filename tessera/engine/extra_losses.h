@@ -13,8 +13,8 @@ namespace tessera {
 
 class ExtraLosses {
  public:
-  /// `names`: those of the whole model, the same on all ranks; binds those of this rank's layers.
-  /// `sequences`: number in the global batch.
+  /// `names`: the extra losses of the whole model, the same on all ranks. `own`: those of this
+  /// rank's layers, which are bound to their memory here. `sequences`: number in the global batch.
   ExtraLosses(std::vector<std::string> names, const ExtraLossList& own, std::int64_t sequences,
               Context& context, Memory& memory);
   static std::int64_t bytes_for(const std::vector<std::string>& names);

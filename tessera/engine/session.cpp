@@ -75,7 +75,8 @@ std::int64_t most_logits(Device device) {
 }
 
 Shape boundary_shape(const SessionOptions& options) {
-  return RowLayout(layer_context(options)).kept(rank_shape(options), options.model.hidden_size);
+  return RowLayout(layer_context(options))
+      .local_shape(rank_shape(options), options.model.hidden_size);
 }
 
 BatchShape rank_shape(const SessionOptions& options) {
@@ -260,7 +261,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   runners_ = make_runners(chunks_, *context_, sizes.runner);
   runner_memory_.emplace(memory_for(runners_, memory_, sizes.runner));
   for (StageRunner& runner : runners_) {
-    runner.use(*runner_memory_);
+    runner.bind_memory(*runner_memory_);
     runner.set_hooks(*parameters_);
   }
   step_runner_.emplace(
@@ -293,14 +294,14 @@ StageRunner* Session::head_runner() {
   return nullptr;
 }
 
-std::int64_t Session::shared_loss_bytes(const SessionOptions& options) {
+std::int64_t Session::gathered_loss_bytes(const SessionOptions& options) {
   return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1) *
              static_cast<std::int64_t>(sizeof(double)) +
          ExtraLosses::bytes_for(trained_extra_losses(options));
 }
 
 void Session::adopt_values() {
-  parameters_->values_changed();
+  parameters_->parameters_updated();
   if (optimizer_) optimizer_->adopt_values(*context_);
 }
 

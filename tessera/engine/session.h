@@ -35,7 +35,7 @@ std::vector<StagePart> rank_parts(const SessionOptions& options, int pipeline_ra
 /// may take a while.
 std::vector<Schedule> training_schedules(const SessionOptions& options);
 
-/// The layers of the first tensor-parallel rank, with parameters that have no memory.
+/// The layers of tensor-parallel rank 0, with parameters that have no memory; for plans and checks.
 class DescribedModel {
  public:
   /// Describes the whole model.
@@ -61,7 +61,7 @@ std::vector<ParameterList> all_fsdp_units(std::deque<GptModel>& chunks);
 /// Throws if the options do not match the model's parameters.
 void check_parameters(const SessionOptions& options);
 
-/// The placement classes of the whole model's parameters, also those that a rank has none of.
+/// The placement classes of all the model's parameters, including those that this rank has none of.
 std::vector<PlacementClass> placement_classes(const SessionOptions& options);
 
 /// How a class's parameters, gradients and optimizer state are stored on a rank; `shard` is its
@@ -69,8 +69,8 @@ std::vector<PlacementClass> placement_classes(const SessionOptions& options);
 ParameterBuffers::Options buffer_options(const SessionOptions& options,
                                          PlacementClass placement_class, int shard);
 
-/// The same for each class that the model uses, with the resulting sizes for a rank's part of the
-/// model.
+/// The same for each class that the model uses, with the resulting layout and sizes for the FSDP
+/// units of one rank.
 struct ParameterPlan {
   ParameterBuffers::Options options;
   BucketLayout layout;
@@ -99,15 +99,16 @@ class Session {
   /// The same for training schedules that have been computed already.
   static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,
                    const Kernels& kernels, const std::vector<Schedule>& training);
-  /// The runners of the chunks, before they get memory.
+  /// A StageRunner for each chunk, without memory yet (StageRunner::bind_memory).
   static std::deque<StageRunner> make_runners(std::deque<GptModel>& chunks, Context& context,
                                               RunnerOptions options);
-  /// The memory for them.
+  /// Allocates the memory that these runners share.
   static RunnerMemory memory_for(const std::deque<StageRunner>& runners, Memory& memory,
                                  const RunnerOptions& options);
 
-  /// Bytes of the losses, weights and token counts that all data-parallel ranks share.
-  static std::int64_t shared_loss_bytes(const SessionOptions& options);
+  /// Bytes of the losses, weights and token counts gathered from all data-parallel ranks, and of
+  /// the extra losses.
+  static std::int64_t gathered_loss_bytes(const SessionOptions& options);
 
   /// All ranks of `rank.world` call it together. Weights are initialised from the seed.
   Session(const SessionOptions& options, const Rank& rank);
@@ -115,14 +116,14 @@ class Session {
   const SessionOptions& options() const { return options_; }
   Context& context() { return *context_; }
   Memory& memory() { return memory_; }
-  /// This rank's parts of the model: one unless the pipeline schedule is interleaved.
+  /// This rank's model chunks: one, unless the pipeline schedule is interleaved.
   std::deque<GptModel>& chunks() { return chunks_; }
   ModelParameters& parameters() { return *parameters_; }
   /// Only with training.
   Optimizer& optimizer() { return *optimizer_; }
   ExtraLosses& extra_losses() { return *extra_losses_; }
-  /// To be called after the parameters were given other values; updates everything derived from
-  /// them.
+  /// To be called after new parameter values were loaded; updates everything derived from them,
+  /// such as master weights.
   void adopt_values();
   std::deque<StageRunner>& runners() { return runners_; }
   /// The runner of the last stage, or null on other ranks.
@@ -154,7 +155,7 @@ class Session {
   std::optional<StepRunner> step_runner_;
 };
 
-/// Whether a rank's part of the model reads tokens or anything derived from them.
+/// Whether this rank's chunks read tokens or anything derived from them.
 bool needs_tokens(Session& session, const DataOptions& data);
 
 }  // namespace tessera

@@ -14,7 +14,7 @@ struct SessionOptions {
   OptimizerOptions optimizer;
   ParallelOptions parallel;
   PipelineOptions pipeline;
-  /// Of a microbatch; with 2-D tensor parallelism the grid rows share its samples
+  /// Shape of a microbatch; with 2-D tensor parallelism the grid rows split its samples
   BatchShape shape;
   bool documents = false;  ///< whether samples hold documents that do not attend to each other
   int microbatches = 1;    ///< per step and data-parallel rank

@@ -16,7 +16,7 @@ BatchShare batch_share(const SessionOptions& options, const Mesh& mesh) {
           options.parallel.data};
 }
 
-// Memory for one value per data-parallel rank, or per microbatch of each.
+// f64 memory for `each` values of every data-parallel rank.
 Tensor of_all_data_ranks(const StepRunner::Parts& parts, std::int64_t each) {
   return parts.memory.allocate(MemoryUse::data, DType::f64,
                                {parts.context.mesh.data().size() * each});
@@ -25,7 +25,7 @@ Tensor of_all_data_ranks(const StepRunner::Parts& parts, std::int64_t each) {
 }  // namespace
 
 bool share_autotuned(Kernels& kernels, Stream& stream, Communicator& world) {
-  if (stream.device().kind == DeviceKind::cpu) return false;  // a CPU has no autotuning
+  if (stream.device().kind == DeviceKind::cpu) return false;  // no autotuner on a CPU
   stream.synchronize();
   const std::vector<std::string> texts = gather_texts(world, kernels.autotuned(), stream.device());
   if (std::ranges::count(texts, texts.front()) == std::ssize(texts)) return false;
@@ -67,7 +67,7 @@ void StepRunner::begin_step() {
   parts_.extra_losses.begin_step(parts_.context, parts_.optimizer->state());
 }
 
-void StepRunner::share_losses() {
+void StepRunner::reduce_losses() {
   Context& context = parts_.context;
   Stream& stream = context.stream;
   const View losses = parts_.runner_memory.loss_sums();
@@ -79,7 +79,7 @@ void StepRunner::share_losses() {
   gather_over_data_ranks(weights_, batches_.weights());
 }
 
-void StepRunner::share_tokens(LossAverage average) {
+void StepRunner::gather_token_counts(LossAverage average) {
   gather_over_data_ranks(tokens_, batches_.tokens());
   if (batches_.divides_by_tokens(average))
     parts_.context.kernels.divide_by_sum(parts_.context.stream, batches_.weights(), tokens_);
@@ -94,7 +94,7 @@ void StepRunner::gather_over_data_ranks(const View& all, const View& own) {
 void StepRunner::run_microbatches(bool training) {
   const PipelineProgram& program = training ? plan_.training : plan_.evaluation;
   if (!training) {
-    parts_.parameters.wait_for_values();
+    parts_.parameters.wait_for_param_gather();
     parts_.parameters.forget_buffers();
   }
   batches_.set_training(training);

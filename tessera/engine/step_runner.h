@@ -1,5 +1,5 @@
-// Runs a step of a session: sends its batches to the device, runs forward and backward of its
-// microbatches over the pipeline, and shares the losses with all ranks.
+// Runs the microbatches of a step: forward and backward over the pipeline, and the reduction of
+// losses and token counts over the ranks.
 #pragma once
 
 #include <deque>
@@ -15,9 +15,9 @@
 
 namespace tessera {
 
-/// Makes ranks that compute the same products round in the same way: all take rank 0's autotuned
-/// algorithms, and for products that rank 0 does not compute, those of the first rank that does.
-/// Returns false if all were equal.
+/// Makes all ranks use the same autotuned GEMM algorithms, so that equal GEMMs round equally: rank
+/// 0's, or for a GEMM that rank 0 does not compute, those of the first rank that does. Returns
+/// false if nothing had to change.
 bool share_autotuned(Kernels& kernels, Stream& stream, Communicator& world);
 
 class StepRunner {
@@ -35,7 +35,7 @@ class StepRunner {
     PipelineChannels& channels;
     bool has_head;  ///< whether this pipeline rank has the output layer
   };
-  /// The programs that it runs, and the sizes of what it allocates.
+  /// The pipeline programs to run, and the sizes of the memory to allocate.
   struct Plan {
     PipelineProgram training;  ///< empty without training
     PipelineProgram evaluation;
@@ -47,18 +47,19 @@ class StepRunner {
 
   DeviceBatches& batches() { return batches_; }
   const Executor& executor() const { return *executor_; }
-  /// Before the first microbatch of a training step.
+  /// To be called before the first microbatch of a training step.
   void begin_step();
-  /// Runs forward, and in training backward, of the batches that were set. If the ranks' autotuning
-  /// chose different algorithms the first time, it runs twice, the second time with rank 0's.
+  /// Runs forward, and in training backward, of all microbatches in batches(). On the first run, if
+  /// the autotuner chose different algorithms on different ranks, runs them again with rank 0's.
   void run_microbatches(bool training);
-  /// With per_token averaging: divides a batch's weights by the tokens of all data-parallel ranks.
-  void share_tokens(LossAverage average);
-  /// Shares the losses of a step with all ranks: those of the last stage, of the samples of each
-  /// grid row, of the positions of each context-parallel rank, and of each data-parallel rank.
-  void share_losses();
-  /// f64 [data ranks x microbatches]: sums of losses, and their weights. f64 [data ranks]: labels
-  /// that counted.
+  /// All-gathers the token counts over the data-parallel group. With per_token averaging, divides
+  /// the microbatches' weights by their sum.
+  void gather_token_counts(LossAverage average);
+  /// All-reduces the loss sums over the pipeline, tensor-column (2-D) and context groups, and
+  /// all-gathers them over the data-parallel group.
+  void reduce_losses();
+  /// f64 [data ranks x microbatches]: loss sums, and their weights. f64 [data ranks]: numbers of
+  /// unmasked labels.
   ConstView losses() const { return losses_.view(); }
   ConstView weights() const { return weights_.view(); }
   ConstView tokens() const { return tokens_.view(); }
@@ -67,7 +68,7 @@ class StepRunner {
   void gather_over_data_ranks(const View& all, const View& own);
   BoundaryBuffers make_boundary_buffers();
   bool share_autotuned();
-  /// Whether the first pass of its kind is preceded by a warm-up without messages.
+  /// Whether the first run of each program is preceded by a warm-up without messages.
   bool warms_up() const;
 
   Parts parts_;
@@ -78,7 +79,7 @@ class StepRunner {
   Tensor tokens_;
   Tensor boundary_memory_;
   std::optional<Executor> executor_;
-  /// Autotuned algorithms have been shared after a first run
+  /// Whether the ranks have agreed on autotuned algorithms, which they do after the first run.
   bool autotuned_for_training_ = false;
   bool autotuned_for_evaluation_ = false;
 };

@@ -12,26 +12,26 @@ void load_batches(Session& session, const NextBatch& next_batch, LossAverage ave
   batches.send(session.context().stream, average);
 }
 
-void run_gradients_of(Session& session, LossAverage average) {
+void forward_backward(Session& session, LossAverage average) {
   Context& context = session.context();
   const DeviceBatches& batches = session.step_runner().batches();
-  session.step_runner().share_tokens(average);
+  session.step_runner().gather_token_counts(average);
   context.kernels.start_step(context.stream, batches.grad_scales(), batches.weights(),
                              session.optimizer().state());
   session.step_runner().begin_step();
   session.step_runner().run_microbatches(true);
-  const TraceRange range(context.trace, "gradient norm");
-  session.step_runner().share_losses();
+  const TraceRange range(context.trace, "gradient reduction and norm");
+  session.step_runner().reduce_losses();
   session.extra_losses().finish_step(context);
   session.parameters().finish_gradients();
   session.optimizer().measure_gradients(context);
 }
 
-void run_update_of(Session& session) {
+void update_weights(Session& session) {
   const TraceRange range(session.context().trace, "optimizer");
   session.optimizer().update(session.context(), session.step_runner().losses(),
                              session.step_runner().weights(), session.extra_losses().values());
-  session.parameters().values_changed();
+  session.parameters().parameters_updated();
 }
 
 std::vector<double> on_host(Session& session, const ConstView& values) {
@@ -42,14 +42,14 @@ std::vector<double> on_host(Session& session, const ConstView& values) {
   return copy;
 }
 
-// The weighted sum of the microbatches' losses; waits for them.
-double loss_of(Session& session) {
+// The weighted sum of the microbatches' losses. Waits for the stream.
+double read_loss(Session& session) {
   const std::vector<double> sums = on_host(session, session.step_runner().losses());
   const std::vector<double> weights = on_host(session, session.step_runner().weights());
   return std::inner_product(sums.begin(), sums.end(), weights.begin(), 0.0);
 }
 
-double tokens_of(Session& session) {
+double read_token_count(Session& session) {
   const std::vector<double> tokens = on_host(session, session.step_runner().tokens());
   return std::accumulate(tokens.begin(), tokens.end(), 0.0);
 }
@@ -69,15 +69,16 @@ Steps::Steps(Session& session, LossAverage average)
       collected_(submitted_),
       replays_(can_replay(session)) {}
 
-void Steps::submit(const NextBatch& next_batch, bool call_by_call) {
-  constexpr int kBeforeGraph = 2;  // the first steps autotune, which a capture cannot do
+void Steps::submit(const NextBatch& next_batch, bool eager) {
+  // The first steps run the autotuner, which cannot run during graph capture.
+  constexpr int kBeforeGraph = 2;
   const TraceRange range(session_.context().trace, "step", submitted_ + 1);
-  // Kernels replayed by a graph have no ranges that a trace could show. A graph captured before
+  // The kernels that a graph replays belong to no trace range. A graph that was captured before
   // CUPTI is attached must not be launched afterwards either: drivers have failed on that.
-  const bool calls = call_by_call || session_.context().trace->recording();
-  if (calls) graph_.reset();
-  if (!replays_ || called_ < kBeforeGraph || calls) {
-    ++called_;
+  const bool without_graph = eager || session_.context().trace->recording();
+  if (without_graph) graph_.reset();
+  if (!replays_ || eager_steps_ < kBeforeGraph || without_graph) {
+    ++eager_steps_;
     submit_gradients(next_batch);
     submit_update();
     return;
@@ -86,21 +87,21 @@ void Steps::submit(const NextBatch& next_batch, bool call_by_call) {
   Stream& stream = session_.context().stream;
   if (!graph_)
     graph_.emplace(stream, [this] {
-      run_gradients_of(session_, average_);
-      run_update_of(session_);
+      forward_backward(session_, average_);
+      update_weights(session_);
     });
-  session_.context().mesh.world().watched(stream, [&] { graph_->launch(stream); });
+  session_.context().mesh.world().launch_with_timeout(stream, [&] { graph_->launch(stream); });
   session_.parameters().step_replayed();
   submitted_ += 1;
 }
 
 void Steps::submit_gradients(const NextBatch& next_batch) {
   load_batches(session_, next_batch, average_);
-  run_gradients_of(session_, average_);
+  forward_backward(session_, average_);
 }
 
 void Steps::submit_update() {
-  run_update_of(session_);
+  update_weights(session_);
   submitted_ += 1;
 }
 
@@ -113,9 +114,9 @@ std::vector<StepRecord> Steps::collect() {
 
 StepResult compute_gradients(Session& session, const NextBatch& next_batch, LossAverage average) {
   load_batches(session, next_batch, average);
-  run_gradients_of(session, average);
-  const double loss = loss_of(session);
-  return {loss, session.optimizer().grad_norm(session.context()), tokens_of(session)};
+  forward_backward(session, average);
+  const double loss = read_loss(session);
+  return {loss, session.optimizer().grad_norm(session.context()), read_token_count(session)};
 }
 
 StepResult train_step(Session& session, const NextBatch& next_batch, LossAverage average,
@@ -127,16 +128,16 @@ StepResult train_step(Session& session, const NextBatch& next_batch, LossAverage
 
 void apply_gradients(Session& session, double learning_rate) {
   session.optimizer().set_rates(session.context(), std::span(&learning_rate, 1));
-  run_update_of(session);
+  update_weights(session);
 }
 
 StepResult evaluate_step(Session& session, const NextBatch& next_batch, LossAverage average) {
   load_batches(session, next_batch, average);
-  session.step_runner().share_tokens(average);
+  session.step_runner().gather_token_counts(average);
   session.step_runner().run_microbatches(false);
-  session.step_runner().share_losses();
-  const double loss = loss_of(session);
-  return {loss, 0, tokens_of(session)};
+  session.step_runner().reduce_losses();
+  const double loss = read_loss(session);
+  return {loss, 0, read_token_count(session)};
 }
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
-// One training step, in one short file.
+// Training and evaluation steps of a session: forward and backward of all microbatches, gradient
+// reduction, optimizer update.
 #pragma once
 
 #include <functional>
@@ -12,17 +13,18 @@ namespace tessera {
 using NextBatch = std::function<const HostBatch&()>;
 
 /// Asynchronous training steps on a session: they are launched on its stream, and their results are
-/// collected later. On a GPU, alone or over NCCL, the third step and all later ones replay a CUDA
-/// graph. Steps recorded by a trace are launched call by call, and the graph is captured again
-/// after them.
+/// collected later. On one GPU, or on several over NCCL, the first two steps run eagerly (kernel by
+/// kernel) and all later ones replay a CUDA graph. Steps that a trace records run eagerly, and the
+/// graph is captured again after them.
 class Steps {
  public:
   Steps(Session& session, LossAverage average);
 
-  /// Launches one whole step on the next microbatches. Ranks replay graphs together or not at all,
-  /// so if one of them records a trace, all submit `call_by_call`.
-  void submit(const NextBatch& next_batch, bool call_by_call = false);
-  /// The same in two halves, to inspect the gradients in between.
+  /// Launches one whole step on the next microbatches. `eager`: without a CUDA graph. Either all
+  /// ranks replay a graph or none does, so if one of them records a trace, all must pass `eager`.
+  void submit(const NextBatch& next_batch, bool eager = false);
+  /// submit() in two parts: forward, backward and gradient reduction; then the optimizer update.
+  /// Never replays a graph.
   void submit_gradients(const NextBatch& next_batch);
   void submit_update();
 
@@ -34,30 +36,31 @@ class Steps {
  private:
   Session& session_;
   LossAverage average_;
-  std::int64_t submitted_;  ///< iterations, counted like the state on the device
-  std::int64_t collected_;
-  bool replays_;             ///< whether steps are captured in a graph
-  std::int64_t called_ = 0;  ///< whole steps launched call by call
+  std::int64_t submitted_;        ///< iteration of the last submitted step (StepState::iteration)
+  std::int64_t collected_;        ///< iteration of the last step whose record was collected
+  bool replays_;                  ///< whether steps are captured in a graph
+  std::int64_t eager_steps_ = 0;  ///< whole steps that were submitted without a graph
   std::optional<Graph> graph_;
 };
 
 struct StepResult {
   double loss = 0;
   double grad_norm = 0;
-  double tokens = 0;  ///< labels that counted
+  double tokens = 0;  ///< number of unmasked labels
 };
 
 /// One step with the given learning rate; waits for its result.
 StepResult train_step(Session& session, const NextBatch& next_batch, LossAverage average,
                       double learning_rate);
 
-/// The gradients of the batches, their norm, and the loss; no update.
+/// Runs forward and backward and reduces the gradients; returns loss, gradient norm and token
+/// count. Does not update the weights.
 StepResult compute_gradients(Session& session, const NextBatch& next_batch, LossAverage average);
 
-/// The update with those gradients and the given learning rate.
+/// Updates the weights with the gradients of the preceding compute_gradients().
 void apply_gradients(Session& session, double learning_rate);
 
-/// The loss of one step's worth of batches, without gradients.
+/// Runs forward only, on as many microbatches as a training step has; returns loss and token count.
 StepResult evaluate_step(Session& session, const NextBatch& next_batch, LossAverage average);
 
 }  // namespace tessera

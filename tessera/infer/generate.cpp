@@ -117,7 +117,7 @@ Generator::Runners Generator::runners_for(std::int64_t seq) {
   runners.stages = Session::make_runners(session_.chunks(), session_.context(), options);
   runners.memory = std::make_unique<RunnerMemory>(
       Session::memory_for(runners.stages, session_.memory(), options));
-  for (StageRunner& stage : runners.stages) stage.use(*runners.memory);
+  for (StageRunner& stage : runners.stages) stage.bind_memory(*runners.memory);
   DeviceBatches::Limits limits = batch_limits(session_.options());
   limits.documents = false;  // a text is one
   runners.batch = std::make_unique<DeviceBatches>(session_.memory(), options.shape, 1, limits);
@@ -144,11 +144,11 @@ void Generator::run_stages(Runners& runners, const Microbatch& batch) {
                                               session_.context().mesh.tensor().size(),
                                               session_.context().mesh.tensor().rank())
                                    .length();
-      runner.trailing_logits(batch, View(logits_.view().raw(), logits_.view().dtype(), {1, own}),
-                             boundary);
+      runner.forward_logits(batch, View(logits_.view().raw(), logits_.view().dtype(), {1, own}),
+                            boundary);
       continue;
     }
-    runner.pass(batch, boundary, boundary);
+    runner.forward_hidden(batch, boundary, boundary);
     const int next = place_of(shape, stage + 1).rank;
     if (next != place.rank) session_.channels().send(boundary, next, stream)->wait(stream);
   }

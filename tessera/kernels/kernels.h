@@ -180,9 +180,9 @@ class Kernels {
   /// choice itself has no gradient.
   void route_top1_backward(Stream&, View dlogits, ConstView dprobability, ConstView expert,
                            ConstView logits);
-  /// Sorts rows by expert. expert i32 [M]: of each row. Of the rows of experts [first, first + L),
-  /// order i32 [M] = their numbers, by expert, then by number, and -1 behind the last; place i32
-  /// [M] = where each row is in `order`, -1 for rows of other experts; offsets i32 [L + 1]: the
+  /// Sorts the rows of experts [first, first + L) by expert; expert i32 [M] is the expert of each
+  /// row. order i32 [M] = the row numbers, by expert, then by number, padded with -1; place i32 [M]
+  /// = the position of each row in `order`, -1 for rows of other experts; offsets i32 [L + 1]: the
   /// rows of expert first + l are at [offsets[l], offsets[l + 1]) of `order`.
   void sort_by_expert(Stream&, View order, View place, View offsets, ConstView expert,
                       std::int64_t first);

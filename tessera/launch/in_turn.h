@@ -15,9 +15,9 @@ auto built_in_turn(const Rank& rank, bool cached, const Build& build) {
   const int own = rank.rank == 0 ? 0 : rank.local_rank == 0 ? 1 : 2;
   const int turns = cached ? kTurns : 1;
   const int turn = cached ? own : 0;
-  for (int i = 0; i < turn; ++i) rank.world->patient_barrier();
+  for (int i = 0; i < turn; ++i) rank.world->barrier_without_timeout();
   auto built = build();
-  for (int i = turn; i < turns; ++i) rank.world->patient_barrier();
+  for (int i = turn; i < turns; ++i) rank.world->barrier_without_timeout();
   return built;
 }
 

@@ -8,12 +8,12 @@
 
 namespace tessera {
 
-/// Freezes the parameters whose tensors' names fit one of the patterns, in which * is any text.
-/// Throws where only some of the tensors that are kept as one parameter do.
+/// Freezes the parameters whose tensor names match one of the patterns, in which * matches any
+/// text. Throws if only some of the tensors that are fused into one parameter match.
 void freeze(const ParameterList& parameters, const std::vector<std::string>& patterns);
 
-/// Throws unless every pattern fits one of a whole model's parameters, and something is left to
-/// train.
+/// Throws unless every pattern matches a parameter of the whole model, and at least one parameter
+/// is left to train.
 void check_frozen(const ParameterList& parameters, const std::vector<std::string>& patterns);
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// A decoder-only language model, or the part of it that one pipeline stage holds: layers and their
+// A decoder-only language model, or the chunk of it that one pipeline stage holds: layers and their
 // parameters. stage_runner.h runs them and owns their activation memory.
 #pragma once
 
@@ -14,10 +14,9 @@
 
 namespace tessera {
 
-/// The indices of the FSDP units of a part of a model (nn/module_hooks.h). Several may be the same
-/// unit.
+/// The indices of a chunk's FSDP units (nn/module_hooks.h). Several may be the same unit.
 struct FsdpUnitNumbers {
-  std::size_t table = 0;      ///< the token table
+  std::size_t table = 0;      ///< the word embeddings
   std::size_t embedding = 0;  ///< all other parameters of the embedding
   std::size_t first_block = 0;
   std::size_t final_norm = 0;
@@ -46,8 +45,8 @@ class GptModel {
   ParameterList parameters();
   /// The extra losses of its sublayers.
   ExtraLossList extra_losses();
-  /// The parameters in FSDP units: the embedding, each block, the final norm, the head. A table
-  /// that another stage has a copy of is a unit by itself.
+  /// The parameters by FSDP unit: the embedding, each block, the final norm, the output layer. Word
+  /// embeddings that another stage has a copy of (tied embeddings) are a unit of their own.
   std::vector<ParameterList> fsdp_units();
   FsdpUnitNumbers fsdp_unit_numbers() const;
   /// The size of the rotary tables for that many positions.
@@ -63,7 +62,7 @@ class GptModel {
  private:
   DType dtype_;
   std::int64_t hidden_;
-  bool tied_;  ///< embedding and output layer share a table
+  bool tied_;  ///< the output layer's weight is the word embeddings
   StagePart part_;
   RowLayout rows_;
   RopeTables rope_;

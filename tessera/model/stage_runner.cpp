@@ -46,7 +46,6 @@ StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions&
 }
 
 // ---- memory
-// --------------------------------------------------------------------------------------------------
 
 void StageRunner::plan_segments() {
   const std::size_t layers = model_.blocks.size();
@@ -61,10 +60,12 @@ void StageRunner::plan_segments() {
   }
 }
 
-Shape StageRunner::kept_rows() const { return model_.rows().kept(options_.shape, model_.hidden()); }
+Shape StageRunner::local_shape() const {
+  return model_.rows().local_shape(options_.shape, model_.hidden());
+}
 
 // Everything is laid out twice by the same code: once to measure, once in real memory.
-void StageRunner::use(const RunnerMemory& memory) {
+void StageRunner::bind_memory(const RunnerMemory& memory) {
   Arenas arenas{{}, ArenaLayout(memory.recomputed()), ArenaLayout(memory.scratch()), {}, {}};
   arenas.segment_start = arenas.recomputed;
   plan_scratch(arenas);
@@ -81,14 +82,14 @@ void StageRunner::plan_scratch(Arenas& arenas) {
   const BatchShape& shape = options_.shape;
   const DType dtype = model_.dtype();
   ArenaLayout& scratch = arenas.scratch;
-  if (options_.training) scratch_.d_residual = scratch.take(dtype, kept_rows());
+  if (options_.training) scratch_.d_residual = scratch.take(dtype, local_shape());
   ArenaLayout head = scratch;
   if (model_.head) scratch_.head = model_.head->plan_scratch(head, shape, options_.training);
   ArenaLayout embedding = scratch;
   if (model_.embedding)
     scratch_.embedding = model_.embedding->plan_scratch(embedding, shape, options_.training);
   arenas.block_start = scratch;
-  if (!model_.blocks.empty()) scratch_.branch = arenas.block_start.take(dtype, kept_rows());
+  if (!model_.blocks.empty()) scratch_.branch = arenas.block_start.take(dtype, local_shape());
   for (const ArenaLayout& branch : {head, embedding, arenas.block_start}) scratch.include(branch);
 }
 
@@ -105,23 +106,24 @@ void StageRunner::plan_kept(Arenas& arenas, const Segment& segment, ActivationBu
         plan_block(arenas, i, {arenas.activations, arenas.activations, options_.split_backward});
 }
 
-// An activation buffer keeps the input of the segment; everything else is recomputed in memory that
-// all segments share.
+// The activation buffer saves the input of the segment; everything else is recomputed in memory
+// that all segments share.
 void StageRunner::plan_recomputed(Arenas& arenas, const Segment& segment, ActivationBuffer& saved) {
   ArenaLayout memory = arenas.segment_start;
   for (std::size_t i = segment.begin; i < segment.end; ++i)
     saved.layers[i] = plan_block(arenas, i, {memory, memory});
   arenas.recomputed.include(memory);
   const DType dtype = model_.dtype();
-  const Shape rows = kept_rows();
+  const Shape rows = local_shape();
   if (options_.recompute.distribute_saved_activations)
-    saved.shares[segment.begin] =
+    saved.input_slices[segment.begin] =
         arenas.activations.take(dtype, {rows[0] / model_.rows().ranks(), rows[1]});
   else
     saved.layers[segment.begin].x = arenas.activations.take(dtype, rows);
 }
 
-// A layer's memory is free when the next layer has run: layers alternate between two buffers.
+// A layer's memory can be overwritten once the next layer has run: layers alternate between two
+// buffers.
 void StageRunner::plan_forward_only(Arenas& arenas, ActivationBuffer& saved) {
   for (const std::size_t first : {0, 1}) {
     const ArenaLayout start = arenas.activations;
@@ -135,10 +137,10 @@ void StageRunner::plan_forward_only(Arenas& arenas, ActivationBuffer& saved) {
 
 StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas) {
   const DType dtype = model_.dtype();
-  const Shape rows = kept_rows();
+  const Shape rows = local_shape();
   ActivationBuffer saved;
   saved.layers.resize(model_.blocks.size());
-  saved.shares.resize(model_.blocks.size());
+  saved.input_slices.resize(model_.blocks.size());
   if (options_.training)
     for (const Segment& segment : segments_)
       segment.recompute ? plan_recomputed(arenas, segment, saved)
@@ -161,7 +163,6 @@ StageRunner::ActivationBuffer StageRunner::plan_activations(Arenas& arenas) {
 }
 
 // ---- running
-// -------------------------------------------------------------------------------------------------
 
 void StageRunner::set_microbatches(std::span<const Microbatch> microbatches) {
   check(static_cast<int>(microbatches.size()) <= options_.microbatches,
@@ -182,101 +183,102 @@ View StageRunner::token_losses(int buffer) const {
   return buffers_[static_cast<std::size_t>(buffer)].head.loss;
 }
 
-std::vector<StageRunner::StreamPoint> StageRunner::stream(int buffer) const {
+std::vector<StageRunner::ResidualSnapshot> StageRunner::saved_residuals(int buffer) const {
   const ActivationBuffer& saved = buffers_[static_cast<std::size_t>(buffer)];
-  const int parts = model_.rows().parts();
-  std::vector<StreamPoint> points;
+  const int shards = model_.rows().shards();
+  std::vector<ResidualSnapshot> snapshots;
   const std::int64_t first = model_.part().layers.begin;
   std::string before = first == 0 ? "embedding" : fmt::format("layers.{}.mlp", first - 1);
   for (const Segment& segment : segments_)
     for (std::size_t i = segment.begin; i < segment.end; ++i) {
       const std::string name = fmt::format("layers.{}", layer_number(i));
-      // Only the input of the first layer of a recomputed segment is saved.
-      const bool input = !segment.recompute || (i == segment.begin && !saved.shares[i]);
-      if (input) points.push_back({before, saved.layers[i].x, parts});
+      // A recomputed segment saves only the input of its first layer.
+      const bool input = !segment.recompute || (i == segment.begin && !saved.input_slices[i]);
+      if (input) snapshots.push_back({before, saved.layers[i].x, shards});
       if (!segment.recompute && model_.blocks[i].keeps_x1())
-        points.push_back({name + ".attention", saved.layers[i].x1, parts});
+        snapshots.push_back({name + ".attention", saved.layers[i].x1, shards});
       before = name + ".mlp";
     }
-  if (model_.head) points.push_back({before, saved.final_x, parts});
-  return points;
+  if (model_.head) snapshots.push_back({before, saved.final_x, shards});
+  return snapshots;
 }
 
 void StageRunner::copy(const View& to, const ConstView& from) {
   context_.kernels.copy(context_.stream, to, from.reshape(to.shape()));
 }
 
-// Computes or receives the residual stream at the start of this part.
-void StageRunner::start_layers(const Microbatch& batch, View x, ConstView in) {
+void StageRunner::input_or_embedding(const Microbatch& batch, View x, ConstView in) {
   const TraceRange range(context_.trace, model_.embedding ? "embedding forward" : "stage input");
-  if (!model_.embedding && x.raw() == in.raw()) return;  // a stage without layers
+  // An empty stage, whose input and output are the same buffer.
+  if (!model_.embedding && x.raw() == in.raw()) return;
   if (!model_.embedding) return copy(x, in);
   before_use(fsdp_units_.table, NextFsdpUnit::following);
-  // Both units are needed at once, so neither may replace the other in its buffer.
+  // Table and positions are both in use, so do not prefetch a third unit into one of the two
+  // buffers.
   if (fsdp_units_.embedding != fsdp_units_.table)
     before_use(fsdp_units_.embedding, NextFsdpUnit::unknown);
-  model_.embedding->forward(context_, batch, x.reshape(kept_rows()), scratch_.embedding);
+  model_.embedding->forward(context_, batch, x.reshape(local_shape()), scratch_.embedding);
 }
 
 void StageRunner::start_first_block(ActivationBuffer& saved) {
   before_use(fsdp_units_.block(0), after(0));
-  model_.blocks.front().start(context_, saved.layers.front());
+  model_.blocks.front().start_first(context_, saved.layers.front());
 }
 
-// Runs the layers up to the branch of the last one, which stays in scratch.
-void StageRunner::run_layers(const Microbatch& batch, ActivationBuffer& saved, ConstView in) {
-  start_layers(batch, saved.layers.front().x, in);
+void StageRunner::run_blocks(const Microbatch& batch, ActivationBuffer& saved, ConstView in) {
+  input_or_embedding(batch, saved.layers.front().x, in);
   start_first_block(saved);
   for (std::size_t i = 0; i < saved.layers.size(); ++i) {
     const TraceRange range(context_.trace, "block forward", layer_number(i));
-    keep_share(saved, i);
+    save_input_slice(saved, i);
     model_.blocks[i].forward(context_, batch, scratch_.branch, saved.layers[i]);
-    if (i + 1 < saved.layers.size()) finish_layer(batch, saved, i, after(i + 1));
+    if (i + 1 < saved.layers.size()) add_branch_and_start_next(batch, saved, i, after(i + 1));
   }
 }
 
-// Adds a layer's branch to the residual stream, fused with the norm at the start of the next layer.
-void StageRunner::finish_layer(const Microbatch& batch, ActivationBuffer& saved, std::size_t layer,
-                               NextFsdpUnit after_next) {
+// Adds a layer's branch to the residual stream, fused with the first norm of the next layer.
+void StageRunner::add_branch_and_start_next(const Microbatch& batch, ActivationBuffer& saved,
+                                            std::size_t layer, NextFsdpUnit after_next) {
   before_use(fsdp_units_.block(layer + 1), after_next);
-  model_.blocks[layer + 1].start_behind(context_, saved.layers[layer + 1], saved.layers[layer].x1,
-                                        scratch_.branch,
-                                        model_.blocks[layer].branch_dropout(batch));
+  model_.blocks[layer + 1].add_and_start(context_, saved.layers[layer + 1], saved.layers[layer].x1,
+                                         scratch_.branch,
+                                         model_.blocks[layer].branch_dropout(batch));
 }
 
 void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
   const TraceRange whole(context_.trace, "forward", microbatch);
   const Microbatch& batch = microbatch_at(microbatch);
   ActivationBuffer& saved = buffer_at(buffer);
-  leave_layers(batch, saved, out, in);
-  if (observer_) observer_(microbatch, buffer);
+  run_stage(batch, saved, out, in);
+  if (forward_callback_) forward_callback_(microbatch, buffer);
   if (!model_.head) return;
   const TraceRange range(context_.trace, "head");
   if (batch.training) before_gradients(fsdp_units_.head);
   model_.head->forward(context_, batch, saved.head, scratch_.head);
-  // A table that is shared with the embedding gets the rest of its gradient there.
+  // With tied embeddings on this chunk, the embedding's backward adds the rest of the gradient, so
+  // this is not the last contribution.
   if (batch.training) gradients_added(fsdp_units_.head, fsdp_units_.head != fsdp_units_.table);
   context_.kernels.masked_sum(context_.stream, loss_sums_.slice(0, microbatch, 1), saved.head.loss,
                               batch.mask, false);
 }
 
-// Runs all layers of this part, and computes the input of the next part or of the output layer.
-void StageRunner::leave_layers(const Microbatch& batch, ActivationBuffer& saved, View out,
-                               ConstView in) {
-  if (model_.blocks.empty() && !model_.head) return start_layers(batch, out, in);
+// Forward of the chunk up to the input of the next stage, or of the output layer.
+void StageRunner::run_stage(const Microbatch& batch, ActivationBuffer& saved, View out,
+                            ConstView in) {
+  if (model_.blocks.empty() && !model_.head) return input_or_embedding(batch, out, in);
   if (model_.blocks.empty())
-    start_layers(batch, saved.final_x, in);
+    input_or_embedding(batch, saved.final_x, in);
   else
-    run_layers(batch, saved, in);
-  if (model_.head) return finish_layers(batch, saved);
+    run_blocks(batch, saved, in);
+  if (model_.head) return final_norm_forward(batch, saved);
   const TraceRange range(context_.trace, "stage output");
   const View x1 = saved.layers.back().x1;
   context_.kernels.add_dropout(context_.stream, out.reshape(x1.shape()), x1, scratch_.branch,
                                model_.blocks.back().branch_dropout(batch));
 }
 
-// The final norm, which computes the input of the output layer.
-void StageRunner::finish_layers(const Microbatch& batch, ActivationBuffer& saved) {
+// Adds the last branch and applies the final norm, which gives the input of the output layer.
+void StageRunner::final_norm_forward(const Microbatch& batch, ActivationBuffer& saved) {
   const bool own_table = fsdp_units_.head != fsdp_units_.table;
   before_use(fsdp_units_.final_norm, own_table ? NextFsdpUnit::following : NextFsdpUnit::unknown);
   if (model_.blocks.empty())
@@ -288,38 +290,38 @@ void StageRunner::finish_layers(const Microbatch& batch, ActivationBuffer& saved
   before_use(fsdp_units_.head, NextFsdpUnit::unknown);
 }
 
-void StageRunner::pass(const Microbatch& batch, View out, ConstView in) {
-  leave_layers(batch, buffers_.front(), out, in);
+void StageRunner::forward_hidden(const Microbatch& batch, View out, ConstView in) {
+  run_stage(batch, buffers_.front(), out, in);
 }
 
-void StageRunner::trailing_logits(const Microbatch& batch, View logits, ConstView in) {
+void StageRunner::forward_logits(const Microbatch& batch, View logits, ConstView in) {
   ActivationBuffer& saved = buffers_.front();
-  leave_layers(batch, saved, {}, in);
+  run_stage(batch, saved, {}, in);
   const std::int64_t rows = logits.dim(0);
   model_.head->logits(context_, logits, saved.head.x.slice(0, batch.shape.rows() - rows, rows));
 }
 
-void StageRunner::keep_share(ActivationBuffer& saved, std::size_t layer) {
-  const View& share = saved.shares[layer];
-  if (!share) return;
-  const std::int64_t rows = share.dim(0);
-  context_.kernels.copy(context_.stream, share,
+void StageRunner::save_input_slice(ActivationBuffer& saved, std::size_t layer) {
+  const View& slice = saved.input_slices[layer];
+  if (!slice) return;
+  const std::int64_t rows = slice.dim(0);
+  context_.kernels.copy(context_.stream, slice,
                         saved.layers[layer].x.slice(0, context_.mesh.tensor().rank() * rows, rows));
 }
 
 void StageRunner::restore_input(ActivationBuffer& saved, std::size_t layer) {
-  const View& share = saved.shares[layer];
-  if (!share) return;
+  const View& slice = saved.input_slices[layer];
+  if (!slice) return;
   Communicator& group = context_.mesh.tensor();
-  const View all = saved.layers[layer].x.reshape({group.size(), share.dim(0), share.dim(1)});
-  group.all_gather(all, share, context_.stream)->wait(context_.stream);
+  const View all = saved.layers[layer].x.reshape({group.size(), slice.dim(0), slice.dim(1)});
+  group.all_gather(all, slice, context_.stream)->wait(context_.stream);
 }
 
 void StageRunner::keep_norm_gradients(ActivationBuffer& saved, std::size_t layer) {
   auto kept = saved.norm_gradients[layer].begin();
   for (Parameter* norm : kept_norms_[layer]) {
     if (norm->trained()) copy(*kept++, norm->grad_view());
-    norm->begin_step();  // the next microbatch overwrites
+    norm->begin_step();  // the next microbatch overwrites the gradient
   }
 }
 
@@ -337,13 +339,13 @@ void StageRunner::recompute_segment(const Microbatch& batch, ActivationBuffer& s
   const TraceRange whole(context_.trace, "recompute");
   restore_input(saved, segment.begin);
   before_use(fsdp_units_.block(segment.begin), NextFsdpUnit::unknown);
-  model_.blocks[segment.begin].start(context_, saved.layers[segment.begin]);
+  model_.blocks[segment.begin].start_first(context_, saved.layers[segment.begin]);
   for (std::size_t i = segment.begin; i < segment.end; ++i) {
     const TraceRange range(context_.trace, "block forward", layer_number(i));
     model_.blocks[i].forward(context_, batch, scratch_.branch, saved.layers[i]);
     if (i + 1 < segment.end)
-      finish_layer(batch, saved, i,
-                   i + 2 < segment.end ? NextFsdpUnit::following : NextFsdpUnit::unknown);
+      add_branch_and_start_next(
+          batch, saved, i, i + 2 < segment.end ? NextFsdpUnit::following : NextFsdpUnit::unknown);
   }
 }
 
@@ -388,16 +390,19 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
     if (segment->recompute) recompute_segment(batch, saved, *segment);
     for (std::size_t i = segment->end; i-- > segment->begin;) {
       const TraceRange range(context_.trace, "block backward", layer_number(i));
-      // The unit that is used next: the embedding's gradient does not need its values, and
-      // recomputed segments start from their first layer.
-      const bool again = segment + 1 != segments_.rend() && (segment + 1)->recompute &&
-                         (segment + 1)->end - (segment + 1)->begin > 2;
-      const bool known = i > segment->begin || (i > 0 && !again);
-      before_use(fsdp_units_.block(i), known ? NextFsdpUnit::preceding : NextFsdpUnit::unknown);
+      // Prefetch hint. No hint at the first layer (backward of the embedding reads no weights), or
+      // before a recomputed segment of more than two layers (its recompute starts at its first
+      // layer, not at the preceding one).
+      const bool recomputes_next = segment + 1 != segments_.rend() && (segment + 1)->recompute &&
+                                   (segment + 1)->end - (segment + 1)->begin > 2;
+      const bool next_is_preceding = i > segment->begin || (i > 0 && !recomputes_next);
+      before_use(fsdp_units_.block(i),
+                 next_is_preceding ? NextFsdpUnit::preceding : NextFsdpUnit::unknown);
       before_gradients(fsdp_units_.block(i));
       model_.blocks[i].backward_input(context_, batch, d_residual, saved.layers[i], weights_too);
+      // Without weights_too, only the norm gradients have been added.
       if (weights_too || kept_norms_.empty())
-        gradients_added(fsdp_units_.block(i), weights_too);  // at least those of norms
+        gradients_added(fsdp_units_.block(i), weights_too);
       else
         keep_norm_gradients(saved, i);
     }
@@ -411,11 +416,11 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
 }
 
 void StageRunner::embedding_backward(const Microbatch& batch) {
-  const bool apart = fsdp_units_.embedding != fsdp_units_.table;
+  const bool table_is_own_unit = fsdp_units_.embedding != fsdp_units_.table;
   before_gradients(fsdp_units_.embedding);
   const Embedding::Pending pending =
       model_.embedding->start_backward(context_, batch, scratch_.d_residual, scratch_.embedding);
-  if (apart) {
+  if (table_is_own_unit) {
     gradients_added(fsdp_units_.embedding, true);
     before_gradients(fsdp_units_.table);
   }

@@ -1,5 +1,5 @@
 // Layout of an activation buffer: the memory that holds the saved activations of one microbatch in
-// flight. Layers lay out their parts in it once, when memory is planned.
+// flight. Layers lay out their views in it once, when memory is planned.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct LayerContext {
   std::uint64_t seed = 0;
   int tensor_rank = 0;
   int tensor_size = 1;
-  bool sequence_parallel = false;  ///< each rank keeps its part of the rows of the residual stream
+  bool sequence_parallel = false;  ///< each rank has a shard of the rows of the residual stream
   /// Upper bound on the logits that the output layer holds at once; it processes its rows in
   /// chunks.
   std::int64_t most_logits = std::int64_t{1} << 24;
@@ -43,7 +43,7 @@ struct LayerContext {
   int tensor_2d = 0;
   int context_size = 1;  ///< size of the context-parallel group, which splits each sequence
   /// The experts' own groups: expert-parallel ranks hold different experts, expert-tensor-parallel
-  /// ranks hold parts of the same ones.
+  /// ranks hold shards of the same ones.
   int expert_rank = 0;
   int expert_size = 1;
   int expert_tensor_rank = 0;
@@ -56,15 +56,15 @@ struct LayerContext {
     return local_experts(experts) * expert_rank;
   }
   /// The number of shards of heads, MLP width and vocabulary, and the index of this rank's shard.
-  int shares() const { return tensor_2d > 0 ? tensor_2d : tensor_size; }
-  int share() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : tensor_rank; }
-  /// The number of shards of a dimension that has at most `most` of them; 0 means no limit.
-  int shares_of(std::int64_t most) const {
-    return most == 0 ? shares() : static_cast<int>(std::min<std::int64_t>(most, shares()));
+  int shards() const { return tensor_2d > 0 ? tensor_2d : tensor_size; }
+  int shard() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : tensor_rank; }
+  /// The number of shards of a dimension that can have at most `most` of them; 0 means no limit.
+  int shards_of(std::int64_t most) const {
+    return most == 0 ? shards() : static_cast<int>(std::min<std::int64_t>(most, shards()));
   }
-  /// The same for the channels of the residual stream.
-  int channel_shares() const { return tensor_2d > 0 ? tensor_2d : 1; }
-  int channel_share() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : 0; }
+  /// The same as shards() and shard() for the channels of the residual stream.
+  int channel_shards() const { return tensor_2d > 0 ? tensor_2d : 1; }
+  int channel_shard() const { return tensor_2d > 0 ? tensor_rank % tensor_2d : 0; }
   /// This rank's row of the grid.
   int tensor_row() const { return tensor_2d > 0 ? tensor_rank / tensor_2d : 0; }
 };

@@ -11,9 +11,9 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
       recompute_core_(layer.recompute_core_attention),
       dtype_(layer.dtype),
       rows_(layer),
-      heads_(spec.heads / layer.shares()),
-      groups_(spec.groups / layer.shares_of(spec.groups)),
-      first_head_(heads_ * layer.share()),
+      heads_(spec.heads / layer.shards()),
+      groups_(spec.groups / layer.shards_of(spec.groups)),
+      first_head_(heads_ * layer.shard()),
       dropout_key_(rng_key(layer.seed, RngPurpose::attention_dropout, spec.name)),
       rope_(rope),
       kv_(layer, groups_, spec.head_size, spec.head_size),
@@ -21,9 +21,9 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
       out_(make_last_linear(output_linear(spec), layer)) {
   check(spec.heads % spec.groups == 0, "{} query heads cannot share {} key/value heads", spec.heads,
         spec.groups);
-  check(spec.heads % layer.shares() == 0 && spec.groups % layer.shares_of(spec.groups) == 0,
+  check(spec.heads % layer.shards() == 0 && spec.groups % layer.shards_of(spec.groups) == 0,
         "{} query heads and {} key/value heads cannot be shared evenly by {} ranks", spec.heads,
-        spec.groups, layer.shares());
+        spec.groups, layer.shards());
   const auto make_norm = [&](const char* name, std::int64_t heads) -> std::unique_ptr<Norm> {
     switch (spec.qk_norm) {
       case QkNorm::none: return nullptr;
@@ -234,7 +234,7 @@ void Attention::core_backward(Context& context, const Microbatch& batch, Saved& 
         rows(queries(saved, shape)), all.k.slice(0, 0, seen), all.v.slice(0, 0, seen),
         rows(heads(saved.out, shape, 0, heads_)), lse(saved, shape, range),
         core_spec(batch, range.begin, all.first), context.workspace,
-        {.dq = false, .dk_dv = sums.add});
+        {.dq = false, .dk_dv = sums.accumulate});
   });
   kv_.sum_gradients(context, dk, dv, saved.kv);
 }

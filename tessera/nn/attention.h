@@ -1,7 +1,7 @@
-// Self-attention as a sublayer: normed input -> branch. Heads are split over the tensor-parallel
-// group, which needs no communication between the two linear layers. With fewer key/value heads
-// than ranks, several ranks hold each one and sum its gradients. The sequence is split over the
-// context-parallel group, which gathers keys and values (kv_gather.h).
+// Self-attention as a sublayer: normalised input -> branch. Heads are split over the
+// tensor-parallel group, which needs no communication between the two linear layers. With fewer
+// key/value heads than ranks, several ranks hold a replica of each one and sum its gradients. The
+// sequence is split over the context-parallel group, which gathers keys and values (kv_gather.h).
 //
 // Shape legend: N = S B rows of this rank; H query heads, K key/value heads, D head size, all of
 // this rank.

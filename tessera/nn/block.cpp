@@ -59,18 +59,18 @@ Block::Block(const LayerSpec& spec, const LayerContext& layer, std::unique_ptr<S
 }
 
 void Block::collect(ParameterList& parameters) {
-  for (Place* place : {&mixer_, &feed_forward_}) {
-    if (place->before) place->before->collect(parameters);
-    place->sublayer->collect(parameters);
-    if (place->after) place->after->collect(parameters);
+  for (SublayerWithNorms* wrapped : {&mixer_, &feed_forward_}) {
+    if (wrapped->before) wrapped->before->collect(parameters);
+    wrapped->sublayer->collect(parameters);
+    if (wrapped->after) wrapped->after->collect(parameters);
   }
 }
 
 void Block::collect_norms(ParameterList& parameters) {
-  for (Place* place : {&mixer_, &feed_forward_}) {
-    if (place->before) place->before->collect(parameters);
-    place->sublayer->collect_norms(parameters);
-    if (place->after) place->after->collect(parameters);
+  for (SublayerWithNorms* wrapped : {&mixer_, &feed_forward_}) {
+    if (wrapped->before) wrapped->before->collect(parameters);
+    wrapped->sublayer->collect_norms(parameters);
+    if (wrapped->after) wrapped->after->collect(parameters);
   }
 }
 
@@ -80,18 +80,18 @@ void Block::collect_losses(ExtraLossList& losses) {
 }
 
 // ---- memory
-// --------------------------------------------------------------------------------------------------
 
-void Block::plan_branch(const Place& place, Branch& branch, ActivationLayout& activations,
-                        const BatchShape& shape) const {
-  if (!place.before) return;
-  branch.y = activations.until_weight.take(dtype_, rows_.kept(shape, spec_.hidden));
-  branch.stats = activations.until_input.take(accumulator_type(dtype_), {rows_.kept(shape), 2});
+void Block::plan_branch(const SublayerWithNorms& wrapped, Branch& branch,
+                        ActivationLayout& activations, const BatchShape& shape) const {
+  if (!wrapped.before) return;
+  branch.y = activations.until_weight.take(dtype_, rows_.local_shape(shape, spec_.hidden));
+  branch.stats =
+      activations.until_input.take(accumulator_type(dtype_), {rows_.local_rows(shape), 2});
 }
 
 Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                  const BatchShape& shape) const {
-  const Shape rows = rows_.kept(shape, spec_.hidden);
+  const Shape rows = rows_.local_shape(shape, spec_.hidden);
   const bool gradients = activations.gradients;
   Saved saved;
   saved.linear.all = rows_.plan_buffers(scratch, dtype_, shape, spec_.hidden, gradients);
@@ -106,14 +106,14 @@ Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scr
   if (!keeps_x1()) saved.x1 = scratch.take(dtype_, rows);
   // Only one sublayer runs at a time, so they share scratch memory.
   ArenaLayout mixer_scratch = scratch, feed_forward_scratch = scratch;
-  const auto take_stream = [&](const Place& reader) {
+  const auto take_stream = [&](const SublayerWithNorms& reader) {
     return (reader.before ? activations.until_input : activations.until_weight).take(dtype_, rows);
   };
-  const auto take_output = [&](const Place& place, Branch& branch) {
-    if (!place.after) return;
+  const auto take_output = [&](const SublayerWithNorms& wrapped, Branch& branch) {
+    if (!wrapped.after) return;
     branch.raw = activations.until_input.take(dtype_, rows);
     branch.raw_stats =
-        activations.until_input.take(accumulator_type(dtype_), {rows_.kept(shape), 2});
+        activations.until_input.take(accumulator_type(dtype_), {rows_.local_rows(shape), 2});
   };
   saved.x = take_stream(mixer_);
   plan_branch(mixer_, saved.mixer, activations, shape);
@@ -132,49 +132,48 @@ Block::Saved Block::plan_buffers(ActivationLayout& activations, ArenaLayout& scr
 std::size_t Block::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                    std::int64_t keys) const {
   std::size_t bytes = 0;
-  for (const Place* place : {&mixer_, &feed_forward_}) {
-    bytes = std::max(bytes, place->sublayer->workspace_bytes(kernels, shape, keys));
-    for (const Norm* norm : {place->before.get(), place->after.get()})
+  for (const SublayerWithNorms* wrapped : {&mixer_, &feed_forward_}) {
+    bytes = std::max(bytes, wrapped->sublayer->workspace_bytes(kernels, shape, keys));
+    for (const Norm* norm : {wrapped->before.get(), wrapped->after.get()})
       if (norm) bytes = std::max(bytes, norm->workspace_bytes(kernels, shape.rows()));
   }
   return bytes;
 }
 
 // ---- forward
-// -------------------------------------------------------------------------------------------------
 
-DropoutSpec Block::dropout(const Microbatch& batch, const Place& place) const {
+DropoutSpec Block::dropout(const Microbatch& batch, const SublayerWithNorms& wrapped) const {
   return {batch.training ? spec_.hidden_dropout : 0.0,
-          place.dropout_key,
+          wrapped.dropout_key,
           batch.samples,
           batch.ranges.from(rows_.first_position(batch.shape)),
           rows_.channels(spec_.hidden).begin,
           spec_.residual_scale};
 }
 
-void Block::start(Context& context, Saved& saved) const {
+void Block::start_first(Context& context, Saved& saved) const {
   if (mixer_.before) mixer_.before->forward(context, saved.mixer.y, saved.mixer.stats, saved.x);
 }
 
-void Block::start_behind(Context& context, Saved& saved, ConstView x1, ConstView branch,
-                         const DropoutSpec& dropout) const {
-  enter(context, mixer_, saved.mixer, saved.x, x1, branch, dropout);
+void Block::add_and_start(Context& context, Saved& saved, ConstView x1, ConstView branch,
+                          const DropoutSpec& dropout) const {
+  add_and_norm(context, mixer_, saved.mixer, saved.x, x1, branch, dropout);
 }
 
 // r = x + dropout(branch), fused with the norm if the sublayer begins with one.
-void Block::enter(Context& context, const Place& place, const Branch& saved, View r, ConstView x,
-                  ConstView branch, const DropoutSpec& dropout) const {
-  if (place.before)
-    place.before->add_forward(context, saved.y, r, saved.stats, x, branch, dropout);
+void Block::add_and_norm(Context& context, const SublayerWithNorms& wrapped, const Branch& saved,
+                         View r, ConstView x, ConstView branch, const DropoutSpec& dropout) const {
+  if (wrapped.before)
+    wrapped.before->add_forward(context, saved.y, r, saved.stats, x, branch, dropout);
   else
     context.kernels.add_dropout(context.stream, r, x, branch, dropout);
 }
 
-void Block::run(Context& context, const Microbatch& batch, const Place& place, Branch& saved,
-                View branch, ConstView x, const LinearScratch& linear) const {
-  const View out = place.after ? saved.raw : branch;
-  place.sublayer->forward(context, batch, out, x, *saved.sublayer, linear);
-  if (place.after) place.after->forward(context, branch, saved.raw_stats, saved.raw);
+void Block::run(Context& context, const Microbatch& batch, const SublayerWithNorms& wrapped,
+                Branch& saved, View branch, ConstView x, const LinearScratch& linear) const {
+  const View out = wrapped.after ? saved.raw : branch;
+  wrapped.sublayer->forward(context, batch, out, x, *saved.sublayer, linear);
+  if (wrapped.after) wrapped.after->forward(context, branch, saved.raw_stats, saved.raw);
 }
 
 ConstView Block::feed_forward_input(const Saved& saved) const {
@@ -195,7 +194,8 @@ void Block::forward(Context& context, const Microbatch& batch, View branch, Save
   }
   const DropoutSpec mixer_dropout = dropout(batch, mixer_);
   if (spec_.parallel == ParallelBlock::none) {
-    enter(context, feed_forward_, saved.feed_forward, saved.x1, saved.x, branch, mixer_dropout);
+    add_and_norm(context, feed_forward_, saved.feed_forward, saved.x1, saved.x, branch,
+                 mixer_dropout);
   } else {
     context.kernels.add_dropout(context.stream, saved.x1, saved.x, branch, mixer_dropout);
     if (feed_forward_.before)
@@ -208,44 +208,44 @@ void Block::forward(Context& context, const Microbatch& batch, View branch, Save
 }
 
 // ---- backward
-// -------------------------------------------------------------------------------------------------
 
 // dx: the gradient of the sublayer's input. Without dropout, scale and norm, the gradient of a
 // branch is that of the residual stream.
-void Block::run_backward(Context& context, const Microbatch& batch, Place& place, Branch& branch,
-                         View dx, ConstView dres, const Saved& saved, bool weights_too) {
+void Block::run_backward(Context& context, const Microbatch& batch, SublayerWithNorms& wrapped,
+                         Branch& branch, View dx, ConstView dres, const Saved& saved,
+                         bool weights_too) {
   ConstView dy = dres;
-  const DropoutSpec spec = dropout(batch, place);
+  const DropoutSpec spec = dropout(batch, wrapped);
   if (!spec.is_identity()) {
     context.kernels.add_dropout(context.stream, saved.d_branch, {}, dres, spec);
     dy = saved.d_branch;
   }
-  if (place.after) {
-    place.after->backward(context, saved.d_branch, dy, branch.raw, branch.raw_stats, false);
+  if (wrapped.after) {
+    wrapped.after->backward(context, saved.d_branch, dy, branch.raw, branch.raw_stats, false);
     dy = saved.d_branch;
   }
   const WorkHandle sum =
-      place.sublayer->backward_input(context, batch, dx, dy, *branch.sublayer, saved.linear);
-  if (weights_too) place.sublayer->backward_weight(context, *branch.sublayer, saved.linear);
+      wrapped.sublayer->backward_input(context, batch, dx, dy, *branch.sublayer, saved.linear);
+  if (weights_too) wrapped.sublayer->backward_weight(context, *branch.sublayer, saved.linear);
   sum->wait(context.stream);
 }
 
-// dres += the gradient of x, through the norm before the sublayer.
-void Block::leave(Context& context, Place& place, const Branch& saved, View dres, ConstView dy,
-                  ConstView x) {
-  if (place.before)
-    place.before->backward(context, dres, dy, x, saved.stats, true);
+// dres += the gradient of x, after backward through the norm before the sublayer.
+void Block::norm_backward_and_add(Context& context, SublayerWithNorms& wrapped, const Branch& saved,
+                                  View dres, ConstView dy, ConstView x) {
+  if (wrapped.before)
+    wrapped.before->backward(context, dres, dy, x, saved.stats, true);
   else
     context.kernels.add_dropout(context.stream, dres, dres, dy, {});
 }
 
 // Both branches start from x, so neither may add to dres before the other has read it.
-void Block::leave_parallel(Context& context, View dres, const Saved& saved) {
+void Block::parallel_norm_backward(Context& context, View dres, const Saved& saved) {
   if (spec_.parallel == ParallelBlock::one_norm)
     context.kernels.add_dropout(context.stream, saved.mixer_dy, saved.mixer_dy, saved.dy, {});
   else
-    leave(context, feed_forward_, saved.feed_forward, dres, saved.dy, saved.x);
-  leave(context, mixer_, saved.mixer, dres, saved.mixer_dy, saved.x);
+    norm_backward_and_add(context, feed_forward_, saved.feed_forward, dres, saved.dy, saved.x);
+  norm_backward_and_add(context, mixer_, saved.mixer, dres, saved.mixer_dy, saved.x);
 }
 
 void Block::backward_input(Context& context, const Microbatch& batch, View dres, Saved& saved,
@@ -256,16 +256,17 @@ void Block::backward_input(Context& context, const Microbatch& batch, View dres,
     run_backward(context, batch, feed_forward_, saved.feed_forward, saved.dy, dres, saved,
                  weights_too);
   }
-  if (!parallel) leave(context, feed_forward_, saved.feed_forward, dres, saved.dy, saved.x1);
+  if (!parallel)
+    norm_backward_and_add(context, feed_forward_, saved.feed_forward, dres, saved.dy, saved.x1);
   {
     const TraceRange range(context.trace, "attention backward");
     run_backward(context, batch, mixer_, saved.mixer, parallel ? saved.mixer_dy : saved.dy, dres,
                  saved, weights_too);
   }
   if (parallel)
-    leave_parallel(context, dres, saved);
+    parallel_norm_backward(context, dres, saved);
   else
-    leave(context, mixer_, saved.mixer, dres, saved.dy, saved.x);
+    norm_backward_and_add(context, mixer_, saved.mixer, dres, saved.dy, saved.x);
 }
 
 void Block::backward_weight(Context& context, Saved& saved) {

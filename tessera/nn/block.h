@@ -1,14 +1,15 @@
 // A transformer block: a mixer (attention) and a feed-forward (MLP), each between optional norms.
-// The caller owns the residual stream: it calls `start` with x, and adds the branch that the block
-// returns to x1.
+// The caller owns the residual stream: it calls start_first() with x, or add_and_start() with the
+// preceding block's x1 and branch, and after forward() adds the block's output branch to x1.
 //
 //   y1 = norm1(x) --mixer--> a;    x1 = x + s dropout(post1(a))
 //   y2 = norm2(x1) --feed-forward--> b;    branch = post2(b); the caller: x1 + s dropout(branch)
 //
 // LayerSpec::norm_placement selects the norms: before the sublayers, after them (y1 = x, y2 = x1),
 // or both. In a parallel block both sublayers start from x: y2 = norm2(x), or y2 = y1 with one norm
-// for both; x1 is then an intermediate of the sum x + mixer + feed-forward. s is the residual
-// scale.
+// for both; x1 is then an intermediate of the sum x + mixer + feed-forward. post1, post2: optional
+// norms after the sublayers; s: LayerSpec::residual_scale. In shapes, M is the number of rows of
+// the residual stream on this rank (row_layout.h).
 #pragma once
 
 #include "tessera/nn/norm.h"
@@ -22,20 +23,25 @@ class Block {
  public:
   /// A sublayer's views for one microbatch.
   struct Branch {
-    View y, stats;  ///< the norm of its input; empty without a norm before it
+    View y, stats;  ///< normalised input and the norm's statistics (pre-norm only)
     std::unique_ptr<Sublayer::Saved> sublayer;
-    View raw, raw_stats;  ///< its output, where a norm follows it
+    /// sublayer output before the post-norm, and that norm's statistics (post-norm only)
+    View raw, raw_stats;
   };
   /// The views of one microbatch. Those that are not saved are scratch, which the next block
   /// overwrites.
   struct Saved {
-    View x;   ///< [., hidden]: the residual stream at the block's start, this rank's rows
-    View x1;  ///< after the mixer; in a parallel block scratch, which is there for the next block
+    View x;  ///< [M, hidden]: the residual stream at the block's start, this rank's rows
+    /// [M, hidden]: after the mixer; in a parallel block: scratch, valid until the next block's
+    /// start has read it
+    View x1;
     Branch mixer;
     Branch feed_forward;
-    View dy, mixer_dy;  ///< scratch: gradients of the sublayers' inputs; the second one in parallel
-                        ///< blocks only
-    View d_branch;      ///< scratch: a branch's gradient behind dropout, scale and norm
+    /// scratch: gradients of the sublayers' inputs; mixer_dy in parallel blocks only
+    View dy, mixer_dy;
+    /// scratch: gradient of the sublayer's output, after backward through dropout, scale and
+    /// post-norm
+    View d_branch;
     LinearScratch linear;
   };
 
@@ -45,7 +51,7 @@ class Block {
         std::unique_ptr<Sublayer> feed_forward);
 
   void collect(ParameterList& parameters);
-  /// The norm parameters, which get their gradients together with the input gradient.
+  /// The norm parameters, whose gradients are computed along with the input gradient.
   void collect_norms(ParameterList& parameters);
   void collect_losses(ExtraLossList& losses);
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
@@ -55,13 +61,15 @@ class Block {
   }
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                               std::int64_t keys) const;
-  /// Whether x1 is part of the residual stream between two blocks, and therefore saved.
+  /// Whether x1, the residual stream between the two sublayers, is saved; false in a parallel
+  /// block, where nothing reads it in backward.
   bool keeps_x1() const { return spec_.parallel == ParallelBlock::none; }
 
   /// Computes the mixer's input from saved.x.
-  void start(Context&, Saved&) const;
-  /// The same after another block: saved.x = x1 + dropout(branch) first.
-  void start_behind(Context&, Saved&, ConstView x1, ConstView branch, const DropoutSpec&) const;
+  void start_first(Context&, Saved&) const;
+  /// Adds the previous block's branch (saved.x = x1 + dropout(branch)) and computes the mixer's
+  /// input.
+  void add_and_start(Context&, Saved&, ConstView x1, ConstView branch, const DropoutSpec&) const;
   /// Computes `branch` and saved.x1.
   void forward(Context&, const Microbatch&, View branch, Saved&) const;
   /// The dropout of the branch that the block returns.
@@ -69,36 +77,38 @@ class Block {
     return dropout(batch, feed_forward_);
   }
   /// `dres` is the gradient of the residual stream: after the block on entry, before it on return.
+  /// With weights_too also runs the sublayers' backward_weight (fused backward).
   void backward_input(Context&, const Microbatch&, View dres, Saved&, bool weights_too);
   void backward_weight(Context&, Saved&);
 
  private:
-  // A sublayer with the norms around it, which may be missing.
-  struct Place {
+  // A sublayer and the norms before and after it; null: no norm there.
+  struct SublayerWithNorms {
     RngKey dropout_key;
     std::unique_ptr<Norm> before;
     std::unique_ptr<Sublayer> sublayer;
     std::unique_ptr<Norm> after;
   };
 
-  DropoutSpec dropout(const Microbatch&, const Place&) const;
+  DropoutSpec dropout(const Microbatch&, const SublayerWithNorms&) const;
   /// The input of the feed-forward.
   ConstView feed_forward_input(const Saved&) const;
-  void plan_branch(const Place&, Branch&, ActivationLayout&, const BatchShape&) const;
-  void enter(Context&, const Place&, const Branch&, View r, ConstView x, ConstView branch,
-             const DropoutSpec&) const;
-  void run(Context&, const Microbatch&, const Place&, Branch&, View branch, ConstView x,
+  void plan_branch(const SublayerWithNorms&, Branch&, ActivationLayout&, const BatchShape&) const;
+  void add_and_norm(Context&, const SublayerWithNorms&, const Branch&, View r, ConstView x,
+                    ConstView branch, const DropoutSpec&) const;
+  void run(Context&, const Microbatch&, const SublayerWithNorms&, Branch&, View branch, ConstView x,
            const LinearScratch&) const;
-  void run_backward(Context&, const Microbatch&, Place&, Branch&, View dx, ConstView dres,
-                    const Saved&, bool weights_too);
-  void leave(Context&, Place&, const Branch&, View dres, ConstView dy, ConstView x);
-  void leave_parallel(Context&, View dres, const Saved&);
+  void run_backward(Context&, const Microbatch&, SublayerWithNorms&, Branch&, View dx,
+                    ConstView dres, const Saved&, bool weights_too);
+  void norm_backward_and_add(Context&, SublayerWithNorms&, const Branch&, View dres, ConstView dy,
+                             ConstView x);
+  void parallel_norm_backward(Context&, View dres, const Saved&);
 
   LayerSpec spec_;
   DType dtype_;
   RowLayout rows_;
-  Place mixer_;
-  Place feed_forward_;
+  SublayerWithNorms mixer_;
+  SublayerWithNorms feed_forward_;
 };
 
 }  // namespace tessera

@@ -13,7 +13,7 @@ std::optional<Parameter> position_table(const EmbeddingSpec& spec, const LayerCo
   if (layer.tensor_2d > 0)
     return column_parameter(
         layer.dtype, name, shape,
-        balanced_range(spec.hidden, layer.channel_shares(), layer.channel_share()), init,
+        balanced_range(spec.hidden, layer.channel_shards(), layer.channel_shard()), init,
         layer.tensor_row());
   const GradientGroup group = layer.sequence_parallel ? GradientGroup::tensor : GradientGroup::none;
   return replicated_parameter(layer.dtype, name, shape, init, layer.tensor_rank,
@@ -40,13 +40,13 @@ Embedding::Scratch Embedding::plan_scratch(ArenaLayout& scratch, const BatchShap
   Scratch views;
   views.tokens = tokens_->plan_scratch(scratch, shape);
   if (gradients && (spec_.dropout > 0 || spec_.scale != 1))
-    views.dropped = scratch.take(dtype_, rows_.kept(shape, spec_.hidden));
+    views.dropped = scratch.take(dtype_, rows_.local_shape(shape, spec_.hidden));
   return views;
 }
 
 std::size_t Embedding::workspace_bytes(const Kernels& kernels, const BatchShape& shape) const {
   return std::max(tokens_->workspace_bytes(kernels, shape),
-                  kernels.embedding_workspace_bytes(rows_.kept(shape)));
+                  kernels.embedding_workspace_bytes(rows_.local_rows(shape)));
 }
 
 DropoutSpec Embedding::dropout(const Microbatch& batch) const {
@@ -59,7 +59,7 @@ DropoutSpec Embedding::dropout(const Microbatch& batch) const {
 }
 
 ConstView Embedding::positions_of(const Microbatch& batch) const {
-  return rows_.kept_of(batch.positions.reshape({batch.shape.rows()}));
+  return rows_.local_rows(batch.positions.reshape({batch.shape.rows()}));
 }
 
 void Embedding::forward(Context& context, const Microbatch& batch, View y,

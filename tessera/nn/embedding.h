@@ -1,5 +1,5 @@
-// Token embeddings, with the vocabulary split over the tensor-parallel group, learned positions,
-// and dropout.
+// Embedding layer: word embeddings, with the vocabulary split over the tensor-parallel group,
+// learned position embeddings, and dropout.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ class Embedding {
  public:
   struct Scratch {
     TokenTable::Scratch tokens;
-    View dropped;  ///< the gradient behind the dropout
+    View dropped;  ///< the gradient after backward through dropout and scale
   };
 
   Embedding(const EmbeddingSpec& spec, const LayerContext& layer);
@@ -26,15 +26,16 @@ class Embedding {
   void forward(Context&, const Microbatch&, View y, const Scratch&) const;
   /// State passed from the first half of backward to the second.
   struct Pending {
-    ConstView dy;  ///< behind the dropout
+    ConstView dy;  ///< gradient after backward through dropout and scale
     WorkHandle gather;
   };
-  /// Adds the gradient of the positions, then that of the table. Both may use the same memory, one
-  /// after the other.
+  /// start_backward adds the gradient of the position embeddings, finish_backward that of the word
+  /// embeddings. The two gradients may lie in the same memory, which is used for one after the
+  /// other.
   [[nodiscard]] Pending start_backward(Context&, const Microbatch&, ConstView dy, const Scratch&);
   void finish_backward(Context&, const Microbatch&, const Pending&, const Scratch&);
 
-  /// The table, for an output layer that shares it.
+  /// The word embeddings, for an output layer that shares them.
   Parameter& table() { return tokens_->parameter(); }
 
  private:

@@ -4,11 +4,11 @@
 
 namespace tessera {
 
-KvGather::KvGather(const LayerContext& layer, std::int64_t groups, std::int64_t k_size,
+KvGather::KvGather(const LayerContext& layer, std::int64_t kv_heads, std::int64_t k_size,
                    std::int64_t v_size)
     : dtype_(layer.dtype),
       ranks_(layer.context_size),
-      groups_(groups),
+      kv_heads_(kv_heads),
       k_size_(k_size),
       v_size_(v_size) {}
 
@@ -18,29 +18,29 @@ KvGather::Scratch KvGather::plan_scratch(ArenaLayout& scratch, const BatchShape&
   Scratch views;
   if (ranks_ == 1) return views;
   const DType acc = accumulator_type(dtype_);
-  const std::int64_t width = groups_ * (k_size_ + v_size_);
-  const Shape ranks{ranks_, shape.seq, shape.batch, width};
-  const Shape all{ranks_ * shape.seq, shape.batch, width};
-  views.all = scratch.take(dtype_, all);
-  if (gradients) views.d_all = scratch.take(acc, all);
+  const std::int64_t width = kv_heads_ * (k_size_ + v_size_);
+  const Shape by_rank{ranks_, shape.seq, shape.batch, width};
+  const Shape by_position{ranks_ * shape.seq, shape.batch, width};
+  views.by_position = scratch.take(dtype_, by_position);
+  if (gradients) views.d_by_position = scratch.take(acc, by_position);
   ArenaLayout forward = scratch;
-  views.ranks = forward.take(dtype_, ranks);
+  views.by_rank = forward.take(dtype_, by_rank);
   ArenaLayout backward = scratch;
-  if (gradients) views.d_ranks = backward.take(acc, ranks);
+  if (gradients) views.d_by_rank = backward.take(acc, by_rank);
   scratch.include(forward);
   scratch.include(backward);
   return views;
 }
 
 View KvGather::keys(const View& rows) const {
-  return rows.slice(2, 0, groups_ * k_size_).split_last({groups_, k_size_});
+  return rows.slice(2, 0, kv_heads_ * k_size_).split_last({kv_heads_, k_size_});
 }
 View KvGather::values(const View& rows) const {
-  return rows.slice(2, groups_ * k_size_, groups_ * v_size_).split_last({groups_, v_size_});
+  return rows.slice(2, kv_heads_ * k_size_, kv_heads_ * v_size_).split_last({kv_heads_, v_size_});
 }
-View KvGather::own(const Context& context, const View& ranks) const {
-  return ranks.slice(0, context.mesh.context().rank(), 1)
-      .reshape({ranks.dim(1), ranks.dim(2), ranks.dim(3)});
+View KvGather::own(const Context& context, const View& by_rank) const {
+  return by_rank.slice(0, context.mesh.context().rank(), 1)
+      .reshape({by_rank.dim(1), by_rank.dim(2), by_rank.dim(3)});
 }
 
 // Calls f(chunks by rank, the same chunks by position): once for all first chunks, which are in the
@@ -58,40 +58,42 @@ void KvGather::for_each_chunk(const View& by_rank, const View& by_position, F&& 
 WorkHandle KvGather::start(Context& context, ConstView k, ConstView v,
                            const Scratch& scratch) const {
   if (ranks_ == 1) return std::make_shared<Work>();
-  const View rows = own(context, scratch.ranks);
+  const View rows = own(context, scratch.by_rank);
   context.kernels.copy(context.stream, keys(rows), k);
   context.kernels.copy(context.stream, values(rows), v);
-  return context.mesh.context().all_gather(scratch.ranks, rows, context.stream);
+  return context.mesh.context().all_gather(scratch.by_rank, rows, context.stream);
 }
 
 void KvGather::finish(Context& context, Work& gathering, const Scratch& scratch) const {
   gathering.wait(context.stream);
   if (ranks_ == 1) return;
-  for_each_chunk(scratch.ranks, scratch.all, [&](const View& ranks, const View& positions) {
-    context.kernels.copy(context.stream, positions, ranks);
-  });
+  for_each_chunk(scratch.by_rank, scratch.by_position,
+                 [&](const View& ranks, const View& positions) {
+                   context.kernels.copy(context.stream, positions, ranks);
+                 });
 }
 
 KvGather::KeysValues KvGather::all(ConstView k, ConstView v, const Scratch& scratch) const {
   if (ranks_ == 1) return {k, v};
-  return {keys(scratch.all), values(scratch.all)};
+  return {keys(scratch.by_position), values(scratch.by_position)};
 }
 
 KvGather::Gradients KvGather::begin_gradients(Context& context, View dk, View dv,
                                               const Scratch& scratch) const {
   if (ranks_ == 1) return {dk, dv, false};
-  context.kernels.fill(context.stream, scratch.d_all, 0);
-  return {keys(scratch.d_all), values(scratch.d_all), true};
+  context.kernels.fill(context.stream, scratch.d_by_position, 0);
+  return {keys(scratch.d_by_position), values(scratch.d_by_position), true};
 }
 
 void KvGather::sum_gradients(Context& context, View dk, View dv, const Scratch& scratch) const {
   if (ranks_ == 1) return;
-  for_each_chunk(scratch.d_ranks, scratch.d_all, [&](const View& ranks, const View& positions) {
-    context.kernels.copy(context.stream, ranks, positions);
-  });
-  const View rows = own(context, scratch.d_ranks);
+  for_each_chunk(scratch.d_by_rank, scratch.d_by_position,
+                 [&](const View& ranks, const View& positions) {
+                   context.kernels.copy(context.stream, ranks, positions);
+                 });
+  const View rows = own(context, scratch.d_by_rank);
   context.mesh.context()
-      .reduce_scatter(rows, scratch.d_ranks, ReduceOp::sum, context.stream)
+      .reduce_scatter(rows, scratch.d_by_rank, ReduceOp::sum, context.stream)
       ->wait(context.stream);
   context.kernels.copy(context.stream, dk, keys(rows));
   context.kernels.copy(context.stream, dv, values(rows));

@@ -1,18 +1,19 @@
-// Context parallelism of attention: the ranks of a group split each sequence, while a query attends
-// to keys of all ranks. Keys and values are all-gathered for it, and their gradients are
-// reduce-scattered:
+// Context parallelism with all-gathered keys and values (Megatron's `--cp-comm-type all_gather`):
+// each rank holds a part of the sequence; keys and values are all-gathered before attention and
+// their gradients reduce-scattered after it.
 //
-//   forward    k | v of this rank's rows --all-gather--> [rank by rank] --copy--> [by position]
-//   backward   the same once more, since keeping them would cost each layer the whole sequence;
-//              dk | dv [by position], summed in the accumulator's dtype over all calls
-//              --copy--> [rank by rank] --reduce-scatter--> this rank's rows, rounded once
+//   forward    k | v of this rank's rows --all-gather--> [by rank] --copy--> [by position]
+//   backward   gathered again; keeping them would store the keys and values of the whole sequence
+//              for every layer and microbatch;
+//              dk | dv [by position], summed in the accumulator dtype over all calls
+//              --copy--> [by rank] --reduce-scatter--> this rank's rows, rounded once
 //
 // A rank has two chunks of the sequence (SequenceRanges::zigzag): the first chunks are in the order
 // of the ranks, the second ones in reverse order. A group of one rank has all keys already: nothing
 // is communicated, and no scratch is needed.
 //
-// Shape legend: S positions of B samples, shared by R ranks; K key/value heads of this rank, with D
-// channels of a key and E of a value.
+// Shape legend: S positions of B samples, split over R ranks; K key/value heads of this rank, with
+// D channels of a key and E of a value.
 #pragma once
 
 #include "tessera/nn/activation_layout.h"
@@ -25,20 +26,21 @@ class KvGather {
  public:
   /// Memory that a call may overwrite; empty in a group of one rank.
   struct Scratch {
-    View all;      ///< [S, B, K (D + E)]: k | v by position
-    View d_all;    ///< acc: their gradients
-    View ranks;    ///< [R, S / R, B, K (D + E)]: k | v rank by rank
-    View d_ranks;  ///< acc: their gradients, in the same place
+    View by_position;    ///< [S, B, K (D + E)]: k | v by position
+    View d_by_position;  ///< their gradients, in the accumulator dtype (f32, or f64 for f64)
+    View by_rank;        ///< [R, S / R, B, K (D + E)]: k | v by rank
+    View d_by_rank;      ///< their gradients, in the accumulator dtype; overlaps by_rank
   };
   struct KeysValues {
     ConstView k, v;  ///< [positions, B, K, D] and [positions, B, K, E]
   };
   struct Gradients {
     View dk, dv;
-    bool add = false;  ///< to what is there, since several calls give parts of them
+    /// whether attention_backward must accumulate: several calls contribute
+    bool accumulate = false;
   };
 
-  KvGather(const LayerContext& layer, std::int64_t groups, std::int64_t k_size,
+  KvGather(const LayerContext& layer, std::int64_t kv_heads, std::int64_t k_size,
            std::int64_t v_size);
 
   /// `shape` is the shape of this rank's rows.
@@ -50,27 +52,27 @@ class KvGather {
   void finish(Context&, Work& gathering, const Scratch&) const;
   /// The keys and values of all positions, after finish().
   KeysValues all(ConstView k, ConstView v, const Scratch&) const;
-  /// The position of the first of them; this rank's own rows begin at position `own`.
+  /// Position of the first key that all() returns; `own`: position of this rank's first row.
   std::int64_t first_position(std::int64_t own) const { return ranks_ > 1 ? 0 : own; }
 
   /// Where attention's backward writes the gradients of all positions. In a group of one rank these
   /// are dk and dv themselves.
   Gradients begin_gradients(Context&, View dk, View dv, const Scratch&) const;
-  /// dk, dv = the gradients of this rank's rows, summed over the ranks.
+  /// dk, dv = the gradients of this rank's rows, reduce-scattered over the ranks.
   void sum_gradients(Context&, View dk, View dv, const Scratch&) const;
 
  private:
   // k and v within rows [positions, B, K (D + E)] of both.
   View keys(const View& rows) const;
   View values(const View& rows) const;
-  // This rank's part of [R, S / R, B, K (D + E)].
-  View own(const Context&, const View& ranks) const;
+  // This rank's slice of [R, S / R, B, K (D + E)].
+  View own(const Context&, const View& by_rank) const;
   template <class F>
   void for_each_chunk(const View& by_rank, const View& by_position, F&& f) const;
 
   DType dtype_;
   int ranks_;
-  std::int64_t groups_, k_size_, v_size_;
+  std::int64_t kv_heads_, k_size_, v_size_;
 };
 
 }  // namespace tessera

@@ -46,14 +46,14 @@ std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec,
   return std::make_unique<RowParallelLinear>(spec, layer);
 }
 
-Range even_share(const std::string& what, std::int64_t size, int shares,
+Range even_shard(const std::string& what, std::int64_t size, int shards,
                  const LayerContext& layer) {
-  check(size % shares == 0,
+  check(size % shards == 0,
         "{} has {} features, which {} tensor-parallel ranks cannot share evenly", what, size,
-        shares);
-  check(layer.shares() % shares == 0, "{} has {} shares, which {} ranks cannot hold evenly", what,
-        shares, layer.shares());
-  return balanced_range(size, shares, layer.share() / (layer.shares() / shares));
+        shards);
+  check(layer.shards() % shards == 0, "{} has {} shares, which {} ranks cannot hold evenly", what,
+        shards, layer.shards());
+  return balanced_range(size, shards, layer.shard() / (layer.shards() / shards));
 }
 
 }  // namespace tessera

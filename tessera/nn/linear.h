@@ -28,7 +28,7 @@ class ParallelLinear {
   /// The sizes of LinearScratch::summa that it needs for `rows` rows.
   virtual SummaSizes summa_sizes(std::int64_t /*rows*/) const { return {}; }
 
-  /// Computes this rank's part of y from its part of x.
+  /// Computes this rank's shard of y from its shard of x.
   virtual void forward(Context&, View y, ConstView x, const LinearScratch&) const = 0;
   /// pre = x W^T + b; y = gelu(pre).
   virtual void forward_gelu(Context&, View y, View pre, ConstView x, const LinearScratch&) const;
@@ -57,12 +57,12 @@ std::unique_ptr<ParallelLinear> make_first_linear(const LinearSpec& spec,
 /// The last linear layer of a sublayer: 1-D tensor parallelism splits its inputs.
 std::unique_ptr<ParallelLinear> make_last_linear(const LinearSpec& spec, const LayerContext& layer);
 
-/// This rank's part of a vector that is split like the outputs of `part` with 1-D tensor
+/// This rank's shard of a vector that is split like the outputs of `part` with 1-D tensor
 /// parallelism; `part` has the vector's full name.
 Parameter split_vector(const LinearPart& part, InitSpec init, const LayerContext& layer);
 
-/// This rank's range of `size` features in `shares` equal shards, each held by one rank or by
+/// This rank's range of `size` features in `shards` equal shards, each held by one rank or by
 /// several.
-Range even_share(const std::string& what, std::int64_t size, int shares, const LayerContext& layer);
+Range even_shard(const std::string& what, std::int64_t size, int shards, const LayerContext& layer);
 
 }  // namespace tessera

@@ -7,32 +7,34 @@
 namespace tessera {
 namespace {
 
-int shares_of(const LinearPart& part, const LayerContext& layer) {
-  return layer.shares_of(part.max_shares);
+int shards_of(const LinearPart& part, const LayerContext& layer) {
+  return layer.shards_of(part.max_shards);
 }
 
-// The first of the ranks that hold the same shard saves and counts it.
+// Only the first rank of a KV-head replication group saves the shard and counts it in the gradient
+// norm.
 ShardedTensor part_tensor(const LinearPart& part, const std::string& suffix, const Shape& global,
                           const ShardPiece& piece, const LayerContext& layer) {
-  const int copies = layer.tensor_size / shares_of(part, layer);
-  const GradientGroup group = copies > 1 ? GradientGroup::kv_replication : GradientGroup::none;
+  const int replicas = layer.tensor_size / shards_of(part, layer);
+  const GradientGroup group = replicas > 1 ? GradientGroup::kv_replication : GradientGroup::none;
   return {part.name + suffix,
           global,
           {piece},
-          layer.tensor_rank % copies == 0,
+          layer.tensor_rank % replicas == 0,
           {.gradient_group = group}};
 }
 
-// The fused parts are stored one after the other: this rank's shard of each.
+// The local weight is this rank's shard of each fused matrix (q, k, v or gate, up), concatenated
+// along the rows.
 Parameter column_weight(const LinearSpec& spec, const LayerContext& layer) {
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
-    const Range share = even_share(part.name, part.out, shares_of(part, layer), layer);
+    const Range shard = even_shard(part.name, part.out, shards_of(part, layer), layer);
     const ShardPiece piece{
-        {share.begin, 0}, {share.length(), spec.in}, rows * spec.in, {spec.in, 1}};
+        {shard.begin, 0}, {shard.length(), spec.in}, rows * spec.in, {spec.in, 1}};
     tensors.push_back(part_tensor(part, ".weight", {part.out, spec.in}, piece, layer));
-    rows += share.length();
+    rows += shard.length();
   }
   return {layer.dtype, {rows, spec.in}, std::move(tensors), {InitKind::normal, spec.init_std}};
 }
@@ -42,21 +44,23 @@ std::optional<Parameter> column_bias(const LinearSpec& spec, const LayerContext&
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
-    const Range share = even_share(part.name, part.out, shares_of(part, layer), layer);
+    const Range shard = even_shard(part.name, part.out, shards_of(part, layer), layer);
     tensors.push_back(part_tensor(part, ".bias", {part.out},
-                                  {{share.begin}, {share.length()}, rows, {1}}, layer));
-    rows += share.length();
+                                  {{shard.begin}, {shard.length()}, rows, {1}}, layer));
+    rows += shard.length();
   }
   return Parameter(layer.dtype, {rows}, std::move(tensors), {});
 }
 
 Parameter row_weight(const LinearSpec& spec, const LayerContext& layer) {
-  check(spec.parts.size() == 1, "a row-parallel layer has one part, got {}", spec.parts.size());
+  check(spec.parts.size() == 1,
+        "a row-parallel layer cannot have a fused weight: expected 1 matrix, got {}",
+        spec.parts.size());
   const LinearPart& part = spec.parts.front();
-  const Range share = even_share(part.name, spec.in, layer.tensor_size, layer);
-  const ShardPiece piece{{0, share.begin}, {part.out, share.length()}, 0, {share.length(), 1}};
+  const Range shard = even_shard(part.name, spec.in, layer.tensor_size, layer);
+  const ShardPiece piece{{0, shard.begin}, {part.out, shard.length()}, 0, {shard.length(), 1}};
   return {layer.dtype,
-          {part.out, share.length()},
+          {part.out, shard.length()},
           {{part.name + ".weight", {part.out, spec.in}, {piece}}},
           {InitKind::normal, spec.init_std}};
 }
@@ -70,9 +74,9 @@ std::optional<Parameter> row_bias(const LinearSpec& spec, const LayerContext& la
 }  // namespace
 
 Parameter split_vector(const LinearPart& part, InitSpec init, const LayerContext& layer) {
-  const Range share = even_share(part.name, part.out, shares_of(part, layer), layer);
-  const ShardPiece piece{{share.begin}, {share.length()}, 0, {1}};
-  return {layer.dtype, {share.length()}, {part_tensor(part, "", {part.out}, piece, layer)}, init};
+  const Range shard = even_shard(part.name, part.out, shards_of(part, layer), layer);
+  const ShardPiece piece{{shard.begin}, {shard.length()}, 0, {1}};
+  return {layer.dtype, {shard.length()}, {part_tensor(part, "", {part.out}, piece, layer)}, init};
 }
 
 Linear1d::Linear1d(const LayerContext& layer, Parameter weight, std::optional<Parameter> bias)

@@ -1,9 +1,9 @@
 // Linear layers with 1-D tensor parallelism.
 //
-//   column-parallel: each rank holds some outputs. It needs all rows of its input, and the
-//   input gradient is summed over the ranks.
-//   row-parallel: each rank holds some inputs. The output is summed over the ranks, and it needs
-//   all rows of the output's gradient.
+//   column-parallel: each rank holds a slice of the output features. It needs all rows of its
+//   input, and the input gradient is summed over the ranks.
+//   row-parallel: each rank holds a slice of the input features. The output is summed over the
+//   ranks, and backward needs all rows of the output's gradient.
 //
 // Rows are gathered and sums reduced as row_layout.h describes. A column-parallel layer followed by
 // a row-parallel one costs one all-reduce in each direction, or an all-gather and a reduce-scatter.
@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-/// Weight, optional bias and the products with them, for either split.
+/// Common base: weight, optional bias and the three GEMMs.
 class Linear1d : public ParallelLinear {
  public:
   void backward_weight(Context&, ConstView dy, ConstView x, const LinearScratch&) final;
@@ -29,7 +29,7 @@ class Linear1d : public ParallelLinear {
   RowLayout rows_;
 };
 
-/// y [N, out / TP] from this rank's rows x [., in].
+/// y [N, out / TP]; x: this rank's rows [M, in].
 class ColumnParallelLinear final : public Linear1d {
  public:
   ColumnParallelLinear(const LinearSpec& spec, const LayerContext& layer);
@@ -39,7 +39,7 @@ class ColumnParallelLinear final : public Linear1d {
   WorkHandle backward_input(Context&, View dx, ConstView dy, const LinearScratch&) const override;
 };
 
-/// This rank's rows y [., out] from x [N, in / TP].
+/// y: this rank's rows [M, out]; x [N, in / TP].
 class RowParallelLinear final : public Linear1d {
  public:
   RowParallelLinear(const LinearSpec& spec, const LayerContext& layer);

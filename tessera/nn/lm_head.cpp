@@ -22,10 +22,10 @@ LmHead::LmHead(const LmHeadSpec& spec, const LayerContext& layer, Parameter* sha
     : spec_(spec),
       dtype_(layer.dtype),
       rows_(layer),
-      layout_(make_head_layout(layer)),
+      layout_(make_lm_head_layout(layer)),
       most_logits_(layer.most_logits),
-      largest_share_(balanced_range(spec.vocab, layer.shares(), 0).length()),
-      vocab_(balanced_range(spec.vocab, layer.shares(), layer.share())),
+      largest_shard_(balanced_range(spec.vocab, layer.shards(), 0).length()),
+      vocab_(balanced_range(spec.vocab, layer.shards(), layer.shard())),
       shared_(shared) {
   if (shared) return;
   own_ = vocab_parallel_table(spec.tied ? kTokenTableName : "output.weight", spec.vocab,
@@ -47,12 +47,12 @@ TargetSpec LmHead::target(bool training) const {
 // must take the same number, although their shards of the vocabulary may differ in size.
 std::int64_t LmHead::chunk_rows(const BatchShape& shape) const {
   const std::int64_t rows = std::max<std::int64_t>(
-      64, most_logits_ / std::max<std::int64_t>(1, largest_share_) / 64 * 64);
+      64, most_logits_ / std::max<std::int64_t>(1, largest_shard_) / 64 * 64);
   return std::min(shape.rows(), rows);
 }
 
 LmHead::Saved LmHead::plan_buffers(ActivationLayout& activations, const BatchShape& shape) const {
-  return {activations.until_input.take(dtype_, rows_.kept(shape, spec_.hidden)),
+  return {activations.until_input.take(dtype_, rows_.local_shape(shape, spec_.hidden)),
           activations.until_input.take(accumulator_type(dtype_), {shape.rows()})};
 }
 

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "tessera/nn/head_layout.h"
+#include "tessera/nn/lm_head_layout.h"
 #include "tessera/spec/model_spec.h"
 
 namespace tessera {
@@ -15,18 +15,17 @@ class LmHead {
  public:
   struct Saved {
     View x;     ///< this rank's part of the input; after a training forward, its gradient
-    View loss;  ///< acc [N], not masked
+    View loss;  ///< acc [N]: per-token losses, before the mask is applied
   };
   struct Scratch {
-    HeadLayout::Scratch layout;
+    LmHeadLayout::Scratch layout;
     View logits;   ///< [chunk, V of this rank]
     View stats;    ///< acc [3, chunk]
     View maximum;  ///< acc [chunk]
   };
 
-  /// With `shared`, the weight is that table (tied embeddings) and the head has no parameter of its
-  /// own. If the embeddings are tied but the table is on another pipeline stage, the head has a
-  /// copy of it.
+  /// `shared`: the word embeddings, if they are tied and on this stage; the head then has no
+  /// parameter of its own. If they are tied but on another pipeline stage, the head has a copy.
   LmHead(const LmHeadSpec& spec, const LayerContext& layer, Parameter* shared);
 
   void collect(ParameterList& parameters);
@@ -44,7 +43,7 @@ class LmHead {
   struct Chunk {
     std::int64_t begin, rows;
   };
-  // The operands that the products of all chunks share, in parts of the channels.
+  // The operands of all chunks' GEMMs, in parts of the channels.
   struct Products {
     View x;  ///< [parts, N, C]; the gradient replaces it chunk by chunk
     ConstView weight;
@@ -63,9 +62,9 @@ class LmHead {
   LmHeadSpec spec_;
   DType dtype_;
   RowLayout rows_;
-  std::unique_ptr<HeadLayout> layout_;
+  std::unique_ptr<LmHeadLayout> layout_;
   std::int64_t most_logits_;
-  std::int64_t largest_share_;  ///< the largest shard of the vocabulary on any rank
+  std::int64_t largest_shard_;  ///< the largest shard of the vocabulary on any rank
   Range vocab_;                 ///< this rank's shard
   std::optional<Parameter> own_;
   Parameter* shared_;

@@ -5,7 +5,7 @@ Mlp::Mlp(const MlpSpec& spec, const LayerContext& layer)
     : spec_(spec),
       dtype_(layer.dtype),
       rows_(layer),
-      ffn_(spec.ffn / layer.shares()),
+      ffn_(spec.ffn / layer.shards()),
       up_(make_first_linear(up_linear(spec), layer)),
       down_(make_last_linear(down_linear(spec), layer)) {}
 

@@ -1,4 +1,4 @@
-// The feed-forward sublayer: normed input -> branch. Two linear layers with a plain or gated
+// The feed-forward sublayer: normalised input -> branch. Two linear layers with a plain or gated
 // activation between them.
 #pragma once
 
@@ -15,7 +15,7 @@ class Mlp final : public Sublayer {
     View pre;            ///< [N, F], or [N, 2F] = gate | up: input of the activation
     View act;            ///< [N, F]: output of the activation; gated: only with a split backward
     View d_pre;          ///< like pre; gated: in the same memory where possible
-    ConstView act_seen;  ///< what backward_weight reads as the output of the activation
+    ConstView act_seen;  ///< the activation's output, for backward_weight
     /// [N, F], gated only, scratch. The activation's output in forward. In backward first the
     /// gradient of that output, then the output again, which is cheaper to recompute than to keep.
     View work;

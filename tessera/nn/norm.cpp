@@ -31,7 +31,7 @@ Parameter column_vector(const std::string& name, std::int64_t channels, InitKind
         "{} has {} channels, which a grid of {} columns cannot share", name, channels,
         layer.tensor_2d);
   return column_parameter(layer.dtype, name, {channels},
-                          balanced_range(channels, layer.channel_shares(), layer.channel_share()),
+                          balanced_range(channels, layer.channel_shards(), layer.channel_shard()),
                           {init}, layer.tensor_row());
 }
 

@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-/// A gradient to contribute to: the first contribution of a step overwrites, later ones add.
+/// A gradient buffer to write to: the first contribution of a step overwrites, later ones add.
 struct Gradient {
   View view;
   bool accumulate = false;
@@ -41,7 +41,7 @@ class Parameter {
   bool trained() const { return trained_; }
   void freeze() { trained_ = false; }
 
-  /// Whether a parameter on another pipeline stage is the same one of the model (tied embeddings).
+  /// Whether another pipeline stage holds the same parameter of the model (tied embeddings).
   /// Their gradients are summed, and their values stay equal. The copy is neither saved nor
   /// counted.
   bool tied() const { return tied_; }
@@ -76,12 +76,13 @@ using ParameterList = std::vector<Parameter*>;
 Parameter replicated_parameter(DType dtype, const std::string& name, const Shape& shape,
                                InitSpec init, int group_rank, const Placement& placement = {});
 
-/// A tensor box that all ranks of a grid column hold; the first rank of the column saves and counts
-/// it. The ranks process different samples, so their gradients are summed.
+/// A slice (offset and extent) of a global tensor that all ranks of a grid column hold; the first
+/// rank of the column saves and counts it. The ranks process different samples, so their gradients
+/// are summed.
 ShardedTensor column_copy(const std::string& name, const Shape& global, const ShardPiece& piece,
                           int tensor_row);
 
-/// A parameter of that kind: some of the channels of a tensor [..., channels].
+/// A parameter that is held in this way: a range of the channels of a tensor [..., channels].
 Parameter column_parameter(DType dtype, const std::string& name, const Shape& global,
                            const Range& channels, InitSpec init, int tensor_row);
 

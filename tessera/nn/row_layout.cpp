@@ -4,14 +4,14 @@ namespace tessera {
 
 RowLayout::RowLayout(const LayerContext& layer)
     : ranks_(layer.tensor_size),
-      parts_(layer.sequence_parallel ? layer.tensor_size : 1),
-      part_(layer.sequence_parallel ? layer.tensor_rank : 0),
-      channel_shares_(layer.channel_shares()),
-      channel_share_(layer.channel_share()) {}
+      row_shards_(layer.sequence_parallel ? layer.tensor_size : 1),
+      row_shard_(layer.sequence_parallel ? layer.tensor_rank : 0),
+      channel_shards_(layer.channel_shards()),
+      channel_shard_(layer.channel_shard()) {}
 
-ConstView RowLayout::kept_of(const ConstView& rows) const {
-  const std::int64_t kept = rows.dim(0) / parts_;
-  return rows.slice(0, kept * part_, kept);
+ConstView RowLayout::local_rows(const ConstView& rows) const {
+  const std::int64_t count = rows.dim(0) / row_shards_;
+  return rows.slice(0, count * row_shard_, count);
 }
 
 AllRows RowLayout::plan_buffers(ArenaLayout& scratch, DType dtype, const BatchShape& shape,
@@ -25,8 +25,8 @@ AllRows RowLayout::plan_buffers(ArenaLayout& scratch, DType dtype, const BatchSh
 
 WorkHandle RowLayout::gather(Context& context, View all, ConstView rows) const {
   if (!split()) return std::make_shared<Work>();
-  return context.mesh.tensor().all_gather(all.reshape({parts_, rows.dim(0), rows.dim(1)}), rows,
-                                          context.stream);
+  return context.mesh.tensor().all_gather(all.reshape({row_shards_, rows.dim(0), rows.dim(1)}),
+                                          rows, context.stream);
 }
 
 ConstView RowLayout::gather_now(Context& context, View all, ConstView rows) const {
@@ -37,7 +37,7 @@ ConstView RowLayout::gather_now(Context& context, View all, ConstView rows) cons
 WorkHandle RowLayout::sum(Context& context, View rows, View partial) const {
   Communicator& group = context.mesh.tensor();
   if (!split()) return group.all_reduce(rows, ReduceOp::sum, context.stream);
-  return group.reduce_scatter(rows, partial.reshape({parts_, rows.dim(0), rows.dim(1)}),
+  return group.reduce_scatter(rows, partial.reshape({row_shards_, rows.dim(0), rows.dim(1)}),
                               ReduceOp::sum, context.stream);
 }
 

@@ -1,8 +1,8 @@
-// A sublayer of a block: normed input -> branch. A block has two of them, a mixer (attention) and a
-// feed-forward (MLP), and uses them through this interface only.
+// A sublayer of a block: normalised input -> branch. A block has two of them, a mixer (attention)
+// and a feed-forward (MLP), and uses them through this interface only.
 //
-// The caller owns x, y and their gradients: this rank's part of the rows, [., hidden]
-// (row_layout.h). x must stay valid until backward_weight.
+// The caller owns x, y and their gradients: this rank's rows, [M, hidden] (row_layout.h). x must
+// stay valid until backward_weight.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,8 @@ class Sublayer {
   virtual void collect(ParameterList& parameters) = 0;
   /// The parameters whose gradients are computed along with the input gradient.
   virtual void collect_norms(ParameterList& /*parameters*/) {}
-  /// Losses of its own; the layer's spec must name them as well (extra_loss_names in layer_spec.h).
+  /// The sublayer's extra losses; the layer's spec must name them as well (extra_loss_names in
+  /// layer_spec.h).
   virtual void collect_losses(ExtraLossList& /*losses*/) {}
 
   /// Runs twice, to measure and to lay out, and must take the same views in the same order. Scratch

@@ -10,14 +10,14 @@ namespace tessera {
 class SublayerRows {
  public:
   SublayerRows() = default;
-  /// `activations` keeps the gradient [., hidden] until the weight gradient, with a split backward.
+  /// With a split backward, `activations` holds the gradient [M, hidden] until the weight gradient.
   SublayerRows(ActivationLayout& activations, const RowLayout& layout, DType dtype,
                const BatchShape& shape, std::int64_t hidden) {
     if (activations.split_backward)
-      dy_ = activations.until_weight.take(dtype, layout.kept(shape, hidden));
+      dy_ = activations.until_weight.take(dtype, layout.local_shape(shape, hidden));
   }
 
-  /// x [., hidden]: this rank's rows, in memory that stays valid.
+  /// x [M, hidden]: this rank's rows; must stay valid until the weight gradient.
   void set_input(ConstView x) { x_ = x; }
 
   /// All rows of dy, for the input gradient and for a weight gradient that follows at once.

@@ -13,7 +13,7 @@ class TokenTable1d final : public TokenTable {
       : TokenTable(vocab, hidden, init_std, layer), rows_(layer) {}
 
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const override {
-    if (rows_.kept(shape) == shape.rows()) return {};
+    if (rows_.local_rows(shape) == shape.rows()) return {};
     return {scratch.take(table_.dtype(), {shape.rows(), table_.shape()[1]}), {}, {}};
   }
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape) const override {
@@ -46,8 +46,8 @@ class TokenTable1d final : public TokenTable {
 
 Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
                                double init_std, const LayerContext& layer) {
-  const Range rows = balanced_range(vocab, layer.shares(), layer.share());
-  const Range columns = balanced_range(hidden, layer.channel_shares(), layer.tensor_row());
+  const Range rows = balanced_range(vocab, layer.shards(), layer.shard());
+  const Range columns = balanced_range(hidden, layer.channel_shards(), layer.tensor_row());
   const ShardPiece piece{
       {rows.begin, columns.begin}, {rows.length(), columns.length()}, 0, {columns.length(), 1}};
   return {
@@ -56,7 +56,7 @@ Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std:
 
 TokenTable::TokenTable(std::int64_t vocab, std::int64_t hidden, double init_std,
                        const LayerContext& layer)
-    : first_row_(balanced_range(vocab, layer.shares(), layer.share()).begin),
+    : first_row_(balanced_range(vocab, layer.shards(), layer.shard()).begin),
       table_(vocab_parallel_table(kTokenTableName, vocab, hidden, init_std, layer)) {}
 
 std::unique_ptr<TokenTable> make_token_table(std::int64_t vocab, std::int64_t hidden,

@@ -1,4 +1,4 @@
-// Lookup of a token table [vocab, hidden] that is split over the tensor-parallel group.
+// Lookup of the word embeddings [vocab, hidden], which are sharded over the tensor-parallel group.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace tessera {
 
-/// The name of the embedding's table.
+/// The tensor name of the word embeddings.
 inline constexpr const char* kTokenTableName = "embedding.word.weight";
 
-/// This rank's part of a [vocab, hidden] table, used by the embedding and by the output layer: some
-/// of the rows with 1-D tensor parallelism, and the part that a linear layer's weight has with 2-D.
+/// This rank's shard of a weight [vocab, hidden], of the embedding or of the output layer: a range
+/// of the rows with 1-D tensor parallelism, the shard of a linear layer's weight with 2-D.
 Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,
                                double init_std, const LayerContext& layer);
 
@@ -31,11 +31,11 @@ class TokenTable {
   virtual Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape) const = 0;
   virtual std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape) const = 0;
 
-  /// y: this rank's part of the embeddings of the microbatch's tokens.
+  /// y: this rank's shard of the embeddings of the microbatch's tokens, [M, hidden].
   virtual void forward(Context&, const Microbatch&, View y, const Scratch&) const = 0;
   /// Starts to gather the data that `backward` needs from other ranks.
   [[nodiscard]] virtual WorkHandle gather(Context&, ConstView dy, const Scratch&) const = 0;
-  /// Adds to the table's gradient. The work of `gather` must have been waited for.
+  /// Adds to the gradient of the word embeddings. The work of `gather` must have been waited for.
   virtual void backward(Context&, const Microbatch&, ConstView dy, const Scratch&) = 0;
 
  protected:

@@ -131,7 +131,7 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
       memory, options.shape, options.microbatches, batch_limits(options),
       BatchShare{{std::max(1, options.parallel.tensor_2d), 0}, {options.parallel.context, 0}});
   MemoryCounters counters = memory.counters();
-  add(counters, MemoryUse::data, Session::shared_loss_bytes(options));
+  add(counters, MemoryUse::data, Session::gathered_loss_bytes(options));
   const std::vector<ParameterPlan> parameters = plan_parameters(options, model.fsdp_units());
   const auto bytes = [](std::int64_t count, DType type) {
     return count * static_cast<std::int64_t>(element_size(type));

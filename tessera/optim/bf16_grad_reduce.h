@@ -1,5 +1,5 @@
-// bf16 gradient communication: sums over ranks that are sent in bf16 and added in f32. A value is
-// rounded once when it is sent, and a sum once when it is sent on, however many ranks there are.
+// bf16 gradient communication: reductions that send bf16 and add in f32. A value is rounded once
+// when it is sent, and a sum once when it is sent on, regardless of the number of ranks.
 #pragma once
 
 #include "tessera/parallel/context.h"
@@ -12,12 +12,12 @@ class Bf16GradReduce {
   Bf16GradReduce(Kernels& kernels, const View& out, const View& in)
       : kernels_(kernels), out_(out), in_(in) {}
 
-  /// own [n] (+)= this rank's part of the sum of `parts` [ranks, n]. `own` may be that part of
-  /// `parts`.
+  /// Reduce-scatter: own [n] (+)= this rank's part of the sum of `parts` [ranks, n]. `own` may be
+  /// that part of `parts`.
   void scatter(Communicator& group, const View& own, const View& parts, bool accumulate,
                Stream& stream) const;
-  /// x = the sum of x over the ranks, each of which reduces an equal share. All ranks get the same
-  /// bits.
+  /// All-reduce: x = the sum of x over the ranks, each of which reduces an equal part. All ranks
+  /// get the same bits.
   void all(Communicator& group, const View& x, Stream& stream) const;
 
  private:

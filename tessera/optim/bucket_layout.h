@@ -2,12 +2,12 @@
 // functions: no memory, no ranks.
 //
 //   block    | bucket 0                     | bucket 1                 | ... | frozen buckets
-//   bucket   | shard 0   | shard 1   | ...  |      the ranks of a data-parallel group have one each
+//   bucket   | shard 0   | shard 1   | ...  |      one for each rank of the sharding group
 //   inside   | with weight decay    | without | padding
 //
-// FSDP units (the embedding, a layer, the head) are in the order of the forward pass; a bucket
-// holds one or several neighbours. Frozen parameters have buckets of their own after all others, so
-// gradients and optimizer state end before them.
+// FSDP units (embedding, block, final norm, output layer) are in the order of the forward pass; a
+// bucket holds one or several neighbours. Frozen parameters have buckets of their own after all
+// others, so gradients and optimizer state end before them.
 #pragma once
 
 #include <span>
@@ -22,14 +22,14 @@ inline View part_of(const View& block, const Range& range) {
   return block.slice(0, range.begin, range.length());
 }
 
-/// A range of a parameter group: the optimizer treats all parameters in it alike.
+/// A range of parameters of one parameter group: with weight decay, or without.
 struct ParameterGroupRange {
   Range range;
   bool decays = false;
 };
 
-/// Gradients that are partial on every rank of a group within the model-parallel ranks, and have to
-/// be reduced over it.
+/// A range of gradients that are partial on every rank of a model-parallel group, and have to be
+/// reduced over it.
 struct PartialGradient {
   GradientGroup over = GradientGroup::none;
   Range range;

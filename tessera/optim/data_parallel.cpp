@@ -35,10 +35,10 @@ View DataParallel::by_rank(const View& bucket) const {
 // A captured graph does the same in every step, so nothing may depend on earlier steps, such as
 // which values have changed or are gathered.
 void DataParallel::begin_step() {
-  finish_sums();  // of a pass that is repeated
+  finish_reductions();  // if the microbatches run a second time
   progress_.assign(progress_.size(), {});
   forget_buffers();
-  if (options_.overlap_values && keeps_others_values()) gather_all();
+  if (options_.overlap_param_gather && gathers_after_update()) gather_all();
   for (Parameter* parameter : buffers_.parameters()) parameter->begin_step();
 }
 
@@ -67,13 +67,13 @@ void DataParallel::gradients_added(std::size_t unit, bool last) {
   if (!last) return;
   Progress& progress = progress_[bucket->number];
   progress.added += 1;
-  if (options_.overlap_gradients &&
+  if (options_.overlap_grad_reduce &&
       progress.added == options_.microbatches * static_cast<int>(bucket->fsdp_units.size()))
     reduce(*bucket);
 }
 
 void DataParallel::reduce(const Bucket& bucket) {
-  fill_what_is_missing(bucket);
+  zero_missing_gradients(bucket);
   forked_.record(context_.stream);
   forked_.wait(reductions_);
   reduce_partial_gradients(bucket);
@@ -83,22 +83,22 @@ void DataParallel::reduce(const Bucket& bucket) {
     scatter_to_shards(bucket, progress_[bucket.number]);
 }
 
-// Fills the gradients of parameters that got none with zeros.
-void DataParallel::fill_what_is_missing(const Bucket& bucket) {
+// Zeros the gradients of parameters that got no contribution.
+void DataParallel::zero_missing_gradients(const Bucket& bucket) {
   const View grads = buffers_.whole_grads(bucket);
   for (const std::size_t i : bucket.parameters) {
     Parameter& parameter = *buffers_.parameters()[i];
     if (!parameter.contributed()) context_.kernels.fill(context_.stream, parameter.grad_view(), 0);
   }
   if (!shards_gradients()) return;
-  begin_microbatch(bucket);
+  reset_accumulation(bucket);
   for (const Range& gap : bucket.gaps)
     context_.kernels.fill(context_.stream,
                           grads.slice(0, gap.begin - bucket.range.begin, gap.length()), 0);
 }
 
-// If microbatches share a buffer, the next one overwrites it.
-void DataParallel::begin_microbatch(const Bucket& bucket) {
+// With sharded gradients the next microbatch overwrites the gradient buffer.
+void DataParallel::reset_accumulation(const Bucket& bucket) {
   const auto begin = [&](const Bucket& each) {
     for (const std::size_t i : each.parameters) buffers_.parameters()[i]->begin_step();
   };
@@ -136,7 +136,8 @@ void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
   const View parts = by_rank(buffers_.whole_grads(bucket));
   const View own = buffers_.own_grads(bucket);
   const bool adds = shards_gradients() && progress.reduced;
-  // The sums of later microbatches are first written to the buffer, at this rank's part of it.
+  // The reduced gradients of later microbatches are first written to this rank's part of the
+  // buffer.
   const View sum = adds ? parts.slice(0, sharding.rank(), 1).reshape(own.shape()) : own;
   WorkHandle work = sharding.reduce_scatter(sum, parts, ReduceOp::sum, reductions_);
   progress.reduced = true;
@@ -145,7 +146,7 @@ void DataParallel::scatter_to_shards(const Bucket& bucket, Progress& progress) {
     work = replication.all_reduce(own, ReduceOp::sum, reductions_);
   }
   if (!shards_gradients()) {
-    sums_.push_back(work);
+    pending_reductions_.push_back(work);
     return;
   }
   work->wait(reductions_);
@@ -164,8 +165,8 @@ void DataParallel::scatter_bf16(const Bucket& bucket, Progress& progress) {
   reductions_started();
 }
 
-// For sharded gradients, after the last microbatch.
-void DataParallel::sum_over_copies() {
+// With sharded gradients, after the last microbatch.
+void DataParallel::all_reduce_over_replicas() {
   Communicator& replication = *groups_.replication;
   if (!shards_gradients() || replication.size() == 1) return;
   if (!bf16_reduce_) {
@@ -177,8 +178,8 @@ void DataParallel::sum_over_copies() {
     bf16_reduce_->all(replication, buffers_.own_grads(bucket), context_.stream);
 }
 
-// Both ranks of the embedding group have a partial gradient; one rank may be both.
-void DataParallel::sum_tied() {
+// The first and the last stage each have a partial gradient; one rank may have both.
+void DataParallel::all_reduce_tied_embedding() {
   std::vector<View> mine;
   for (const Bucket& bucket : buffers_.layout().trained())
     if (buffers_.parameters()[bucket.parameters.front()]->tied())
@@ -193,9 +194,9 @@ void DataParallel::sum_tied() {
   context_.kernels.copy(context_.stream, last, first);
 }
 
-void DataParallel::finish_sums() {
-  for (const WorkHandle& sum : sums_) sum->wait(context_.stream);
-  sums_.clear();
+void DataParallel::finish_reductions() {
+  for (const WorkHandle& sum : pending_reductions_) sum->wait(context_.stream);
+  pending_reductions_.clear();
   wait_for_reductions();
 }
 
@@ -203,13 +204,13 @@ void DataParallel::finish_gradients() {
   for (std::size_t i = progress_.size(); i-- > 0;)
     if (!progress_[i].reduced) reduce(buffers_.layout().trained()[i]);
   reductions_started();  // a graph capture must join all forked streams
-  finish_sums();
-  sum_over_copies();
-  sum_tied();
-  wait_for_values();  // of FSDP units that were not used
+  finish_reductions();
+  all_reduce_over_replicas();
+  all_reduce_tied_embedding();
+  wait_for_param_gather();  // of FSDP units that were not used
 }
 
-// ---- values
+// ---- parameters
 
 WorkHandle& DataParallel::gather_of(const Bucket& bucket) {
   return gathers_[static_cast<std::size_t>(&bucket - buffers_.layout().buckets().data())];
@@ -220,8 +221,8 @@ void DataParallel::gather_bucket(const Bucket& bucket) {
                                                    buffers_.own_values(bucket), context_.stream);
 }
 
-bool DataParallel::keeps_others_values() const {
-  return !shards_values() && groups_.sharding->size() > 1;
+bool DataParallel::gathers_after_update() const {
+  return !shards_parameters() && groups_.sharding->size() > 1;
 }
 
 void DataParallel::gather_all() {
@@ -229,18 +230,18 @@ void DataParallel::gather_all() {
   stale_ = false;
 }
 
-void DataParallel::values_changed() {
+void DataParallel::parameters_updated() {
   forget_buffers();
-  stale_ = keeps_others_values();
-  if (!options_.overlap_values) wait_for_values();
+  stale_ = gathers_after_update();
+  if (!options_.overlap_param_gather) wait_for_param_gather();
 }
 
 void DataParallel::step_replayed() {
   forget_buffers();
-  stale_ = options_.overlap_values && keeps_others_values();
+  stale_ = options_.overlap_param_gather && gathers_after_update();
 }
 
-void DataParallel::wait_for_values() {
+void DataParallel::wait_for_param_gather() {
   if (stale_) gather_all();
   for (WorkHandle& gather : gathers_)
     if (WorkHandle work = std::move(gather)) work->wait(context_.stream);
@@ -263,9 +264,9 @@ void DataParallel::use_bucket(std::span<const Bucket> all, const Bucket& bucket,
     resident = &all[number];
     gather_bucket(all[number]);
   };
-  if (shards_values()) fetch(bucket.number);
+  if (shards_parameters()) fetch(bucket.number);
   if (WorkHandle work = std::move(gather_of(bucket))) work->wait(context_.stream);
-  if (!shards_values()) return;
+  if (!shards_parameters()) return;
   if (next == NextFsdpUnit::following && bucket.number + 1 < all.size()) fetch(bucket.number + 1);
   if (next == NextFsdpUnit::preceding && bucket.number > 0) fetch(bucket.number - 1);
 }

@@ -1,17 +1,17 @@
-// Data parallelism of one placement class: gradients are summed bucket by bucket while backward
+// Data parallelism of one placement class: gradients are reduced bucket by bucket while backward
 // runs, and sharded parameters are gathered before they are used. Gradients carry the weight of
 // their tokens in the loss of the whole step (Microbatch::grad_scale), so a plain sum is correct
 // for any group of ranks.
 //
-//                        no sharding   optimizer (1)    gradients (2)       parameters (3)
-//   after a microbatch   -             -                sum, keep shard     sum, keep shard
-//   after the last one   sum           sum, keep shard
-//   after the update     -             gather           gather              -
-//   before an FSDP unit  -             -                -                   gather
+//                        ZeRO 0       1                2                3
+//   after a microbatch   -            -                reduce-scatter   reduce-scatter
+//   after the last one   all-reduce   reduce-scatter   -                -
+//   after the update     -            all-gather       all-gather       -
+//   before an FSDP unit  -            -                -                all-gather
 //
-// If several groups hold all shards, sums go over the sharding group first, then over the
-// replication group of each shard. A table that is tied across a pipeline is summed last, over the
-// embedding group.
+// With hybrid sharding (several sharding groups), gradients are reduce-scattered within the
+// sharding group, then all-reduced over the replication group. The gradient of tied embeddings on
+// different pipeline stages is all-reduced last, over the embedding group.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ class DataParallel {
   struct Options {
     Sharding sharding = Sharding::none;
     int microbatches = 1;  ///< per step
-    bool overlap_gradients = false;
-    bool overlap_values = false;
+    bool overlap_grad_reduce = false;
+    bool overlap_param_gather = false;
   };
 
   DataParallel(ParameterBuffers& buffers, Context& context, const Options& options);
@@ -39,43 +39,43 @@ class DataParallel {
   void begin_step();
   /// To be called after a whole step, update included, was replayed from a CUDA graph.
   void step_replayed();
-  /// Forgets which buckets are in the buffers, for a new pass.
+  /// Marks the gathered-parameter buffers as empty; the next use gathers again.
   void forget_buffers() { resident_ = {}; }
   // See ModuleHooks.
   void before_use(std::size_t unit, NextFsdpUnit next);
   void before_gradients(std::size_t unit);
   void gradients_added(std::size_t unit, bool last);
-  /// Finishes all sums. Work launched on the stream afterwards sees this rank's share of all
-  /// gradients.
+  /// Finishes all reductions. Work launched on the stream afterwards sees the fully reduced
+  /// gradients of this rank's shard (all of them without sharding).
   void finish_gradients();
 
-  /// To be called after the update of this rank's values. Gathers them if all ranks keep all
-  /// values, or leaves that to the next step, where it overlaps with forward.
-  void values_changed();
-  /// Work launched on the stream afterwards sees all values that ranks keep in full.
-  void wait_for_values();
+  /// To be called after the optimizer update. With ZeRO 1 and 2, all-gathers the updated
+  /// parameters: now, or with overlap at the start of the next step.
+  void parameters_updated();
+  /// Work launched on the stream afterwards sees the updated parameters of all ranks (ZeRO 0 to 2).
+  void wait_for_param_gather();
 
  private:
   // The state of a bucket in this step.
   struct Progress {
-    int added = 0;         ///< FSDP units x microbatches that have added to it
-    bool reduced = false;  ///< this rank's gradients hold a sum over the ranks
+    int added = 0;         ///< gradient contributions so far, one per FSDP unit and microbatch
+    bool reduced = false;  ///< this rank's gradients have been reduced over the ranks
   };
 
   bool shards_gradients() const { return options_.sharding >= Sharding::gradients; }
-  bool shards_values() const { return options_.sharding == Sharding::parameters; }
+  bool shards_parameters() const { return options_.sharding == Sharding::parameters; }
   void reduce(const Bucket& bucket);
-  void fill_what_is_missing(const Bucket& bucket);
-  void begin_microbatch(const Bucket& bucket);
+  void zero_missing_gradients(const Bucket& bucket);
+  void reset_accumulation(const Bucket& bucket);
   void reduce_partial_gradients(const Bucket& bucket);
   void scatter_to_shards(const Bucket& bucket, Progress& progress);
   void scatter_bf16(const Bucket& bucket, Progress& progress);
   void reductions_started();
   void wait_for_reductions();
-  void finish_sums();
-  void sum_over_copies();
-  void sum_tied();
-  bool keeps_others_values() const;
+  void finish_reductions();
+  void all_reduce_over_replicas();
+  void all_reduce_tied_embedding();
+  bool gathers_after_update() const;
   void gather_all();
   WorkHandle& gather_of(const Bucket& bucket);
   void gather_bucket(const Bucket& bucket);
@@ -86,16 +86,17 @@ class DataParallel {
   Context& context_;
   const PlacementGroups& groups_;
   Options options_;
-  Stream reductions_;  ///< runs beside the context's stream
+  Stream reductions_;  ///< a side stream, concurrent with the context's stream
   Event forked_;
   Event reduced_;
-  bool stale_ = false;     ///< values of other ranks have changed and are not gathered yet
+  bool stale_ = false;     ///< other ranks' parameters were updated and not gathered yet
   bool reducing_ = false;  ///< reductions may be in flight that have not been waited for
-  std::optional<Bf16GradReduce> bf16_reduce_;  ///< set for bf16 gradient communication
-  std::vector<Progress> progress_;             ///< of trained buckets
-  std::vector<WorkHandle> sums_;               ///< in flight
-  std::vector<WorkHandle> gathers_;            ///< by bucket, in flight; null: done
-  /// The bucket with values in each buffer, for trained and frozen buckets; null: none.
+  std::optional<Bf16GradReduce> bf16_reduce_;   ///< set for bf16 gradient communication
+  std::vector<Progress> progress_;              ///< of trained buckets
+  std::vector<WorkHandle> pending_reductions_;  ///< in flight
+  std::vector<WorkHandle> gathers_;             ///< by bucket; null: not in flight
+  /// ZeRO 3: the bucket gathered in each of two buffers, [trained, frozen][bucket number % 2];
+  /// null: empty.
   std::array<std::array<const Bucket*, 2>, 2> resident_{};
 };
 

@@ -3,7 +3,8 @@
 namespace tessera {
 namespace {
 
-// Ranks with the same slices share the writing: each writes a run of slices of about the same size.
+// Ranks with the same slices divide the writing: each writes consecutive slices, of about the same
+// total size.
 void share_writing(std::vector<KeptSlice>& slices, const Communicator& copies) {
   std::int64_t all = 0;
   for (const KeptSlice& slice : slices)

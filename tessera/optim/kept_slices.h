@@ -1,6 +1,6 @@
-// The boxes of global tensors that a rank keeps in a block that is laid out like the parameters,
-// also if it has only shards of them. Saving and loading use only these: each rank writes and reads
-// what it keeps, and nothing is gathered.
+// The slices (offset and extent in the global tensor) that a rank keeps in a block that is laid out
+// like the parameters, whole or sharded. Saving and loading use only these: each rank writes and
+// reads its own slices, and nothing is gathered.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ struct KeptSlice {
   View in(const ParameterBlock& block) const { return piece.in(block.memory); }
 };
 
-/// In the order of the block. If only this rank's shards of the block hold sums, these are
-/// returned.
+/// The slices in the order of the block. With ParameterBlock::own_only, only those of this rank's
+/// shards.
 std::vector<KeptSlice> kept_slices(const Mesh& mesh, const ParameterBlock& block);
 
 }  // namespace tessera

@@ -87,12 +87,12 @@ void ModelParameters::finish_gradients() {
   for (DataParallel& each : data_parallel_) each.finish_gradients();
 }
 
-void ModelParameters::values_changed() {
-  for (DataParallel& each : data_parallel_) each.values_changed();
+void ModelParameters::parameters_updated() {
+  for (DataParallel& each : data_parallel_) each.parameters_updated();
 }
 
-void ModelParameters::wait_for_values() {
-  for (DataParallel& each : data_parallel_) each.wait_for_values();
+void ModelParameters::wait_for_param_gather() {
+  for (DataParallel& each : data_parallel_) each.wait_for_param_gather();
 }
 
 }  // namespace tessera

@@ -14,7 +14,7 @@ namespace tessera {
 
 class ModelParameters final : public ModuleHooks {
  public:
-  /// `classes`: all classes that any rank of the model has parameters of, in the same order on all
+  /// `classes`: every class that some rank of the model has parameters of, in the same order on all
   /// ranks.
   ModelParameters(const std::vector<ParameterList>& units, Context& context, Memory& memory,
                   const std::vector<ParameterBuffers::Options>& classes,
@@ -41,8 +41,8 @@ class ModelParameters final : public ModuleHooks {
   void before_gradients(std::size_t unit) override;
   void gradients_added(std::size_t unit, bool last) override;
   void finish_gradients();
-  void values_changed();
-  void wait_for_values();
+  void parameters_updated();
+  void wait_for_param_gather();
 
  private:
   std::deque<ParameterBuffers> classes_;

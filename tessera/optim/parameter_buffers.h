@@ -24,7 +24,7 @@ struct ParameterBlock {
   const ParameterBuffers* buffers = nullptr;  ///< the buffers that define its layout
   View memory;
   bool sharded = false;
-  bool own_only = false;      ///< all buckets have memory, but only this rank's shards hold sums
+  bool own_only = false;      ///< all buckets have memory, but only this rank's shards are reduced
   bool trained_only = false;  ///< frozen parameters have no memory in it
 };
 
@@ -104,7 +104,8 @@ class ParameterBuffers {
   /// padding between neighbours is zero and does not matter.
   std::vector<View> counted_grads() const;
 
-  /// The memory of a rank: its share of values and gradients, and the buffers for buckets in use.
+  /// Number of elements of each tensor below: this rank's shard of parameters and gradients, and
+  /// the buffers for the buckets in use.
   struct Elements {
     std::int64_t values = 0;
     std::array<std::int64_t, 2> slots{};
@@ -131,9 +132,9 @@ class ParameterBuffers {
   BucketLayout layout_;
   Tensor values_;
   Tensor grads_;
-  std::array<Tensor, 2> slots_;         ///< values of buckets with even and odd index
+  std::array<Tensor, 2> slots_;         ///< gathered parameters of buckets with even and odd number
   std::array<Tensor, 2> frozen_slots_;  ///< the same for frozen buckets
-  Tensor grad_slot_;                    ///< gradients
+  Tensor grad_slot_;                    ///< gradients of the bucket in use, with sharded gradients
   Tensor bf16_in_;                      ///< bf16
   Tensor bf16_out_;
   Tensor unread_;  ///< gradients of frozen vectors, never read

@@ -16,17 +16,17 @@ struct StagePart {
   Range layers;
   bool embedding = true;
   bool head = true;
-  /// Embedding and output layer share a table and are on different stages
+  /// Whether embedding and output layer are tied and on different stages
   bool tied_apart = false;
 };
 
 /// The properties of a model that determine how it is split.
 struct ModelOutline {
   std::int64_t layers = 0;
-  bool tied = false;  ///< embedding and output layer share a table
+  bool tied = false;  ///< the output layer's weight is the word embeddings
 };
 
-/// The whole model as one part.
+/// The whole model as one stage.
 StagePart whole_part(const ModelOutline& model);
 
 /// The stages in order. InputError, worded for users, if the options omit or repeat a layer, or do

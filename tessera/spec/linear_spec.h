@@ -29,7 +29,7 @@ struct LinearPart {
   std::int64_t out = 0;
   /// The maximum number of ranks that its outputs can be split over (key/value heads); 0: any. With
   /// more ranks, consecutive ranks hold the same shard and sum its gradients.
-  std::int64_t max_shares = 0;
+  std::int64_t max_shards = 0;
 };
 
 struct LinearSpec {

@@ -23,7 +23,7 @@ struct LmHeadSpec {
   std::int64_t hidden = 0;
   double init_std = 0.0;
   double label_smoothing = 0.0;  ///< in training only; evaluation uses the plain loss
-  bool tied = false;             ///< its weight is the embedding's table
+  bool tied = false;             ///< its weight is the word embeddings
   double logit_scale = 1.0;
   double logit_softcap = 0.0;  ///< logits become c tanh(l / c), after the scale; 0: none
 };

@@ -71,10 +71,10 @@ std::unique_ptr<FolderLock> lock_folder(const fs::path& folder) {
 std::unique_ptr<FolderLock> acquire_output_paths(const TrainOptions& options, const Rank& rank) {
   check_profiled_ranks(options, rank);
   check_output_paths(options, rank.rank);
-  rank.world->patient_barrier();  // nobody begins to work where another has no place
+  rank.world->barrier_without_timeout();  // nobody begins to work where another has no place
   std::unique_ptr<FolderLock> lock;
   if (rank.rank == 0 && !options.save.empty()) lock = lock_folder(options.save);
-  rank.world->patient_barrier();
+  rank.world->barrier_without_timeout();
   return lock;
 }
 

@@ -74,7 +74,8 @@ void check_same_start(Session& session, const Options& options, const Progress& 
                       const TrainingData& data) {
   Context& context = session.context();
   if (context.mesh.world().size() == 1) return;
-  context.mesh.world().patient_barrier();  // each has read its files, which may have taken long
+  // Each rank has read its own files, which may have taken long.
+  context.mesh.world().barrier_without_timeout();
   std::string text =
       fmt::format("iteration: {}\nconsumed samples: {}\noptimizer steps: {}\n", progress.iteration,
                   progress.consumed_samples, session.optimizer().step_state(context).step);

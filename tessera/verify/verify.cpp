@@ -78,15 +78,15 @@ HostBatch make_batch(const SessionOptions& options, std::int64_t first_sample) {
 // The sum of squares of each point of the residual stream, by its place in the model.
 class Fingerprints {
  public:
-  /// Of the last microbatch that goes forward from now on.
+  /// From now on records the last microbatch of every forward pass.
   explicit Fingerprints(Session& session) : session_(session) {
     for (std::size_t chunk = 0; chunk < session.runners().size(); ++chunk)
-      session.runners()[chunk].set_observer([this, chunk](int microbatch, int buffer) {
+      session.runners()[chunk].set_forward_callback([this, chunk](int microbatch, int buffer) {
         if (microbatch == session_.options().microbatches - 1) take(chunk, buffer);
       });
   }
   ~Fingerprints() {
-    for (StageRunner& runner : session_.runners()) runner.set_observer(nullptr);
+    for (StageRunner& runner : session_.runners()) runner.set_forward_callback(nullptr);
   }
   Fingerprints(const Fingerprints&) = delete;
   Fingerprints& operator=(const Fingerprints&) = delete;
@@ -95,7 +95,7 @@ class Fingerprints {
   std::vector<NamedValues> gathered() {
     std::string own;
     for (Point& point : points_) {
-      sum_parts(point);
+      sum_shards(point);
       own += fmt::format("{} {} {}\n", point.place, point.name,
                          std::bit_cast<std::uint64_t>(point.sum));
     }
@@ -111,7 +111,7 @@ class Fingerprints {
   struct Point {
     int place;
     std::string name;
-    int parts;
+    int shards;
     double sum;
   };
 
@@ -119,21 +119,22 @@ class Fingerprints {
     constexpr int kMostPoints = 1000;  // of a stage
     const int rank = session_.context().mesh.pipeline().rank();
     int place = kMostPoints * stage_at(session_.pipeline_shape(), {rank, static_cast<int>(chunk)});
-    for (const StageRunner::StreamPoint& point : session_.runners()[chunk].stream(buffer)) {
+    for (const StageRunner::ResidualSnapshot& point :
+         session_.runners()[chunk].saved_residuals(buffer)) {
       double sum = 0;
       for (std::int64_t i = 0; i < point.rows.numel(); ++i) {
         const double x = point.rows.data<double>()[i];
         sum += x * x;
       }
-      points_.push_back({place++, point.name, point.parts, sum});
+      points_.push_back({place++, point.name, point.shards, sum});
     }
   }
 
-  void sum_parts(Point& point) {
+  void sum_shards(Point& point) {
     const View view(&point.sum, DType::f64, {1});
     Stream& stream = session_.context().stream;
     const Mesh& mesh = session_.context().mesh;
-    if (point.parts > 1) mesh.tensor().all_reduce(view, ReduceOp::sum, stream)->wait(stream);
+    if (point.shards > 1) mesh.tensor().all_reduce(view, ReduceOp::sum, stream)->wait(stream);
     mesh.context().all_reduce(view, ReduceOp::sum, stream)->wait(stream);
     // The last microbatch of all is the last rank's.
     Communicator& data = mesh.data();

@@ -95,8 +95,8 @@ std::string error_of_waiting(const std::function<void(Communicator&)>& others,
   return thrown;
 }
 
-TEST(Local, APatientBarrierWaitsAsLongAsItTakes) {
-  const auto patiently = [](Communicator& group) { group.patient_barrier(); };
+TEST(Local, ABarrierWithoutTimeoutWaitsAsLongAsItTakes) {
+  const auto patiently = [](Communicator& group) { group.barrier_without_timeout(); };
   EXPECT_EQ(error_of_waiting(patiently, patiently), "");
   const std::string error =
       error_of_waiting(patiently, [](Communicator&) { fail("disk on fire"); });

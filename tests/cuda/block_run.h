@@ -112,7 +112,7 @@ class BlockRun {
   /// Forward and backward of one microbatch, from x and the gradient of the block's output.
   void step() {
     for (Parameter* parameter : parameters_) parameter->begin_step();
-    block_.start(context_, saved_);
+    block_.start_first(context_, saved_);
     block_.forward(context_, batch_, branch_, saved_);
     lab->copy(lab.stream, dres_, d_out_.view());
     block_.backward_input(context_, batch_, dres_, saved_, true);

@@ -134,8 +134,8 @@ TEST_P(Golden, Logits) {
   const std::int64_t vocab = folder_.model().options.vocab_size;
   const Tensor logits =
       session.memory().allocate(MemoryUse::data, precision().dtype, {shape.rows(), vocab});
-  session.head_runner()->trailing_logits(session.step_runner().batches().microbatches()[0], logits,
-                                         {});
+  session.head_runner()->forward_logits(session.step_runner().batches().microbatches()[0], logits,
+                                        {});
 
   const std::vector<double> want = read_doubles(file_, "logits" + precision().suffix);  // [B, S, V]
   const HostBlock host = downloaded(session.context(), logits);

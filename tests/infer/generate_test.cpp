@@ -30,8 +30,8 @@ std::int32_t next_without_cache(const std::string& family,
   session.step_runner().batches().set_training(false);
   const std::int64_t vocab = session.options().model.vocab_size;
   const Tensor logits = session.memory().allocate(MemoryUse::data, DType::f64, {1, vocab});
-  session.head_runner()->trailing_logits(session.step_runner().batches().microbatches()[0], logits,
-                                         {});
+  session.head_runner()->forward_logits(session.step_runner().batches().microbatches()[0], logits,
+                                        {});
   const double* begin = logits.data<double>();
   return static_cast<std::int32_t>(std::max_element(begin, begin + vocab) - begin);
 }

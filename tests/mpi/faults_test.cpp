@@ -105,18 +105,20 @@ TEST(MpiFaults, AnErrorDoesNotWaitForCallsUnderWay) {
 }
 
 // The time limit of calls is 1 s, and rank 1 needs 3.
-TEST(MpiFaults, APatientBarrierWaitsForARankThatLives) { expect_fine(run_job(3, {"patient"})); }
+TEST(MpiFaults, ABarrierWithoutTimeoutWaitsForARankThatLives) {
+  expect_fine(run_job(3, {"patient"}));
+}
 
-TEST(MpiFaults, APatientBarrierDoesNotWaitForARankThatIsStopped) {
+TEST(MpiFaults, ABarrierWithoutTimeoutDoesNotWaitForARankThatIsStopped) {
   const ProgramResult result = run_job(3, {"patient-stop", "2"});
   EXPECT_EQ(result.exit_code, 1);
   expect_said(result, "rank 2: rank 1 has not been heard of for 2 s");
 }
 
-TEST(MpiFaults, APatientBarrierDoesNotWaitForARankThatHasEnded) {
+TEST(MpiFaults, ABarrierWithoutTimeoutDoesNotWaitForARankThatHasEnded) {
   const ProgramResult result = run_job(3, {"patient-quit"});
   EXPECT_EQ(result.exit_code, 3);
-  expect_said(result, "rank 1 did not come to patient_barrier: the program ended there");
+  expect_said(result, "rank 1 did not come to barrier_without_timeout: the program ended there");
 }
 
 // Ranks that compute, even if they are more than the cores, are heard of.

@@ -58,7 +58,7 @@ void meet_patiently(const std::string& how, MpiWorld& world) {
     if (how == "patient-stop") std::raise(SIGSTOP);
     if (how == "patient-quit") return;
   }
-  world.communicator()->patient_barrier();
+  world.communicator()->barrier_without_timeout();
 }
 
 void suffer(const std::string& fault, MpiWorld& world) {
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
   const std::string fault = argc > 1 ? argv[1] : "none";
   tessera::MpiWorld::Options options;
   // A rank that quits waits this long for the others to end. A second would be a race with them on
-  // a busy machine: what releases a patient barrier is the goodbye, not a limit.
+  // a busy machine: what releases a barrier without a timeout is the goodbye, not a limit.
   const bool short_limit =
       fault == "late" || fault == "endless" || fault == "patient" || fault == "patient-stop";
   if (short_limit) options.call_timeout = std::chrono::seconds{1};

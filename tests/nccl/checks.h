@@ -14,7 +14,7 @@ void register_nccl_tests(Communicator& world, Device device);
 /// - send: the host waits inside the call, since two ranks meet there for the first time;
 /// - barrier: the host waits for the stream, inside the call;
 /// - stream: the host waits for its stream, and nobody but the watching thread can help it;
-/// - patience: a patient barrier, to which the last rank does come, after the time limit.
+/// - patience: a barrier without a timeout, to which the last rank does come, after the time limit.
 /// Returns the exit code: 0 if the right error came. With `stream` it does not come back.
 int run_stalled(Communicator& world, Device device, const std::string& how);
 

@@ -70,7 +70,7 @@ class BlockGradients : public GradientTest {
     lab.write(saved_.x, inputs[0]);
     for (std::size_t i = 0; i < parameters_.size(); ++i)
       lab.write(parameters_[i]->value(), inputs[i + 1]);
-    block_->start(context, saved_);
+    block_->start_first(context, saved_);
     block_->forward(context, batch, branch_, saved_);
     lab->add_dropout(stream, out_, saved_.x1, branch_.view(), block_->branch_dropout(batch));
     return lab.read(out_);

@@ -62,7 +62,7 @@ TEST(StepTrace, HasARangeForEachPhaseMicrobatchAndLayer) {
                     {"attention backward < block backward", 24},
                     {"mlp backward < block backward", 24},
                     {"embedding backward < backward", 6},
-                    {"gradient norm < step", 2},
+                    {"gradient reduction and norm < step", 2},
                     {"optimizer < step", 2}};
   EXPECT_EQ(counts, want);
 }

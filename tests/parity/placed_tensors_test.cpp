@@ -30,7 +30,7 @@ WholeValues doubled_values(const PlacedLayout& layout) {
         model.lab().write(whole, before[&bucket]);
       });
     }
-    model.parameters->values_changed();
+    model.parameters->parameters_updated();
     const WholeTensors whole(access, model.parameters->values());
     for (const auto& [name, view] : whole.by_name()) result[name] = model.lab().read(view);
   });

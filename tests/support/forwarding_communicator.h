@@ -38,7 +38,7 @@ class ForwardingCommunicator : public Communicator {
   WorkHandle recv(View x, int from, Stream& s) override { return inner_->recv(x, from, s); }
   void grouped(const std::function<void()>& calls) override { inner_->grouped(calls); }
   void barrier() override { inner_->barrier(); }
-  void patient_barrier() override { inner_->patient_barrier(); }
+  void barrier_without_timeout() override { inner_->barrier_without_timeout(); }
   std::shared_ptr<Communicator> split(int colour, int key) override {
     return inner_->split(colour, key);
   }

@@ -119,7 +119,7 @@ class PlacedModel {
     optimizer.emplace(optimizer_options(), *parameters, context_, lab_.memory);
     const double rate = 0.1;
     optimizer->set_rates(context_, std::span(&rate, 1));
-    parameters->values_changed();
+    parameters->parameters_updated();
   }
 
   const Mesh& mesh() const { return mesh_; }
@@ -149,14 +149,14 @@ class PlacedModel {
   void update() {
     const Tensor loss = lab_.full(DType::f64, {1}, 0.5), weight = lab_.full(DType::f64, {1}, 1);
     optimizer->update(context_, loss.view(), weight.view());
-    parameters->values_changed();
+    parameters->parameters_updated();
   }
 
   /// Calls visit(name, slice, part) for all that this rank keeps of blocks.
   template <class Visit>
   void visit_kept(const std::string& prefix, const std::vector<ParameterBlock>& blocks,
                   const Visit& visit) {
-    parameters->wait_for_values();
+    parameters->wait_for_param_gather();
     for (const ParameterBlock& block : blocks)
       for (const KeptSlice& slice : kept_slices(mesh_, block))
         visit(prefix + slice.tensor, slice, slice.in(block));
@@ -180,7 +180,7 @@ class PlacedModel {
     StepState state = optimizer->step_state(context_);
     state.iteration = state.step = step;
     optimizer->set_step_state(context_, state);
-    parameters->values_changed();
+    parameters->parameters_updated();
   }
 
   /// What a rank of this layout should hold, by use.

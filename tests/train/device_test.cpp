@@ -75,7 +75,7 @@ TEST_P(TrainingOnGpu, EvaluationsBetweenReplayedStepsSeeTheirWeights) {
   SessionOptions options = test::wide_session("gpt", kGpu, GetParam());
   options.model.tie_embeddings = true;
   options.parallel.sharding = Sharding::parameters;
-  const auto losses = [&](bool call_by_call) {
+  const auto losses = [&](bool eager) {
     Session session(options, {0, 1, 2, make_self_communicator()});
     const double rate = 1e-3;
     session.optimizer().set_rates(session.context(), std::span(&rate, 1));
@@ -84,7 +84,7 @@ TEST_P(TrainingOnGpu, EvaluationsBetweenReplayedStepsSeeTheirWeights) {
     Steps steps(session, LossAverage::per_microbatch);
     std::vector<double> all;
     for (int i = 0; i < 4; ++i) {
-      for (int step = 0; step < 3; ++step) steps.submit(next, call_by_call);
+      for (int step = 0; step < 3; ++step) steps.submit(next, eager);
       all.push_back(evaluate_step(session, next, LossAverage::per_microbatch).loss);
     }
     return all;

@@ -21,9 +21,9 @@ class Latecomer final : public test::ForwardingCommunicator {
     come_late();
     inner_->barrier();
   }
-  void patient_barrier() override {
+  void barrier_without_timeout() override {
     come_late();
-    inner_->patient_barrier();
+    inner_->barrier_without_timeout();
   }
 
  private:

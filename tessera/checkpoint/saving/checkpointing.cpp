@@ -23,7 +23,7 @@ using SliceVisitor = std::function<void(const KeptSlice& slice, const View& part
 
 void fill_slices(Session& session, const std::vector<ParameterBlock>& blocks,
                  const SliceVisitor& visit) {
-  session.parameters().wait_for_values();
+  session.parameters().wait_for_param_gather();
   for (const ParameterBlock& block : blocks) {
     if (block.memory.numel() == 0) continue;
     HostBlock host = downloaded(session.context(), block.memory);  // the gaps between tensors stay
@@ -256,7 +256,8 @@ void load_weights(Session& session, Checkpoint& checkpoint) {
               [&](const KeptSlice& slice, const View& part) {
                 read_weight(session, checkpoint, slice, part);
               });
-  session.context().mesh.world().patient_barrier();  // each has read its files, which may take long
+  // Each rank has read its own files, which may have taken long.
+  session.context().mesh.world().barrier_without_timeout();
   session.adopt_values();
 }
 

@@ -190,7 +190,7 @@ void Saver::request(const SaveContents& contents) {
   staging_.fill();
   if (!options_.background) return finish();
   // Waves wait for a rank's own disk, and others must not wait for that in calls with a limit.
-  if (options_.staging_bytes > 0) world.patient_barrier();
+  if (options_.staging_bytes > 0) world.barrier_without_timeout();
 }
 
 std::string Saver::write_slices(const fs::path& staging_dir) {
@@ -253,7 +253,7 @@ void Saver::end_commit() {
 void Saver::finish() {
   while (pending()) {
     if (work_.valid()) work_.wait();
-    session_.context().mesh.world().patient_barrier();
+    session_.context().mesh.world().barrier_without_timeout();
     advance();
   }
 }

@@ -143,7 +143,7 @@ void Staging::give_up() {
 }
 
 void Staging::fill_waves() {
-  session_.parameters().wait_for_values();
+  session_.parameters().wait_for_param_gather();
   session_.context().stream.synchronize();
   if (copies_ && !memory_) prepare();
   for (const Wave& wave : waves_) {

@@ -30,7 +30,7 @@ void read_buckets(const ParameterAccess& access, const ParameterBlock& block,
                   const BucketVisitor& visit) {
   Stream& stream = access.context.stream;
   Communicator& sharding = sharding_group(access, block);
-  access.parameters.wait_for_values();
+  access.parameters.wait_for_param_gather();
   visit_buckets(access, block, [&](const Bucket& bucket, const View& shard, const View& whole) {
     if (shard) {
       // Shards of offloaded state lie on the host, where not every transport can read them.
@@ -47,7 +47,7 @@ void write_buckets(const ParameterAccess& access, const ParameterBlock& block,
                    const BucketVisitor& visit) {
   Context& context = access.context;
   const int rank = sharding_group(access, block).rank();
-  access.parameters.wait_for_values();
+  access.parameters.wait_for_param_gather();
   visit_buckets(access, block, [&](const Bucket& bucket, const View& shard, const View& whole) {
     if (shard) context.kernels.fill(context.stream, whole, 0);
     visit(bucket, whole);

@@ -28,7 +28,7 @@ ncclDataType_t type_to_reduce(const char* call, DType dtype) {
        to_string(dtype));
 }
 
-// The mean is made by scaling every term: not what is meant by the mean of whole numbers.
+// NCCL computes the mean by scaling every term, which is wrong for integers.
 ncclRedOp_t operator_of(const char* call, ReduceOp op, DType dtype) {
   check(op != ReduceOp::avg || is_float(dtype), "{}: no mean of {}, which is not a float type",
         call, to_string(dtype));
@@ -58,7 +58,7 @@ class NcclCommunicator final : public Communicator {
   explicit NcclCommunicator(std::shared_ptr<NcclLane> lane)
       : lane_(std::move(lane)), comparison_(*lane_) {}
   ~NcclCommunicator() override {
-    lane_.reset();  // first, since cudaFree waits for what is under way
+    lane_.reset();  // first, since cudaFree waits for operations in flight
     cudaFree(barrier_element_);
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
@@ -68,7 +68,7 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return lane_->size(); }
   bool capturable() const override { return true; }
   bool receives_ahead() const override { return true; }
-  void watched(Stream& stream, const std::function<void()>& launch) override {
+  void launch_with_timeout(Stream& stream, const std::function<void()>& launch) override {
     lane_->watch({"a captured step", {}}, static_cast<cudaStream_t>(stream.native()), launch);
   }
 
@@ -163,7 +163,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   void barrier() override { meet({"barrier", {}}); }
-  void patient_barrier() override { meet({"patient_barrier", {}, 0, -1, true}); }
+  void barrier_without_timeout() override { meet({"barrier_without_timeout", {}, 0, -1, true}); }
 
   std::shared_ptr<Communicator> split(int colour, int key) override {
     const NcclOperation what{"split", {}};
@@ -218,7 +218,7 @@ class NcclCommunicator final : public Communicator {
     return std::make_shared<NcclWork>(lane_, lane_->run(what, after, calls));
   }
 
-  // What all ranks of the group call together. `what.peer` is the root, if there is one.
+  // A call that all ranks of the group make together. `what.peer` is the root, if there is one.
   WorkHandle collective(const NcclOperation& what, Stream& stream, const NcclLane::Calls& calls,
                         std::optional<ReduceOp> op = std::nullopt,
                         CallConsistency consistency = CallConsistency::elements) {

@@ -28,7 +28,7 @@ void NcclComparison::compare(const NcclOperation& what, cudaStream_t after,
   if (const auto mismatch = find_mismatch(offers, consistency, job_ranks)) throw Error(*mismatch);
 }
 
-// The lane's stream is in order: what was called before is done, too, when this is.
+// The lane's stream is in order: when this is done, all earlier calls are done, too.
 std::vector<NcclComparison::Record> NcclComparison::gather(const NcclOperation& what,
                                                            const Record& mine) {
   std::vector<Record> all(static_cast<std::size_t>(lane_.size()));

@@ -15,7 +15,7 @@ constexpr std::chrono::seconds kFinalize{60};
 
 bool is_well(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
-// It overlaps with computation, so what is small and urgent should not queue behind what is large.
+// Communication overlaps with computation: small urgent kernels should not queue behind large ones.
 cudaStream_t make_urgent_stream() {
   int least = 0, greatest = 0;
   check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
@@ -139,8 +139,8 @@ Clock::time_point NcclLane::deadline_of(const NcclOperation& what) const {
   return what.patient ? Clock::time_point::max() : Clock::now() + world_->timeout();
 }
 
-// The calls for the state of a handle may finish what the handle began, so they are calls like
-// others.
+// A query of a handle's state may complete a pending call of the handle, so it takes the lock like
+// every other call.
 ncclResult_t NcclLane::state() {
   const std::lock_guard lock(handle_mutex_);
   ncclResult_t state = ncclSuccess;
@@ -161,7 +161,7 @@ void NcclLane::await_ready(const NcclOperation& what) {
 
 // Called by the watching thread, so nothing here may block or throw.
 std::optional<std::string> NcclLane::find_failure(Clock::time_point now) {
-  // The rank's thread is in a call, and sees for itself what comes of it.
+  // If the lock is taken, the rank's thread is in a call and will see the result itself.
   if (const std::unique_lock lock(handle_mutex_, std::try_to_lock); lock && handle_ != nullptr) {
     ncclResult_t state = ncclSuccess;
     ncclResult_t result = ncclCommGetAsyncError(handle_, &state);
@@ -176,7 +176,7 @@ std::optional<std::string> NcclLane::find_failure(Clock::time_point now) {
 }
 
 // The operations of a stream end one after the other, so only the first of them is timed. Its time
-// starts when this rank's own work before it is done: a long queue is no fault of the others.
+// starts when this rank's own earlier work is done: other ranks are not to blame for a long queue.
 std::optional<std::string> NcclLane::find_stalled(Clock::time_point now) {
   const std::lock_guard lock(pending_mutex_);
   while (!pending_.empty() && is_done(pending_.front().done)) pending_.pop_front();
@@ -190,7 +190,7 @@ std::optional<std::string> NcclLane::find_stalled(Clock::time_point now) {
 
 void NcclLane::end() noexcept {
   if (handle_ == nullptr) return;
-  // An exception is on its way through this rank: the others may never come to a common end.
+  // An exception unwinds this rank: the other ranks may never call finalize with it.
   if (std::uncaught_exceptions() > 0)
     world_->report_failure(where() + ": left its communicators because of an error");
   if (world_->failed())
@@ -214,8 +214,8 @@ void NcclLane::finalize() noexcept {
   if (!captured_) abort();
 }
 
-// Stops what is under way and frees the handle. NCCL waits here for graphs that hold operations; if
-// one is left after a failure, the watching thread ends the process.
+// Stops operations in flight and frees the handle. NCCL waits here for graphs that hold operations;
+// if one is left after a failure, the watching thread ends the process.
 void NcclLane::abort() noexcept {
   const std::lock_guard lock(handle_mutex_);
   if (handle_ != nullptr) ncclCommAbort(std::exchange(handle_, nullptr));
@@ -240,8 +240,8 @@ std::string NcclLane::refused(const NcclOperation& what, ncclResult_t result) co
                      ncclGetErrorString(result), ncclGetLastError(nullptr));
 }
 
-// What is under way is stopped at once, so that nothing on the way out waits for it; unless a graph
-// holds operations, which NCCL would wait for.
+// Aborts operations in flight at once, so that no destructor waits for them; not if a graph holds
+// operations, since NCCL would then wait for the graph.
 void NcclLane::give_up(const std::string& reason) {
   world_->report_failure(reason);
   if (!captured_) abort();

@@ -1,4 +1,4 @@
-// How ranks come to be a world of NCCL.
+// Creation of the NCCL world of all ranks.
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// What rank 0 decides for all.
+// Decided by rank 0 for all ranks.
 struct WorldId {
   ncclUniqueId nccl;
   int compared_calls;

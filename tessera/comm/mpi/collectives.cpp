@@ -16,7 +16,7 @@ constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;
 
 View flat(const View& x) { return x.reshape({x.numel()}); }
 
-// The part of a flat view that a rank has when all of them share it.
+// One rank's part of a flat view that is divided over all ranks.
 View share_of(const View& x, int rank, int size) {
   const std::int64_t begin = x.numel() * rank / size, end = x.numel() * (rank + 1) / size;
   return x.slice(0, begin, end - begin);
@@ -32,10 +32,10 @@ std::vector<Part> parts(const MpiGroup& group, F&& f) {
   return all;
 }
 
-// Small enough to travel with the call: then every rank has what all bring as soon as they meet.
+// Small data is attached to the offers of the meeting, so no exchange is needed after it.
 bool is_small(const ConstView& x) { return x.bytes() <= MpiGroup::kMostAttached; }
 
-// Meets with x for everybody, and returns what each rank brought in its place.
+// Meets with x attached; returns the attachments of all ranks, in rank order.
 std::vector<View> meet_with(MpiGroup& group, const CallOffer& offer, const ConstView& x) {
   std::vector<View> brought;
   for (std::byte* each : group.meet(offer, part(writable(x))).attachments)
@@ -43,7 +43,7 @@ std::vector<View> meet_with(MpiGroup& group, const CallOffer& offer, const Const
   return brought;
 }
 
-// Fills each rank's place with what it brought, from byte `offset` on.
+// Copies each rank's attachment, from byte `offset` on, to its place.
 void take(std::span<const Part> places, const std::vector<View>& brought, std::size_t offset) {
   for (std::size_t r = 0; r < places.size(); ++r)
     copy_into(places[r], static_cast<const std::byte*>(brought[r].raw()) + offset);
@@ -56,8 +56,8 @@ void for_each_piece(const View& x, std::int64_t elements, F&& f) {
     f(x.slice(0, at, std::min(elements, x.numel() - at)), at);
 }
 
-// mine = the reduction of what the ranks have for this one; theirs(r) is what this one has for
-// rank r.
+// Reduce-scatter: theirs(r) is this rank's contribution to rank r; mine = the reduction of all
+// ranks' contributions to this one.
 template <class F>
 void reduce_shares(MpiGroup& group, const View& mine, F&& theirs, ReduceOp op,
                    const CallOffer& offer) {
@@ -72,7 +72,7 @@ void reduce_shares(MpiGroup& group, const View& mine, F&& theirs, ReduceOp op,
   reduce_into(mine, terms, 0, op);
 }
 
-// Every rank's share of x goes to all.
+// All-gather: every rank's part of x goes to all.
 void gather_shares(MpiGroup& group, const View& x, const CallOffer& offer) {
   const Part mine = part(share_of(x, group.rank(), group.size()));
   group.exchange(parts(group, [&](int) { return mine; }),
@@ -118,7 +118,7 @@ std::vector<Part> row_parts(const View& x, Communicator::Rows rows) {
 
 }  // namespace
 
-// Rank r reduces the r-th share of the elements and gives it to all.
+// Rank r reduces the r-th part of the elements and sends it to all.
 void mpi_all_reduce(MpiGroup& group, const View& x, ReduceOp op) {
   const CallOffer offer(name_of_call("all_reduce", op), x);
   if (is_small(x)) return reduce_into(x, meet_with(group, offer, x), 0, op);
@@ -168,7 +168,8 @@ void mpi_all_to_all(MpiGroup& group, const View& out, const ConstView& in) {
                  offer);
 }
 
-// The root deals shares, which all then gather: no rank sends everything to everybody.
+// The root scatters x over the ranks, which then all-gather it: no rank sends all of x to all
+// ranks.
 void mpi_broadcast(MpiGroup& group, const View& x, int root) {
   const CallOffer offer(fmt::format("broadcast from {}", root), x);
   const bool deals = group.rank() == root;

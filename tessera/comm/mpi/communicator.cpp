@@ -15,8 +15,8 @@ class MpiWork final : public Work {
  public:
   MpiWork(std::shared_ptr<MpiGroup> group, std::shared_future<void> done)
       : group_(std::move(group)), done_(std::move(done)) {}
-  // Nobody may free the call's memory before it is done. An exception on its way through this rank
-  // does not wait for others, who may never come.
+  // The call's memory may be freed after this, so it waits until the call is done. While an
+  // exception unwinds this rank, it does not wait for other ranks, which may never make the call.
   ~MpiWork() override {
     using namespace std::chrono_literals;
     std::exception_ptr given_up;
@@ -94,9 +94,9 @@ class MpiCommunicator final : public Communicator {
   void barrier() override {
     run([group = group_] { group->meet(CallOffer("barrier")); });
   }
-  void patient_barrier() override {
+  void barrier_without_timeout() override {
     run([group = group_] {
-      group->meet(CallOffer("patient_barrier"), {}, CallConsistency::elements,
+      group->meet(CallOffer("barrier_without_timeout"), {}, CallConsistency::elements,
                   MpiPatience::endless);
     });
   }

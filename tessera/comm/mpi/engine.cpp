@@ -18,7 +18,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a rank said before it ended may be on the way for so long.
+// The longest time for which the last messages of a rank may still be in flight after it has
+// exited.
 constexpr auto kLastWords = 1s;
 // A progress thread that does not answer for so long will not end the job.
 constexpr auto kAbortTimeout = 10s;
@@ -159,7 +160,7 @@ void MpiEngine::serve(std::promise<void>& started) {
     work();
     end_mpi();
   } catch (const std::exception& error) {
-    // Outside a call there is nobody to tell.
+    // Outside of a call there is no caller to throw to.
     say(error.what());
     end_job(1);
   }
@@ -220,7 +221,7 @@ void MpiEngine::end_mpi() {
         fmt::join(heartbeat_->others(), ", "), options_.call_timeout.count(), rank_));
     end_job(1);
   }
-  // From here on nobody receives: what is not done by now never will be.
+  // No rank receives any more after this: a send that is still unfinished never will be done.
   for (const auto end = Clock::now() + kLastWords; !sends_.empty() && Clock::now() < end; rest(1ms))
     poll();
   for (const Sending& sending : sends_)

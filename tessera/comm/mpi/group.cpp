@@ -48,7 +48,7 @@ MpiGroup::Meeting MpiGroup::meet(const CallOffer& mine, MpiPart attached,
   message.header.resize(kAttachedAt + attached.bytes);
   std::memcpy(message.header.data(), &mine, sizeof(mine));
   copy_into({message.header.data() + kAttachedAt, attached.bytes}, attached.data);
-  // What others bring may be larger than what this rank does: then they disagree.
+  // Other ranks' attachments may be larger than this rank's: then the ranks disagree.
   std::byte* inbox = engine_->inbox(ranks_.size() * kLargestOffer);
   MpiRequests requests;
   // Each rank starts at its successor, so that not all turn to the same one at once.
@@ -110,7 +110,7 @@ void MpiGroup::receive(const View& x, int from) const {
   if (!engine_->finish(header))
     fail_missing(header, fmt::format("sent nothing to rank {} for {}", rank_, mine.to_string()));
   const bool fits = theirs.dtype == mine.dtype && theirs.bytes() == mine.bytes();
-  // A message that does not fit is taken all the same: the next one is behind it.
+  // A message of another size is received all the same, so that the next one can be.
   std::vector<std::byte> other(fits ? 0 : theirs.bytes());
   MpiRequests payload;
   payload.receive(fits ? x.raw() : other.data(), theirs.bytes(), sender, tags_.mail);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::chrono::seconds kInterval{1};
 
-// What is said. MPI reads the memory of a send until it is done, so these live for ever.
+// The messages. MPI reads the memory of a send until it is done, so these are never freed.
 constexpr int kAlive = 1;
 constexpr int kGoodbye = 2;
 

@@ -1,7 +1,8 @@
-// The experts of this rank: MLPs of equal sizes, each with rows of its own, which lie one after the
-// other (token_dispatch.h). Their matrices are one storage, [experts, out, in], so that all of them
-// are one grouped product. With expert tensor parallelism a rank has a part of every matrix, split
-// as Mlp splits its own: the outputs are then partial sums, which the dispatcher adds.
+// The experts of this rank: MLPs of equal size, each applied to its own tokens, which are sorted by
+// expert (token_dispatch.h). The weights of all experts are one parameter [experts, out, in], so
+// that a grouped GEMM computes all of them. With expert tensor parallelism a rank holds a shard of
+// every matrix, split as in Mlp: the outputs are then partial sums, which the token dispatcher
+// reduces.
 #pragma once
 
 #include "tessera/nn/activation_layout.h"
@@ -13,15 +14,15 @@ namespace tessera {
 
 class Experts {
  public:
-  /// For M sorted rows; F is this rank's part of the experts' width.
+  /// For M sorted tokens; F is this rank's shard of the experts' width.
   struct Saved {
-    View x;              ///< [M, hidden]: the caller puts the input here
+    View x;              ///< [M, hidden]: the input, written by the caller
     View pre;            ///< [M, F], or [M, 2F] = gate | up: before the activation
     View act;            ///< [M, F]: after it; gated: only if backward is split
-    View dy;             ///< [M, hidden]: the caller puts the gradient of the output here
+    View dy;             ///< [M, hidden]: the gradient of the output, written by the caller
     View dpre;           ///< as pre
     View work;           ///< [M, F], gated only, scratch: as Mlp::Saved::work
-    ConstView act_seen;  ///< what backward_weight reads
+    ConstView act_seen;  ///< the activation's output, for backward_weight
   };
 
   Experts(const MoeSpec& spec, const LayerContext& layer);

@@ -18,7 +18,7 @@ void Moe::collect(ParameterList& parameters) {
 std::unique_ptr<Sublayer::Saved> Moe::plan_buffers(ActivationLayout& activations,
                                                    ArenaLayout& scratch,
                                                    const BatchShape& shape) const {
-  const std::int64_t rows = rows_.kept(shape), all = dispatch_.all_rows(rows);
+  const std::int64_t rows = rows_.local_rows(shape), all = dispatch_.all_rows(rows);
   auto planned = std::make_unique<Saved>();
   Saved& saved = *planned;
   saved.router = router_.plan_buffers(activations, scratch, rows);

@@ -1,12 +1,12 @@
-// The mixture-of-experts sublayer: each row goes to one of several MLPs, which other ranks may hold
-// (expert parallelism), and comes back weighted by the router's probability.
+// The mixture-of-experts sublayer: each token goes to one of several MLPs, possibly on another rank
+// (expert parallelism), and its output is weighted by the router's probability.
 //
 //   x --router--> expert, probability
-//   x --dispatch--> sorted rows --experts--> sorted outputs --combine--> output
-//   y = probability output
+//   x --dispatch--> sorted tokens --experts--> sorted outputs --combine--> output
+//   y = probability x output
 //
-// It works on this rank's rows of the residual stream as they are: unlike Mlp it gathers no rows
-// over the tensor-parallel group, since the dispatcher reaches all ranks that hold experts.
+// Unlike Mlp, it does not gather rows over the tensor-parallel group: the token dispatcher reaches
+// all ranks that hold experts.
 #pragma once
 
 #include "tessera/nn/moe/experts.h"
@@ -24,7 +24,7 @@ class Moe final : public Sublayer {
     Router::Saved router;
     TokenDispatch::Saved tokens;
     Experts::Saved experts;
-    View output;   ///< [n, hidden]: of the experts, before it is weighted
+    View output;   ///< [n, hidden]: output of the experts, before it is weighted
     View doutput;  ///< [n, hidden], scratch
     View sorted;   ///< [M, hidden], scratch: outputs of the experts, gradients of their inputs
   };

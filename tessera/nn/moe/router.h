@@ -1,9 +1,9 @@
-// The router of a mixture of experts: which expert each row goes to, and with what weight.
+// The top-1 router of a mixture of experts: selects the expert of each token, and its weight.
 //
 //   logits = x W^T;   expert = argmax(logits);   probability = softmax(logits)[expert]
 //
-// The output of the expert is multiplied by the probability, which is where the router's gradient
-// comes from. Every rank routes its own rows; all ranks hold the whole weight.
+// The output of the expert is multiplied by the probability, which is the source of the router's
+// gradient. Every rank routes its own tokens; all ranks hold the whole weight.
 #pragma once
 
 #include "tessera/nn/activation_layout.h"
@@ -30,8 +30,8 @@ class Router {
 
   /// x [n, hidden].
   void forward(Context&, ConstView x, const Saved&) const;
-  /// dx += its part of the gradient, from dy [n, hidden], the gradient of the weighted output, and
-  /// the experts' output before it was weighted, [n, hidden].
+  /// dx += the router's input gradient. dy [n, hidden]: gradient of the weighted output; output
+  /// [n, hidden]: the experts' output before it was weighted.
   void backward_input(Context&, View dx, ConstView dy, ConstView output, const Saved&) const;
   void backward_weight(Context&, ConstView x, const Saved&);
 

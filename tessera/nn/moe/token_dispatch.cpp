@@ -35,7 +35,7 @@ void TokenDispatch::route(Context& context, ConstView expert, const Saved& saved
                                  saved.expert, first_);
 }
 
-// Picking rows by number is an embedding lookup; a row number of -1 gives zeros.
+// The permutation runs as an embedding lookup by row number; -1 gives a row of zeros.
 void TokenDispatch::dispatch(Context& context, View sorted, ConstView rows,
                              const Saved& saved) const {
   context.mesh.expert_tensor_expert()

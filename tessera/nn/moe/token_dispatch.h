@@ -1,16 +1,18 @@
-// Brings rows to the ranks of their experts and back, over the ranks that together hold one set of
-// all experts (Mesh::expert_tensor_expert). Each of them has n rows of its own.
+// All-gather token dispatcher (as Megatron's --moe-token-dispatcher-type allgather): sends tokens
+// to the ranks that hold their experts, and returns the results, over the expert-parallel x
+// expert-tensor-parallel group (Mesh::expert_tensor_expert). Each rank has n tokens of its own.
 //
-// Every rank gathers the rows of all ranks, M = ranks x n, and picks those of its own experts. On
-// the way back each rank has results for some rows, and zeros for the others; their sum over the
-// ranks, each its own rows, is the result. That sum also adds what ranks that share an expert's
-// matrices computed with their parts.
+// Every rank gathers the tokens of all ranks, M = ranks x n, and selects those of its experts. On
+// the way back a rank has results for these tokens and zeros for the others; the reduce-scatter
+// over the group gives each rank the results of its own tokens. The same reduce-scatter also sums
+// the partial outputs of expert-tensor-parallel ranks.
 //
-//   dispatch   rows [n]  -- all-gather -->  all [M]  -- sort by expert -->  sorted [M]
-//   combine    rows [n]  <-- reduce-scatter --  all [M]  <-- undo the sort --  sorted [M]
+//   dispatch   tokens [n]  -- all-gather -->  all [M]  -- permute -->  sorted [M]
+//   combine    tokens [n]  <-- reduce-scatter --  all [M]  <-- unpermute --  sorted [M]
 //
-// Each is the backward of the other. The buffers hold the worst case, all rows on one rank, so that
-// no row is ever dropped and no size depends on the data: the host does not learn the counts.
+// dispatch and combine are each other's backward. Buffers are sized for the worst case (all M
+// tokens on one rank): no token is dropped (no capacity factor), and token counts never reach the
+// host. Cost: expert activations take EP times the memory of balanced routing.
 #pragma once
 
 #include "tessera/nn/activation_layout.h"
@@ -21,24 +23,26 @@ namespace tessera {
 class TokenDispatch {
  public:
   struct Saved {
-    View order, place;  ///< i32 [M] (Kernels::sort_by_expert)
-    View offsets;       ///< i32 [local experts + 1]
-    View expert;        ///< i32 [M], scratch: the expert of every row
-    View all;           ///< [M, hidden], scratch
+    /// i32 [M]: source row of each sorted row (-1: none), and sorted position of each row (-1: not
+    /// local); see Kernels::sort_by_expert
+    View order, place;
+    View offsets;  ///< i32 [local experts + 1]: first sorted row of each expert, and the end
+    View expert;   ///< i32 [M], scratch: the expert of each gathered token
+    View all;      ///< [M, hidden], scratch: the gathered tokens
   };
 
-  /// Of experts in equal numbers on all expert-parallel ranks.
+  /// `experts` must be a multiple of the expert-parallel size.
   TokenDispatch(std::int64_t experts, std::int64_t hidden, const LayerContext& layer);
 
-  /// M for n rows of this rank.
+  /// Number of gathered tokens (M) if each rank has `rows`.
   std::int64_t all_rows(std::int64_t rows) const { return rows * ranks_; }
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, std::int64_t rows) const;
 
-  /// Finds where all ranks' rows go, from the experts of this rank's: i32 [n].
+  /// All-gathers `expert` (i32 [n], the expert of each local token) and computes the permutation.
   void route(Context&, ConstView expert, const Saved&) const;
-  /// sorted [M, hidden] = the rows of local experts, in order; zeros behind the last one.
+  /// sorted [M, hidden] = the tokens of local experts, sorted by expert, zero-padded at the end.
   void dispatch(Context&, View sorted, ConstView rows, const Saved&) const;
-  /// rows [n, hidden] = the sum of what the ranks have of them.
+  /// rows [n, hidden] = reduce-scatter of the unpermuted expert outputs.
   void combine(Context&, View rows, ConstView sorted, const Saved&) const;
 
  private:

@@ -7,27 +7,27 @@
 namespace tessera {
 namespace {
 
-Range input_share(const LinearSpec& spec, const LayerContext& layer) {
+Range input_shard(const LinearSpec& spec, const LayerContext& layer) {
   check(spec.in % layer.tensor_2d == 0,
         "{} has {} inputs, which a grid of {} rows cannot share evenly", spec.parts.front().name,
         spec.in, layer.tensor_2d);
   return balanced_range(spec.in, layer.tensor_2d, layer.tensor_row());
 }
 
-Range output_share(const LinearPart& part, const LayerContext& layer) {
-  check(layer.shares_of(part.max_shares) == layer.tensor_2d,
-        "{} has {} shares, but a grid of {} columns holds no copies", part.name, part.max_shares,
+Range output_shard(const LinearPart& part, const LayerContext& layer) {
+  check(layer.shards_of(part.max_shards) == layer.tensor_2d,
+        "{} has {} shares, but a grid of {} columns holds no copies", part.name, part.max_shards,
         layer.tensor_2d);
-  return even_share(part.name, part.out, layer.tensor_2d, layer);
+  return even_shard(part.name, part.out, layer.tensor_2d, layer);
 }
 
-// The fused parts are stored one after the other: this rank's shard of each.
+// The local weight is this rank's shard of each fused matrix, concatenated along the rows.
 Parameter weight_2d(const LinearSpec& spec, const LayerContext& layer) {
-  const Range in = input_share(spec, layer);
+  const Range in = input_shard(spec, layer);
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
-    const Range out = output_share(part, layer);
+    const Range out = output_shard(part, layer);
     const ShardPiece piece{
         {out.begin, in.begin}, {out.length(), in.length()}, rows * in.length(), {in.length(), 1}};
     tensors.push_back({part.name + ".weight", {part.out, spec.in}, {piece}});
@@ -41,7 +41,7 @@ std::optional<Parameter> bias_2d(const LinearSpec& spec, const LayerContext& lay
   std::vector<ShardedTensor> tensors;
   std::int64_t rows = 0;
   for (const LinearPart& part : spec.parts) {
-    const Range out = output_share(part, layer);
+    const Range out = output_shard(part, layer);
     tensors.push_back(column_copy(part.name + ".bias", {part.out},
                                   {{out.begin}, {out.length()}, rows, {1}}, layer.tensor_row()));
     rows += out.length();

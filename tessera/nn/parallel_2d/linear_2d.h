@@ -1,12 +1,12 @@
 // A linear layer with 2-D tensor parallelism on q x q ranks (SUMMA). Rank (i, j), in row i and
 // column j, has
 //
-//   x [M, in / q]          the rows of share i of the samples, share j of the inputs
-//   W [out / q, in / q]    share j of the outputs (of each fused part), share i of the inputs
-//   y [M, out / q]         the same rows, share j of the outputs
+//   x [M, in / q]          the rows of shard i of the samples, shard j of the inputs
+//   W [out / q, in / q]    shard j of the outputs (of each fused matrix), shard i of the inputs
+//   y [M, out / q]         the same rows, shard j of the outputs
 //
-// so that what one layer gives the next one takes, and nothing is held twice but biases. With k
-// over the grid:
+// so that a layer's output is distributed as the next layer's input must be, and only biases are
+// replicated. With k over the grid:
 //
 //   y(i, j)  = sum_k x(i, k) W(k, j)^T     x from a rank of the row, W from one of the column
 //   dx(i, k) = sum_j dy(i, j) W(k, j)      W from a rank of the column, summed over the row

@@ -1,5 +1,5 @@
-// Token embeddings with 2-D tensor parallelism. The table is split like the weight of an output
-// layer, so that the two can be tied: rank (i, j) has shard j of the vocabulary and shard i of the
+// Word embeddings with 2-D tensor parallelism. They are split like the weight of an output layer,
+// so that the two can be tied: rank (i, j) has shard j of the vocabulary and shard i of the
 // channels. It looks up the tokens of all grid rows. The sum over its grid row then holds shard i
 // of the channels for all samples, of which rank (i, j) takes shard j of the samples. That is the
 // part that rank (j, i) needs, so the two exchange theirs. Backward runs the same steps in reverse.

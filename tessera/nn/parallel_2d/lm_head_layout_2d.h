@@ -3,13 +3,14 @@
 // compute the loss of a row together.
 #pragma once
 
-#include "tessera/nn/head_layout.h"
+#include "tessera/nn/lm_head_layout.h"
 
 namespace tessera {
 
-class Head2d final : public HeadLayout {
+class LmHeadLayout2d final : public LmHeadLayout {
  public:
-  explicit Head2d(const LayerContext& layer) : dtype_(layer.dtype), side_(layer.tensor_2d) {}
+  explicit LmHeadLayout2d(const LayerContext& layer)
+      : dtype_(layer.dtype), side_(layer.tensor_2d) {}
 
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
                        bool gradients) const override;

@@ -1,18 +1,18 @@
-#include "tessera/nn/head_layout.h"
+#include "tessera/nn/lm_head_layout.h"
 
-#include "tessera/nn/parallel_2d/head_2d.h"
+#include "tessera/nn/parallel_2d/lm_head_layout_2d.h"
 
 namespace tessera {
 namespace {
 
 // 1-D: every rank has all channels of its shard of the vocabulary.
-class Head1d final : public HeadLayout {
+class LmHeadLayout1d final : public LmHeadLayout {
  public:
-  explicit Head1d(const LayerContext& layer) : dtype_(layer.dtype), rows_(layer) {}
+  explicit LmHeadLayout1d(const LayerContext& layer) : dtype_(layer.dtype), rows_(layer) {}
 
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
                        bool) const override {
-    if (rows_.kept(shape) == shape.rows()) return {};
+    if (rows_.local_rows(shape) == shape.rows()) return {};
     return {scratch.take(dtype_, {1, shape.rows(), weight[1]}), {}, {}};
   }
   View gather_input(Context& context, View x, const Scratch& scratch) const override {
@@ -44,9 +44,9 @@ class Head1d final : public HeadLayout {
 
 }  // namespace
 
-std::unique_ptr<HeadLayout> make_head_layout(const LayerContext& layer) {
-  if (layer.tensor_2d > 0) return std::make_unique<Head2d>(layer);
-  return std::make_unique<Head1d>(layer);
+std::unique_ptr<LmHeadLayout> make_lm_head_layout(const LayerContext& layer) {
+  if (layer.tensor_2d > 0) return std::make_unique<LmHeadLayout2d>(layer);
+  return std::make_unique<LmHeadLayout1d>(layer);
 }
 
 }  // namespace tessera

@@ -1,9 +1,9 @@
-#include "tessera/nn/parallel_2d/head_2d.h"
+#include "tessera/nn/parallel_2d/lm_head_layout_2d.h"
 
 namespace tessera {
 
-HeadLayout::Scratch Head2d::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
-                                         const Shape& weight, bool gradients) const {
+LmHeadLayout::Scratch LmHeadLayout2d::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
+                                                   const Shape& weight, bool gradients) const {
   const Shape panels{side_, weight[0], weight[1]};
   Scratch views;
   views.x = scratch.take(dtype_, {side_, shape.rows(), weight[1]});
@@ -12,20 +12,20 @@ HeadLayout::Scratch Head2d::plan_scratch(ArenaLayout& scratch, const BatchShape&
   return views;
 }
 
-View Head2d::gather_input(Context& context, View x, const Scratch& scratch) const {
+View LmHeadLayout2d::gather_input(Context& context, View x, const Scratch& scratch) const {
   context.mesh.tensor_row().all_gather(scratch.x, x, context.stream)->wait(context.stream);
   return scratch.x;
 }
 
-ConstView Head2d::gather_weight(Context& context, const Parameter& weight,
-                                const Scratch& scratch) const {
+ConstView LmHeadLayout2d::gather_weight(Context& context, const Parameter& weight,
+                                        const Scratch& scratch) const {
   context.mesh.tensor_column()
       .all_gather(scratch.weight, weight.value(), context.stream)
       ->wait(context.stream);
   return scratch.weight;
 }
 
-void Head2d::sum_input_gradient(Context& context, View dx, View parts) const {
+void LmHeadLayout2d::sum_input_gradient(Context& context, View dx, View parts) const {
   context.mesh.tensor_row()
       .reduce_scatter(dx, parts, ReduceOp::sum, context.stream)
       ->wait(context.stream);

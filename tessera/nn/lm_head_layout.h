@@ -1,7 +1,7 @@
-// How the output layer gets its input and weight under 1-D or 2-D tensor parallelism. Its products
-// run over `parts` of the hidden channels: one part with 1-D tensor parallelism, one per grid row
-// with 2-D. All parts are held at once, since the loss and the gradients of a chunk of rows are
-// computed one after the other.
+// Layout of the LM head (output layer) under 1-D or 2-D tensor parallelism: how it gathers its
+// input and weight and reduces their gradients. Its GEMMs run over `parts` of the hidden channels:
+// one part with 1-D tensor parallelism, one per grid row with 2-D. All parts are held at once,
+// since the loss and the gradients of a chunk of rows are computed one after the other.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@
 
 namespace tessera {
 
-class HeadLayout {
+class LmHeadLayout {
  public:
   struct Scratch {
-    View x;         ///< where parts of the input come from other ranks: [parts, N, C]
+    View x;         ///< if rows or channels come from other ranks: [parts, N, C]
     View weight;    ///< 2-D: [parts, V, C]
-    View d_weight;  ///< 2-D: the same, of the accumulator's type
+    View d_weight;  ///< 2-D: the same, in the accumulator dtype
   };
 
-  virtual ~HeadLayout() = default;
+  virtual ~LmHeadLayout() = default;
 
   virtual Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, const Shape& weight,
                                bool gradients) const = 0;
@@ -38,6 +38,6 @@ class HeadLayout {
   virtual Communicator& vocabulary_group(const Mesh& mesh) const = 0;
 };
 
-std::unique_ptr<HeadLayout> make_head_layout(const LayerContext& layer);
+std::unique_ptr<LmHeadLayout> make_lm_head_layout(const LayerContext& layer);
 
 }  // namespace tessera
