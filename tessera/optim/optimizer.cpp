@@ -20,10 +20,12 @@ std::vector<StateKind> state_kinds(const OptimizerOptions& options, DType dtype)
   const DType acc = accumulator_type(dtype);
   const auto moment = [&](MomentType type) { return type == MomentType::bf16 ? DType::bf16 : acc; };
   std::vector<StateKind> kinds;
-  if (options.kind == OptimizerKind::adam)
-    kinds = {{"exp_avg", moment(options.exp_avg)}, {"exp_avg_sq", moment(options.exp_avg_sq)}};
-  else
-    kinds = {{"momentum", acc}};
+  switch (options.kind) {
+    case OptimizerKind::adam:
+      kinds = {{"exp_avg", moment(options.exp_avg)}, {"exp_avg_sq", moment(options.exp_avg_sq)}};
+      break;
+    case OptimizerKind::sgd: kinds = {{"momentum", acc}}; break;
+  }
   if (dtype == DType::bf16 && options.store_param_remainders)
     kinds.push_back({"master_rest", DType::i16});
   else if (dtype != acc)
@@ -234,16 +236,17 @@ void Optimizer::update(Context& context, const ConstView& losses, const ConstVie
 // `state` is in the order of state_kinds: moments, then the master weights, if any.
 void Optimizer::update_range(Context& context, const View& value, const View& grad,
                              const std::vector<View>& state, bool decays) {
-  const bool adam = options_.kind == OptimizerKind::adam;
-  const std::size_t moments = adam ? 2 : 1;
-  const View exact = state.size() > moments ? state[moments] : View();
-  if (adam)
-    context.kernels.adamw_step(
-        context.stream, value, exact, state[0], state[1], grad, device_state_,
-        {options_.adam_beta1, options_.adam_beta2, options_.adam_eps, decays});
-  else
-    context.kernels.sgd_step(context.stream, value, exact, state[0], grad, device_state_,
-                             {options_.sgd_momentum, decays});
+  const OptimizerOptions& o = options_;
+  const View exact = master() ? state.back() : View();
+  switch (o.kind) {
+    case OptimizerKind::adam:
+      return context.kernels.adamw_step(context.stream, value, exact, state[0], state[1], grad,
+                                        device_state_,
+                                        {o.adam_beta1, o.adam_beta2, o.adam_eps, decays});
+    case OptimizerKind::sgd:
+      return context.kernels.sgd_step(context.stream, value, exact, state[0], grad, device_state_,
+                                      {o.sgd_momentum, decays});
+  }
 }
 
 StepState Optimizer::step_state(Context& context) const {

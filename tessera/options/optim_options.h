@@ -1,13 +1,22 @@
-// Optimizer and learning-rate schedule. Plain data, no code.
+// Optimizer and learning-rate schedule. Plain data.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tessera {
 
 enum class OptimizerKind { adam, sgd };
+/// The enumerator's name; empty for a number that is none.
+constexpr std::string_view to_string(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::adam: return "adam";
+    case OptimizerKind::sgd: return "sgd";
+  }
+  return {};
+}
 /// The type in which gradients are accumulated: the accumulator's, or the parameters' own.
 enum class GradientType { accumulator, parameters };
 /// The type of Adam's moments.

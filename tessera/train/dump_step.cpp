@@ -41,7 +41,6 @@ void StepDump::finish(Session& session, const StepRecord& record, LossAverage av
   if (session.context().mesh.world().rank() > 0) return;
   write_batch();
   const OptimizerOptions& o = session.options().optimizer;
-  const bool adam = o.kind == OptimizerKind::adam;
   const Json step{
       {"loss", record.loss},
       {"grad_norm", record.grad_norm},
@@ -50,7 +49,7 @@ void StepDump::finish(Session& session, const StepRecord& record, LossAverage av
       {"loss_average", average == LossAverage::per_token ? "per_token" : "per_microbatch"},
       {"label_smoothing", session.options().model.label_smoothing},
       {"microbatches", session.options().microbatches},
-      {"optimizer", adam ? "adamw" : "sgd"},
+      {"optimizer", to_string(o.kind)},
       {"adam_beta1", o.adam_beta1},
       {"adam_beta2", o.adam_beta2},
       {"adam_eps", o.adam_eps},

@@ -189,8 +189,6 @@ TEST(HfFamilies, ReadActivations) {
     const std::string keys = fmt::format(R"("hidden_act":"{}")", name);
     for (const char* family : {"llama", "gpt_neox"})
       EXPECT_EQ(config_options(family, keys).activation, activation) << name;
-  }
-  for (const Activation activation : kActivations) {
     ModelOptions options = folder_options("llama");
     options.activation = activation;
     expect_comes_back("llama", options);

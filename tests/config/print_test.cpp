@@ -48,7 +48,7 @@ TEST(Help, ShowsDefaultsAndWhatIsRequired) {
   const std::string help = help_text(Command::train);
   for (const char* part : {"[default: 0.999]", "[default: learned_absolute]", "[default: 969,30,1]",
                            "highest learning rate (required)", "[default: --seq-length]",
-                           "{adam,sgd}", "(required, unless --load-hf gives a model)"})
+                           "{adam,sgd", "(required, unless --load-hf gives a model)"})
     EXPECT_NE(help.find(part), std::string::npos) << part;
   EXPECT_NE(help_text(Command::evaluate).find("samples per microbatch [default: 1]"),
             std::string::npos);

@@ -47,9 +47,8 @@ constexpr Refusal kForms[] = {
 };
 
 constexpr Refusal kValues[] = {
-    {"--activation-function mish",
-     "expected one of gelu, gelu_exact, quick_gelu, silu, relu, "
-     "squared_relu, gated_gelu, gated_gelu_exact"},
+    {"--activation-function mish", "expected one of gelu, gelu_exact, "},
+    {"--activation-function mish", ", gated_gelu, gated_gelu_exact, "},
     {"--activation-function gated_", "--activation-function 'gated_': expected one of gelu"},
     {"--norm-placement behind", "expected one of before, after, before_and_after"},
     {"--parallel-block both", "expected one of none, one_norm, two_norms"},
@@ -75,7 +74,7 @@ constexpr Refusal kValues[] = {
     {"--attention-dropout -0.1", "--attention-dropout '-0.1'"},
     {"--init-method-std 0", "--init-method-std '0'"},
     {"--norm-epsilon 0", "--norm-epsilon '0'"},
-    {"--optimizer lion", "--optimizer 'lion': expected one of adam, sgd"},
+    {"--optimizer unknown", "--optimizer 'unknown': expected one of adam, sgd"},
     {"--normalization rmsnorm", "expected one of LayerNorm, RMSNorm"},
     {"--position-embedding-type mrope", "expected one of learned_absolute, rope, none"},
     {"--lr-decay-style wsd", "expected one of constant, linear, cosine, inverse-square-root, WSD"},

@@ -13,16 +13,18 @@ struct HfActivation {
   std::string_view name;
   Activation activation;
 };
-constexpr std::array<HfActivation, 10> kActivationNames{{{"gelu_pytorch_tanh", Activation::gelu},
-                                                         {"gelu_new", Activation::gelu},
-                                                         {"gelu_fast", Activation::gelu},
-                                                         {"gelu", Activation::gelu_exact},
-                                                         {"gelu_python", Activation::gelu_exact},
-                                                         {"quick_gelu", Activation::quick_gelu},
-                                                         {"silu", Activation::silu},
-                                                         {"swish", Activation::silu},
-                                                         {"relu", Activation::relu},
-                                                         {"relu2", Activation::squared_relu}}};
+constexpr auto kActivationNames = std::to_array<HfActivation>({
+    {"gelu_pytorch_tanh", Activation::gelu},
+    {"gelu_new", Activation::gelu},
+    {"gelu_fast", Activation::gelu},
+    {"gelu", Activation::gelu_exact},
+    {"gelu_python", Activation::gelu_exact},
+    {"quick_gelu", Activation::quick_gelu},
+    {"silu", Activation::silu},
+    {"swish", Activation::silu},
+    {"relu", Activation::relu},
+    {"relu2", Activation::squared_relu},
+});
 
 std::string known_names() {
   std::string names;
@@ -47,8 +49,8 @@ std::string_view hf_activation_name(Activation activation, std::string_view pref
   const auto usual = std::ranges::find(kActivationNames, preferred, &HfActivation::name);
   if (usual != kActivationNames.end() && usual->activation == activation) return preferred;
   const auto named = std::ranges::find(kActivationNames, activation, &HfActivation::activation);
-  check(named != kActivationNames.end(), "activation {} has no name in transformers",
-        to_string(activation));
+  check_input(named != kActivationNames.end(), "the activation {} has no name in transformers",
+              to_string(activation));
   return named->name;
 }
 

@@ -6,9 +6,13 @@
 #include <array>
 
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/hf/families/families.h"
 
 namespace tessera {
+
+// Each in the file of its name in families/.
+extern const HfFamily kCohere, kCohere2, kGemma, kGemma2, kGemma3, kGpt2, kGptNeox, kGranite,
+    kLlama, kMistral, kOlmo2, kPhi3, kQwen2, kQwen3;
+
 namespace {
 
 // Where two families can express a model, the simpler and better known one comes first.

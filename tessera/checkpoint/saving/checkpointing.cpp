@@ -113,18 +113,16 @@ std::vector<std::string> weight_names(const Session& session) {
   return names;
 }
 
-bool is_state(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kStates{"exp_avg.", "exp_avg_sq.", "momentum.",
-                                                    kMasterPrefix, kLowBitsPrefix};
-  for (const std::string_view state : kStates)
-    if (name.starts_with(state)) return true;
-  return false;
+// Optimizer state has the name of its weight, with that of the state in front.
+bool is_state(const Checkpoint& checkpoint, const std::string& name) {
+  const std::size_t dot = name.find('.');
+  return dot != name.npos && checkpoint.contains(name.substr(dot + 1));
 }
 
 void check_names(const Session& session, const Checkpoint& checkpoint) {
   std::size_t weights = 0;
   for (const auto& [name, tensor] : checkpoint.manifest().tensors)
-    if (!is_state(name)) ++weights;
+    if (!is_state(checkpoint, name)) ++weights;
   const std::size_t expected = weight_names(session).size();
   check_input(weights == expected, "'{}' holds {} tensors of weights, this model has {}",
               checkpoint.path().string(), weights, expected);
@@ -263,7 +261,8 @@ void load_weights(Session& session, Checkpoint& checkpoint) {
 
 void load_optimizer(Session& session, Checkpoint& checkpoint) {
   bool any = false;
-  for (const auto& [name, tensor] : checkpoint.manifest().tensors) any = any || is_state(name);
+  for (const auto& [name, tensor] : checkpoint.manifest().tensors)
+    any = any || is_state(checkpoint, name);
   check_input(any || session.parameters().state_elements() == 0,
               "'{}' was saved without optimizer state: continue with --no-load-optim or --finetune",
               checkpoint.path().string());

@@ -13,11 +13,11 @@ constexpr RealRange kModelScale = {0, 1e6, true};
 
 bool is_windowed(const Settings& s) { return s.options.model.attention_window != 0; }
 
-std::string activation_words() {
+std::string activation_words(std::string_view separator) {
   std::string words;
   for (const std::string_view prefix : {std::string_view(), kGated})
     for (const Activation activation : kActivations)
-      words += fmt::format("{}{}{}", words.empty() ? "" : ", ", prefix, to_string(activation));
+      words += fmt::format("{}{}{}", words.empty() ? "" : separator, prefix, to_string(activation));
   return words;
 }
 
@@ -26,15 +26,15 @@ void set_activation(ModelOptions& model, std::string_view word) {
   const std::string_view name = word.substr(gated ? kGated.size() : 0);
   const auto known = std::ranges::find_if(
       kActivations, [&](Activation activation) { return to_string(activation) == name; });
-  check_input(known != kActivations.end(), "expected one of {}", activation_words());
+  check_input(known != kActivations.end(), "expected one of {}", activation_words(", "));
   model.activation = *known;
   model.gated_mlp = gated;
 }
 
 Flag activation_flag() {
-  Flag flag = make_flag("activation-function", Arity::one, "NAME",
-                        "activation of the MLP: gelu (tanh form), gelu_exact (erf), quick_gelu, "
-                        "silu, relu or squared_relu; with gated_ in front, activation(gate) x up");
+  Flag flag = make_flag("activation-function", Arity::one, "{" + activation_words(",") + "}",
+                        "activation of the MLP (gelu: its tanh form; gelu_exact: with erf); with "
+                        "gated_ in front, activation(gate) x up");
   flag.set = [](Settings& s, const Values& values) {
     set_activation(s.options.model, values.at(0));
   };

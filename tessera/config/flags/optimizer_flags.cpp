@@ -29,7 +29,6 @@ bool uses_wsd(const Settings& s) { return s.options.schedule.decay_style == Deca
 std::vector<Flag> optimizer_flags() {
   return {
       word("optimizer", at(&OptimizerOptions::kind),
-           {{OptimizerKind::adam, "adam"}, {OptimizerKind::sgd, "sgd"}},
            "optimizer; adam is AdamW (decoupled weight decay)")
           .only_for(kPlanned),
       real("adam-beta1", at(&OptimizerOptions::adam_beta1), kFraction,
@@ -42,7 +41,8 @@ std::vector<Flag> optimizer_flags() {
            "Adam's epsilon, added to the denominator")
           .only_if(uses_adam, "--optimizer adam"),
       real("sgd-momentum", at(&OptimizerOptions::sgd_momentum), kFraction, "momentum of SGD")
-          .only_if([](const Settings& s) { return !uses_adam(s); }, "--optimizer sgd"),
+          .only_if([](const Settings& s) { return s.options.optimizer.kind == OptimizerKind::sgd; },
+                   "--optimizer sgd"),
       real("weight-decay", at(&OptimizerOptions::weight_decay), kRate,
            "weight decay; not applied to biases and norms"),
       real("clip-grad", at(&OptimizerOptions::clip_grad), {0, 1e9},

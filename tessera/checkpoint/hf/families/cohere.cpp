@@ -1,7 +1,7 @@
 // Cohere's Command R; its norms of queries and keys (Command R+) are not supported.
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/hf/families/cohere_style.h"
-#include "tessera/checkpoint/hf/families/families.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 
 namespace tessera {
 namespace {
@@ -22,10 +22,10 @@ void write_cohere(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kCohere{.name = "cohere",
-                       .architecture = "CohereForCausalLM",
-                       .read = read_cohere,
-                       .write = write_cohere,
-                       .tensors = llama_tensors};
+extern const HfFamily kCohere{.name = "cohere",
+                              .architecture = "CohereForCausalLM",
+                              .read = read_cohere,
+                              .write = write_cohere,
+                              .tensors = llama_tensors};
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // Cohere's Command R7B: an attention window in all layers but every 4th, which have no RoPE.
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/hf/families/cohere_style.h"
-#include "tessera/checkpoint/hf/families/families.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_window.h"
 
 namespace tessera {
@@ -26,10 +26,10 @@ void write_cohere2(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kCohere2{.name = "cohere2",
-                        .architecture = "Cohere2ForCausalLM",
-                        .read = read_cohere2,
-                        .write = write_cohere2,
-                        .tensors = llama_tensors};
+extern const HfFamily kCohere2{.name = "cohere2",
+                               .architecture = "Cohere2ForCausalLM",
+                               .read = read_cohere2,
+                               .write = write_cohere2,
+                               .tensors = llama_tensors};
 
 }  // namespace tessera

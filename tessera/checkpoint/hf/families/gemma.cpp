@@ -1,8 +1,8 @@
 // Gemma: Llama's layers with GeGLU, norms' weights stored minus 1, and scaled embeddings.
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/gemma_style.h"
 #include "tessera/checkpoint/hf/hf_activation.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 
 namespace tessera {
 namespace {
@@ -37,10 +37,10 @@ void write_gemma(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kGemma{.name = "gemma",
-                      .architecture = "GemmaForCausalLM",
-                      .read = read_gemma,
-                      .write = write_gemma,
-                      .tensors = llama_tensors};
+extern const HfFamily kGemma{.name = "gemma",
+                             .architecture = "GemmaForCausalLM",
+                             .read = read_gemma,
+                             .write = write_gemma,
+                             .tensors = llama_tensors};
 
 }  // namespace tessera

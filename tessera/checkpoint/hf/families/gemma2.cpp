@@ -1,8 +1,8 @@
 // Gemma 2: Gemma with norms before and after each sublayer, an attention window in every other
 // layer, and soft caps of attention scores and logits.
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/gemma_style.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_window.h"
 
 namespace tessera {
@@ -48,11 +48,11 @@ void write_gemma2(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kGemma2{.name = "gemma2",
-                       .architecture = "Gemma2ForCausalLM",
-                       .read = read_gemma2,
-                       .write = write_gemma2,
-                       .tensors = llama_tensors,
-                       .heads_divide_width = true};
+extern const HfFamily kGemma2{.name = "gemma2",
+                              .architecture = "Gemma2ForCausalLM",
+                              .read = read_gemma2,
+                              .write = write_gemma2,
+                              .tensors = llama_tensors,
+                              .heads_divide_width = true};
 
 }  // namespace tessera

@@ -2,8 +2,8 @@
 // a window in all layers but every 6th, and RoPE with a base of its own in the layers with a
 // window.
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/gemma_style.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_window.h"
 
 namespace tessera {
@@ -72,11 +72,11 @@ void write_gemma3(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kGemma3{.name = "gemma3_text",
-                       .architecture = "Gemma3ForCausalLM",
-                       .read = read_gemma3,
-                       .write = write_gemma3,
-                       .tensors = llama_tensors,
-                       .heads_divide_width = true};
+extern const HfFamily kGemma3{.name = "gemma3_text",
+                              .architecture = "Gemma3ForCausalLM",
+                              .read = read_gemma3,
+                              .write = write_gemma3,
+                              .tensors = llama_tensors,
+                              .heads_divide_width = true};
 
 }  // namespace tessera

@@ -3,13 +3,16 @@
 #include <fmt/core.h>
 
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/llama_style.h"
 #include "tessera/checkpoint/hf/hf_activation.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_limits.h"
 #include "tessera/checkpoint/hf/tensor_list.h"
 
 namespace tessera {
+
+extern const HfFamily kGpt2;
+
 namespace {
 
 constexpr std::string_view kGpt2Prefix = "transformer.";
@@ -83,12 +86,12 @@ std::string gpt2_full_name(std::string_view name) {
 
 }  // namespace
 
-const HfFamily kGpt2{.name = "gpt2",
-                     .architecture = "GPT2LMHeadModel",
-                     .read = read_gpt2,
-                     .write = write_gpt2,
-                     .tensors = gpt2_tensors,
-                     .in_trtllm = true,
-                     .full_name = gpt2_full_name};
+extern const HfFamily kGpt2{.name = "gpt2",
+                            .architecture = "GPT2LMHeadModel",
+                            .read = read_gpt2,
+                            .write = write_gpt2,
+                            .tensors = gpt2_tensors,
+                            .in_trtllm = true,
+                            .full_name = gpt2_full_name};
 
 }  // namespace tessera

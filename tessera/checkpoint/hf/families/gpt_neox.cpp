@@ -2,11 +2,14 @@
 // MLP side by side with a norm each. q, k and v are one tensor, head by head: q0 k0 v0 q1 k1 v1 ...
 #include <fmt/core.h>
 
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/llama_style.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/tensor_list.h"
 
 namespace tessera {
+
+extern const HfFamily kGptNeox;
+
 namespace {
 
 constexpr LlamaStyle kGptNeoxStyle{.vocab_size = 50432,
@@ -74,13 +77,13 @@ std::string gpt_neox_full_name(std::string_view name) {
 
 }  // namespace
 
-const HfFamily kGptNeox{.name = "gpt_neox",
-                        .architecture = "GPTNeoXForCausalLM",
-                        .read = read_gpt_neox,
-                        .write = write_gpt_neox,
-                        .tensors = gpt_neox_tensors,
-                        .output_name = "embed_out.weight",
-                        .heads_divide_width = true,
-                        .full_name = gpt_neox_full_name};
+extern const HfFamily kGptNeox{.name = "gpt_neox",
+                               .architecture = "GPTNeoXForCausalLM",
+                               .read = read_gpt_neox,
+                               .write = write_gpt_neox,
+                               .tensors = gpt_neox_tensors,
+                               .output_name = "embed_out.weight",
+                               .heads_divide_width = true,
+                               .full_name = gpt_neox_full_name};
 
 }  // namespace tessera

@@ -1,8 +1,8 @@
 // Granite: Llama with four scales: of embeddings, attention scores, residual branches and logits.
 #include <cmath>
 
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/llama_style.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_limits.h"
 
 namespace tessera {
@@ -41,10 +41,10 @@ void write_granite(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kGranite{.name = "granite",
-                        .architecture = "GraniteForCausalLM",
-                        .read = read_granite,
-                        .write = write_granite,
-                        .tensors = llama_tensors};
+extern const HfFamily kGranite{.name = "granite",
+                               .architecture = "GraniteForCausalLM",
+                               .read = read_granite,
+                               .write = write_granite,
+                               .tensors = llama_tensors};
 
 }  // namespace tessera

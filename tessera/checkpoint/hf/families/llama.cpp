@@ -1,6 +1,6 @@
 // Llama: RoPE, RMSNorm, SwiGLU, grouped queries; biases by choice.
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/llama_style.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 
 namespace tessera {
 namespace {
@@ -21,12 +21,12 @@ void write_llama(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kLlama{.name = "llama",
-                      .architecture = "LlamaForCausalLM",
-                      .read = read_llama,
-                      .write = write_llama,
-                      .tensors = llama_tensors,
-                      .in_trtllm = true,
-                      .heads_divide_width = true};
+extern const HfFamily kLlama{.name = "llama",
+                             .architecture = "LlamaForCausalLM",
+                             .read = read_llama,
+                             .write = write_llama,
+                             .tensors = llama_tensors,
+                             .in_trtllm = true,
+                             .heads_divide_width = true};
 
 }  // namespace tessera

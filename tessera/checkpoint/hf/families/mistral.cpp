@@ -1,6 +1,6 @@
 // Mistral: Llama without biases, with an attention window in every layer.
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/llama_style.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_window.h"
 
 namespace tessera {
@@ -22,11 +22,11 @@ void write_mistral(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kMistral{.name = "mistral",
-                        .architecture = "MistralForCausalLM",
-                        .read = read_mistral,
-                        .write = write_mistral,
-                        .tensors = llama_tensors,
-                        .in_trtllm = true};
+extern const HfFamily kMistral{.name = "mistral",
+                               .architecture = "MistralForCausalLM",
+                               .read = read_mistral,
+                               .write = write_mistral,
+                               .tensors = llama_tensors,
+                               .in_trtllm = true};
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // OLMo 2: Llama with norms after the sublayers instead of before, and norms of all query heads and
 // all key heads together.
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/llama_style.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 
 namespace tessera {
 namespace {
@@ -27,10 +27,10 @@ void write_olmo2(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kOlmo2{.name = "olmo2",
-                      .architecture = "Olmo2ForCausalLM",
-                      .read = read_olmo2,
-                      .write = write_olmo2,
-                      .tensors = llama_tensors};
+extern const HfFamily kOlmo2{.name = "olmo2",
+                             .architecture = "Olmo2ForCausalLM",
+                             .read = read_olmo2,
+                             .write = write_olmo2,
+                             .tensors = llama_tensors};
 
 }  // namespace tessera

@@ -2,8 +2,8 @@
 // projections: q, k and v are one tensor, gate and up another. longrope, whose frequencies depend
 // on the length of the sequence, is not supported.
 #include "tessera/base/check.h"
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/llama_style.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_window.h"
 
 namespace tessera {
@@ -39,10 +39,10 @@ std::vector<HfTensor> phi3_tensors(const ModelOptions& options) {
 
 }  // namespace
 
-const HfFamily kPhi3{.name = "phi3",
-                     .architecture = "Phi3ForCausalLM",
-                     .read = read_phi3,
-                     .write = write_phi3,
-                     .tensors = phi3_tensors};
+extern const HfFamily kPhi3{.name = "phi3",
+                            .architecture = "Phi3ForCausalLM",
+                            .read = read_phi3,
+                            .write = write_phi3,
+                            .tensors = phi3_tensors};
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // Qwen2: Llama with biases on queries, keys and values only, and an attention window from one layer
 // on.
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/llama_style.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_window.h"
 
 namespace tessera {
@@ -23,11 +23,11 @@ void write_qwen2(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kQwen2{.name = "qwen2",
-                      .architecture = "Qwen2ForCausalLM",
-                      .read = read_qwen2,
-                      .write = write_qwen2,
-                      .tensors = llama_tensors,
-                      .in_trtllm = true};
+extern const HfFamily kQwen2{.name = "qwen2",
+                             .architecture = "Qwen2ForCausalLM",
+                             .read = read_qwen2,
+                             .write = write_qwen2,
+                             .tensors = llama_tensors,
+                             .in_trtllm = true};
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // Qwen3: Llama with norms of each query and key head, and an attention window from one layer on.
-#include "tessera/checkpoint/hf/families/families.h"
 #include "tessera/checkpoint/hf/families/llama_style.h"
+#include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_window.h"
 
 namespace tessera {
@@ -27,10 +27,10 @@ void write_qwen3(const ModelOptions& options, Json& config) {
 
 }  // namespace
 
-const HfFamily kQwen3{.name = "qwen3",
-                      .architecture = "Qwen3ForCausalLM",
-                      .read = read_qwen3,
-                      .write = write_qwen3,
-                      .tensors = llama_tensors};
+extern const HfFamily kQwen3{.name = "qwen3",
+                             .architecture = "Qwen3ForCausalLM",
+                             .read = read_qwen3,
+                             .write = write_qwen3,
+                             .tensors = llama_tensors};
 
 }  // namespace tessera
