@@ -22,9 +22,9 @@ void fill(std::int64_t& value, std::int64_t derived) {
 
 // What one model takes: the ranks that are not copies of each other. 0 when a size is out of range.
 std::int64_t model_ranks(const ParallelOptions& p) {
-  for (const int size : {p.tensor, p.pipeline, p.context})
+  for (const int size : p.model_sizes())
     if (size < 1 || size > kMaxRanks) return 0;
-  return std::int64_t{p.tensor} * p.pipeline * p.context;
+  return p.model_ranks();
 }
 
 void resolve_layout(ParallelOptions& p, int ranks) {

@@ -1,6 +1,7 @@
 // The parallel sizes, and how ranks are started. Plain data, no code.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace tessera {
@@ -36,6 +37,16 @@ struct ParallelOptions {
 
   /// Also before it was derived.
   int expert_tensor_size() const { return expert_tensor > 0 ? expert_tensor : tensor; }
+
+  /// The sizes whose product is the number of ranks of one copy of the model.
+  std::array<int, 3> model_sizes() const { return {tensor, context, pipeline}; }
+  std::int64_t model_ranks() const {
+    std::int64_t ranks = 1;
+    for (const int size : model_sizes()) ranks *= size;
+    return ranks;
+  }
+  /// All ranks. `data` must have been derived.
+  int ranks() const { return static_cast<int>(model_ranks() * data); }
 
   bool operator==(const ParallelOptions&) const = default;
 };

@@ -9,9 +9,7 @@ namespace {
 int data_parallel_size(const ParallelOptions& options, PlacementClass placement_class) {
   switch (placement_class) {
     case PlacementClass::dense: return options.data * options.context;
-    case PlacementClass::expert:
-      return ExpertGrid(options, options.tensor * options.context * options.data * options.pipeline)
-          .data();
+    case PlacementClass::expert: return ExpertGrid(options, options.ranks()).data();
   }
   fail("unknown placement class");
 }

@@ -178,8 +178,7 @@ ReferenceModel make_reference_model(const Options& options) {
                tensor_2d ? after.parallel.tensor_2d : after.parallel.tensor);
   shrink_experts(before.parallel, after);
   shrink_pipeline(after);
-  after.parallel.nproc = after.parallel.tensor * after.parallel.context * after.parallel.pipeline *
-                         after.parallel.data;
+  after.parallel.nproc = after.parallel.ranks();
   after.model.init_std = kInitStd;
   after.shape.seq = round_up(12, int64_t{after.parallel.tensor} *
                                      (after.parallel.context > 1 ? 2 * after.parallel.context : 1));

@@ -158,7 +158,7 @@ class Fingerprints {
 Run run_of(const SessionOptions& options, const VerifyOptions& verify, bool layout) {
   Run run;
   const ParallelOptions& p = options.parallel;
-  run_ranks(p.tensor * p.context * p.pipeline * p.data, 1, [&](Rank& rank) {
+  run_ranks(p.ranks(), 1, [&](Rank& rank) {
     Rank mine = rank;
     if (layout && verify.world) mine.world = verify.world(rank.rank, rank.world);
     Session session(options, mine);

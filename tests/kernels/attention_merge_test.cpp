@@ -11,7 +11,6 @@ namespace tessera::test {
 namespace {
 
 constexpr double kNoKey = -std::numeric_limits<double>::infinity();
-constexpr double kRubbish = std::numeric_limits<double>::quiet_NaN();
 
 class AttentionMergeTest : public KernelTest {
  protected:
@@ -36,7 +35,7 @@ TEST_P(AttentionMergeTest, PartsOfTheKeysGiveTheWhole) {
                                      random(c.v_shape()).values};
   const reference::Attention expected = reference::attention(c, x);
   AttentionRun whole(lab, c, dtype(), x);
-  const Tensor o = lab.full(acc(), c.o_shape(), kRubbish);
+  const Tensor o = lab.full(acc(), c.o_shape(), kNaN);
   const Tensor lse = lab.full(acc(), {c.B, c.H, c.S}, kNoKey);
   // Queries of the last part see no key of the first, and the other way round.
   for (const auto& [begin, length] : {std::pair(0, 10), std::pair(10, 45), std::pair(55, 35)}) {
@@ -68,9 +67,9 @@ TEST_P(AttentionMergeTest, KnownNumbers) {
 // Of four queries neither part has a key, then either, then both.
 TEST_P(AttentionMergeTest, APartWithoutKeysIsNotLookedAt) {
   const Shape shape{4, 1, 1, 2};
-  const Tensor a = lab.tensor(dtype(), shape, {kRubbish, kRubbish, kRubbish, kRubbish, 3, 4, 1, 1});
+  const Tensor a = lab.tensor(dtype(), shape, {kNaN, kNaN, kNaN, kNaN, 3, 4, 1, 1});
   const Tensor lse_a = lab.tensor(acc(), {1, 1, 4}, {kNoKey, kNoKey, 2, 5});
-  const Tensor b = lab.tensor(dtype(), shape, {kRubbish, kRubbish, 5, 6, kRubbish, kRubbish, 3, 3});
+  const Tensor b = lab.tensor(dtype(), shape, {kNaN, kNaN, 5, 6, kNaN, kNaN, 3, 3});
   const Tensor lse_b = lab.tensor(acc(), {1, 1, 4}, {kNoKey, -3, kNoKey, 5});
   const Tensor o = empty(shape);
   const Tensor lse = empty(acc(), {1, 1, 4});
@@ -86,10 +85,10 @@ TEST_P(AttentionMergeTest, ANanThatCountsComesOut) {
   const Tensor o = lab.tensor(dtype(), shape, {1});
   const Tensor lse = lab.tensor(acc(), {1, 1, 1}, {500});
   const Tensor lse_b = lab.tensor(acc(), {1, 1, 1}, {-500});
-  merge(o, lse, lab.tensor(dtype(), shape, {kRubbish}), lse_b);
+  merge(o, lse, lab.tensor(dtype(), shape, {kNaN}), lse_b);
   EXPECT_TRUE(std::isnan(lab.read(o)[0]));
   const Tensor fresh = lab.tensor(dtype(), shape, {1});
-  merge(fresh, lab.tensor(acc(), {1, 1, 1}, {kRubbish}), fresh, lse_b);
+  merge(fresh, lab.tensor(acc(), {1, 1, 1}, {kNaN}), fresh, lse_b);
   EXPECT_TRUE(std::isnan(lab.read(fresh)[0]));
 }
 

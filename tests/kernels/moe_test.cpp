@@ -10,8 +10,6 @@
 namespace tessera::test {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 struct Sorted {
   Values order, place, offsets;
 };

@@ -29,7 +29,7 @@ struct Reference {
 
 void run(const PlacedLayout& layout, const std::function<void(PlacedModel&)>& body) {
   const ParallelOptions& p = layout.parallel;
-  run_ranks(p.tensor * p.context * p.data * p.pipeline, 1, [&](Rank& rank) {
+  run_ranks(p.ranks(), 1, [&](Rank& rank) {
     PlacedModel model(layout, rank);
     body(model);
   });

@@ -92,7 +92,7 @@ TEST(Mesh, GroupsHoldTheRanksThatDifferAlongTheirAxesOnly) {
   for (const ParallelOptions& options :
        {layout(1, 1, 1, 1), layout(2, 1, 2, 2), layout(2, 2, 2, 2), layout(1, 3, 2, 1),
         layout(2, 1, 4, 1, 4, 1), layout(4, 1, 2, 2, 2, 2), layout(2, 2, 1, 2, 4, 1)}) {
-    const int ranks = options.tensor * options.context * options.data * options.pipeline;
+    const int ranks = options.ranks();
     run_ranks(ranks, 1, [&](Rank& rank) { expect_groups(options, rank); });
   }
 }

@@ -17,7 +17,7 @@ using WholeValues = std::map<std::string, test::Values>;
 WholeValues doubled_values(const PlacedLayout& layout) {
   const ParallelOptions& p = layout.parallel;
   WholeValues result;
-  run_ranks(p.tensor * p.context * p.data * p.pipeline, 1, [&](Rank& rank) {
+  run_ranks(p.ranks(), 1, [&](Rank& rank) {
     PlacedModel model(layout, rank);
     const ParameterAccess access(*model.parameters, model.context(), model.lab().memory);
     std::map<const Bucket*, test::Values> before;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <tuple>
 
@@ -12,6 +13,9 @@
 #include "tests/support/values.h"
 
 namespace tessera::test {
+
+/// In memory that an op must not read, or must write.
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// What rounding each element of a result once leaves in relative_error, with room for the sums
 /// before it.

@@ -108,7 +108,7 @@ inline LayoutResult run_layout(const SessionOptions& options, int steps,
                                const WorldWrapper& wrap = nullptr,
                                LossAverage average = LossAverage::per_microbatch) {
   const ParallelOptions& p = options.parallel;
-  const int ranks = p.tensor * p.pipeline * p.context * p.data;
+  const int ranks = p.ranks();
   LayoutResult result;
   Gatherer initial, gradients, weights;
   std::mutex mutex;

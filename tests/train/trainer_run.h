@@ -68,7 +68,7 @@ inline Trainer trainer_of(const Options& options) {
 /// On as many ranks as the options say.
 inline void run(const Options& options) {
   const ParallelOptions& p = options.parallel;
-  const int ranks = p.tensor * p.pipeline * p.context * p.data;
+  const int ranks = p.ranks();
   if (ranks == 1) {
     trainer_of(options).run();
     return;

@@ -13,7 +13,7 @@ namespace tessera {
 int fewest_ranks(Options options) {
   resolve(options);
   const ParallelOptions& p = options.parallel;
-  const std::int64_t model = std::int64_t{p.tensor} * p.context * p.pipeline;
+  const std::int64_t model = p.model_ranks();
   const std::int64_t experts = std::int64_t{p.expert_tensor} * p.expert * p.pipeline;
   const bool small = model <= kMaxRanks && experts <= kMaxRanks;
   const std::int64_t ranks = small ? std::lcm(model, experts) : std::max(model, experts);

@@ -55,8 +55,7 @@ void multiple_rule(const Ranks& ranks, std::int64_t needed, std::string_view who
 }  // namespace
 
 void rank_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problems) {
-  multiple_rule(ranks, std::int64_t{p.tensor} * p.context * p.pipeline, "one model takes",
-                sizes_of_model(p), problems);
+  multiple_rule(ranks, p.model_ranks(), "one model takes", sizes_of_model(p), problems);
 }
 
 void expert_rank_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problems) {

@@ -147,8 +147,9 @@ void profile_rules(const TrainOptions& train, const Ranks& ranks, Problems& prob
 
 void parallel_rules(const Options& options, const Ranks& ranks, Problems& problems) {
   const ParallelOptions& p = options.parallel;
-  for (const int size : {p.tensor, p.pipeline, p.context, p.expert})
+  for (const int size : p.model_sizes())
     if (size < 1 || size > kMaxRanks) return;  // named already
+  if (p.expert < 1 || p.expert > kMaxRanks) return;
   expert_rules(options, problems);
   rank_rules(p, ranks, problems);
   if (options.model.num_experts > 0) {
