@@ -19,24 +19,29 @@ PipelineShape make_pipeline_shape(const SessionOptions& options) {
 /// A rank's places in the groups that layers are split over.
 struct LayerRanks {
   int tensor = 0;
+  int context = 0;
   int expert = 0;
   int expert_tensor = 0;
 };
 
 LayerContext layer_context(const SessionOptions& options, const LayerRanks& ranks = {}) {
-  return {options.model.dtype,
-          options.seed,
-          ranks.tensor,
-          options.parallel.tensor,
-          options.parallel.sequence_parallel,
-          most_logits(options.device),
-          options.parallel.tensor_2d,
-          options.parallel.context,
-          ranks.expert,
-          options.parallel.expert,
-          ranks.expert_tensor,
-          options.parallel.expert_tensor_size(),
-          options.recompute.granularity == RecomputeGranularity::selective};
+  return {
+      .dtype = options.model.dtype,
+      .seed = options.seed,
+      .tensor_rank = ranks.tensor,
+      .tensor_size = options.parallel.tensor,
+      .sequence_parallel = options.parallel.sequence_parallel,
+      .most_logits = most_logits(options.device),
+      .tensor_2d = options.parallel.tensor_2d,
+      .context_rank = ranks.context,
+      .context_size = options.parallel.context,
+      .context_heads_size = options.parallel.context_heads(),
+      .cp_comm_types = options.parallel.cp_comm_types,
+      .expert_rank = ranks.expert,
+      .expert_size = options.parallel.expert,
+      .expert_tensor_rank = ranks.expert_tensor,
+      .expert_tensor_size = options.parallel.expert_tensor_size(),
+      .recompute_core_attention = options.recompute.granularity == RecomputeGranularity::selective};
 }
 
 std::vector<std::string> trained_extra_losses(const SessionOptions& options) {
@@ -235,7 +240,7 @@ Session::Session(const SessionOptions& options, const Rank& rank)
       pipeline_shape_(make_pipeline_shape(options)) {
   share_autotuned(*kernels_, stream_, mesh_.world());  // from rank 0's cache file
   const int stage = mesh_.pipeline().rank();
-  const LayerRanks ranks{mesh_.tensor().rank(), mesh_.expert().rank(),
+  const LayerRanks ranks{mesh_.tensor().rank(), mesh_.context().rank(), mesh_.expert().rank(),
                          mesh_.expert_tensor().rank()};
   channels_.emplace(mesh_.pipeline(), pipeline_shape_, stream_);
   for (const StagePart& part : rank_parts(options, stage)) {

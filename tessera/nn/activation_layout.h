@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
+#include "tessera/base/cp_comm_type.h"
 #include "tessera/tensor/arena_layout.h"
 
 namespace tessera {
@@ -41,7 +43,12 @@ struct LayerContext {
   /// 2-D tensor parallelism: side of the square grid of ranks, which are numbered row by row
   /// (linear_2d.h). 0 means 1-D.
   int tensor_2d = 0;
-  int context_size = 1;  ///< size of the context-parallel group, which splits each sequence
+  /// The context-parallel group, which splits each sequence, and how it exchanges what attention
+  /// needs: one kind for all layers, or one for each.
+  int context_rank = 0;
+  int context_size = 1;
+  int context_heads_size = 1;  ///< a2a+p2p: ranks that exchange heads
+  std::vector<CpCommType> cp_comm_types = {};
   /// The experts' own groups: expert-parallel ranks hold different experts, expert-tensor-parallel
   /// ranks hold shards of the same ones.
   int expert_rank = 0;
@@ -54,6 +61,11 @@ struct LayerContext {
   std::int64_t local_experts(std::int64_t experts) const { return experts / expert_size; }
   std::int64_t first_expert(std::int64_t experts) const {
     return local_experts(experts) * expert_rank;
+  }
+  CpCommType cp_comm_type(std::int64_t number) const {
+    if (cp_comm_types.empty()) return CpCommType::p2p;
+    return cp_comm_types.size() == 1 ? cp_comm_types.front()
+                                     : cp_comm_types.at(static_cast<std::size_t>(number));
   }
   /// The number of shards of heads, MLP width and vocabulary, and the index of this rank's shard.
   int shards() const { return tensor_2d > 0 ? tensor_2d : tensor_size; }

@@ -13,10 +13,7 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
       rows_(layer),
       heads_(spec.heads / layer.shards()),
       groups_(spec.groups / layer.shards_of(spec.groups)),
-      first_head_(heads_ * layer.shard()),
-      dropout_key_(rng_key(layer.seed, RngPurpose::attention_dropout, spec.name)),
       rope_(rope),
-      kv_(layer, groups_, spec.head_size, spec.head_size),
       qkv_(make_first_linear(qkv_linear(spec), layer)),
       out_(make_last_linear(output_linear(spec), layer)) {
   check(spec.heads % spec.groups == 0, "{} query heads cannot share {} key/value heads", spec.heads,
@@ -24,6 +21,21 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
   check(spec.heads % layer.shards() == 0 && spec.groups % layer.shards_of(spec.groups) == 0,
         "{} query heads and {} key/value heads cannot be shared evenly by {} ranks", spec.heads,
         spec.groups, layer.shards());
+  core_ = make_core_attention(
+      {.dtype = dtype_,
+       .layer = spec.layer,
+       .heads = heads_,
+       .groups = groups_,
+       .head_size = spec.head_size,
+       .softmax_scale = spec.softmax_scale,
+       .softcap = spec.softcap,
+       .causal = true,
+       .window = spec.window,
+       .dropout = spec.dropout,
+       .dropout_key = rng_key(layer.seed, RngPurpose::attention_dropout, spec.name),
+       .first_head = heads_ * layer.shard(),
+       .recompute = recompute_core_},
+      layer);
   const auto make_norm = [&](const char* name, std::int64_t heads) -> std::unique_ptr<Norm> {
     switch (spec.qk_norm) {
       case QkNorm::none: return nullptr;
@@ -68,11 +80,9 @@ std::unique_ptr<Sublayer::Saved> Attention::plan_buffers(ActivationLayout& activ
   const bool in_scratch = recompute_core_ && !activations.split_backward;
   ArenaLayout& core = in_scratch ? scratch : activations.until_weight;
   saved.out = core.take(dtype_, {n, heads_ * d});
-  saved.lse = (recompute_core_ ? scratch : activations.until_input)
-                  .take(acc, {shape.batch * heads_ * shape.seq});
+  saved.core = core_->plan_buffers(activations, scratch, shape);
   saved.d_qkv = activations.gradient(scratch, dtype_, {n, (heads_ + 2 * groups_) * d});
   saved.rows = SublayerRows(activations, rows_, dtype_, shape, spec_.hidden);
-  saved.kv = kv_.plan_scratch(scratch, shape, activations.gradients);
   if (activations.gradients) saved.d_out = scratch.take(dtype_, {n, heads_ * d});
   return planned;
 }
@@ -89,10 +99,7 @@ SummaSizes Attention::summa_sizes(const BatchShape& shape) const {
 
 std::size_t Attention::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                        std::int64_t keys) const {
-  const std::int64_t d = spec_.head_size;
-  const Shape cached{keys, shape.batch, groups_, d};
-  const std::size_t core = kernels.attention_workspace_bytes({shape.seq, shape.batch, heads_, d},
-                                                             cached, cached, dtype_);
+  const std::size_t core = core_->workspace_bytes(kernels, shape, keys);
   if (!q_norm_) return core;
   return std::max({core, q_norm_->workspace_bytes(kernels, shape.rows() * norms_per_row(heads_)),
                    k_norm_->workspace_bytes(kernels, shape.rows() * norms_per_row(groups_))});
@@ -116,25 +123,8 @@ View Attention::values(const Saved& saved, const BatchShape& shape) const {
   return heads(saved.qkv, shape, heads_ + groups_, groups_);
 }
 
-// The log-sum-exp of one range of queries; the ranges are stored one after the other.
-View Attention::lse(const Saved& saved, const BatchShape& shape, const PositionRange& range) const {
-  const std::int64_t heads = shape.batch * heads_;
-  return saved.lse.slice(0, heads * range.row, heads * range.length)
-      .reshape({shape.batch, heads_, range.length});
-}
-
-AttentionSpec Attention::core_spec(const Microbatch& batch, std::int64_t q_start,
-                                   std::int64_t kv_start) const {
-  AttentionSpec spec;
-  spec.scale = spec_.softmax_scale;
-  spec.softcap = spec_.softcap;
-  spec.window = spec_.window;
-  spec.q_start = q_start;
-  spec.kv_start = kv_start;
-  spec.documents = batch.documents;
-  spec.head_start = first_head_;
-  spec.dropout = {batch.training ? spec_.dropout : 0.0, dropout_key_, batch.samples};
-  return spec;
+CoreAttention::Heads Attention::core_heads(const Saved& saved, const BatchShape& shape) const {
+  return {queries(saved, shape), keys(saved, shape), values(saved, shape)};
 }
 
 View Attention::norm_rows(const View& rows, std::int64_t first, std::int64_t count) const {
@@ -181,62 +171,9 @@ void Attention::backward_heads(Context& context, const Microbatch& batch, Saved&
   k_norm_->backward(context, dk, dk, norm_rows(saved.qkv, heads_, groups_), saved.k_stats, false);
 }
 
-// Appends the new rows to a cache and returns all rows so far.
-ConstView Attention::cached(Context& context, const Microbatch& batch, const View& cache,
-                            ConstView fresh) const {
-  const std::int64_t before = batch.ranges.at(0);
-  context.kernels.copy(context.stream, cache.slice(0, before, batch.shape.seq), fresh);
-  return cache.slice(0, 0, before + batch.shape.seq);
-}
-
-// The keys and values that the queries attend to: cached, or gathered before.
-Attention::Keys Attention::all_keys(Context& context, const Microbatch& batch,
-                                    const Saved& saved) const {
-  const View k = keys(saved, batch.shape);
-  const View v = values(saved, batch.shape);
-  if (batch.cache) {
-    KvCache::Layer& layer = batch.cache->layers.at(static_cast<std::size_t>(spec_.layer));
-    return {cached(context, batch, layer.k, k), cached(context, batch, layer.v, v), 0};
-  }
-  const KvGather::KeysValues all = kv_.all(k, v, saved.kv);
-  return {all.k, all.v, kv_.first_position(batch.ranges.at(0))};
-}
-
-// One call per range of queries, with the keys up to its end, since attention is causal.
 void Attention::core_forward(Context& context, const Microbatch& batch, Saved& saved) const {
-  const BatchShape& shape = batch.shape;
-  kv_.finish(context, *kv_.start(context, keys(saved, shape), values(saved, shape), saved.kv),
-             saved.kv);
-  const Keys all = all_keys(context, batch, saved);
-  batch.ranges.for_each(shape.seq, [&](const PositionRange& range) {
-    const auto rows = [&](const View& x) { return x.slice(0, range.row, range.length); };
-    const std::int64_t seen = range.end() - all.first;
-    context.kernels.attention_forward(context.stream, rows(heads(saved.out, shape, 0, heads_)),
-                                      lse(saved, shape, range), rows(queries(saved, shape)),
-                                      all.k.slice(0, 0, seen), all.v.slice(0, 0, seen),
-                                      core_spec(batch, range.begin, all.first), context.workspace);
-  });
-}
-
-// Requires that keys and values have been gathered.
-void Attention::core_backward(Context& context, const Microbatch& batch, Saved& saved) const {
-  const BatchShape& shape = batch.shape;
-  const Keys all = all_keys(context, batch, saved);
-  const View dk = heads(saved.d_qkv, shape, heads_, groups_);
-  const View dv = heads(saved.d_qkv, shape, heads_ + groups_, groups_);
-  const KvGather::Gradients sums = kv_.begin_gradients(context, dk, dv, saved.kv);
-  batch.ranges.for_each(shape.seq, [&](const PositionRange& range) {
-    const auto rows = [&](const View& x) { return x.slice(0, range.row, range.length); };
-    const std::int64_t seen = range.end() - all.first;
-    context.kernels.attention_backward(
-        context.stream, rows(heads(saved.d_qkv, shape, 0, heads_)), sums.dk.slice(0, 0, seen),
-        sums.dv.slice(0, 0, seen), rows(heads(saved.d_out, shape, 0, heads_)),
-        rows(queries(saved, shape)), all.k.slice(0, 0, seen), all.v.slice(0, 0, seen),
-        rows(heads(saved.out, shape, 0, heads_)), lse(saved, shape, range),
-        core_spec(batch, range.begin, all.first), context.workspace,
-        {.dq = false, .dk_dv = sums.accumulate});
-  });
-  kv_.sum_gradients(context, dk, dv, saved.kv);
+  core_->forward(context, batch, heads(saved.out, batch.shape, 0, heads_),
+                 core_heads(saved, batch.shape), *saved.core);
 }
 
 void Attention::forward(Context& context, const Microbatch& batch, View y, ConstView x,
@@ -255,16 +192,16 @@ WorkHandle Attention::backward_input(Context& context, const Microbatch& batch, 
   auto& saved = static_cast<Saved&>(state);
   const BatchShape& shape = batch.shape;
   const ConstView dy_seen = saved.rows.begin_backward(context, rows_, linear.all, dy);
-  // Keys and values are gathered while the output's gradient is computed, unless forward gathers
-  // them.
-  WorkHandle gathering;
-  if (recompute_core_)
-    core_forward(context, batch, saved);
-  else
-    gathering = kv_.start(context, keys(saved, shape), values(saved, shape), saved.kv);
+  if (recompute_core_) core_forward(context, batch, saved);
+  // Communication may overlap with the computation of the output's gradient.
+  const CoreAttention::Heads all = core_heads(saved, shape);
+  core_->start_backward(context, all, *saved.core, recompute_core_);
   out_->backward_input(context, saved.d_out, dy_seen, linear)->wait(context.stream);
-  if (gathering) kv_.finish(context, *gathering, saved.kv);
-  core_backward(context, batch, saved);
+  core_->backward(context, batch,
+                  {heads(saved.d_qkv, shape, 0, heads_), heads(saved.d_qkv, shape, heads_, groups_),
+                   heads(saved.d_qkv, shape, heads_ + groups_, groups_)},
+                  heads(saved.d_out, shape, 0, heads_), all, heads(saved.out, shape, 0, heads_),
+                  *saved.core);
   backward_heads(context, batch, saved);
   saved.rows.fetch_input(context, rows_, linear.all);
   return qkv_->backward_input(context, dx, saved.d_qkv, linear);

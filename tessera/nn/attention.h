@@ -1,13 +1,13 @@
 // Self-attention as a sublayer: normalised input -> branch. Heads are split over the
 // tensor-parallel group, which needs no communication between the two linear layers. With fewer
 // key/value heads than ranks, several ranks hold a replica of each one and sum its gradients. The
-// sequence is split over the context-parallel group, which gathers keys and values (kv_gather.h).
+// sequence is split over the context-parallel group (core_attention.h).
 //
 // Shape legend: N = S B rows of this rank; H query heads, K key/value heads, D head size, all of
 // this rank.
 #pragma once
 
-#include "tessera/nn/kv_gather.h"
+#include "tessera/nn/core_attention.h"
 #include "tessera/nn/norm.h"
 #include "tessera/nn/rope_table.h"
 #include "tessera/nn/sublayer.h"
@@ -26,10 +26,9 @@ class Attention final : public Sublayer {
     View normed;  ///< [N, (H + K) D] with qk_norm: normed and rotated q | k
     View q_stats, k_stats;
     View out;    ///< [N, H D]
-    View lse;    ///< acc [B H S]: for each range of positions [B, H, its length]
     View d_qkv;  ///< as qkv
     View d_out;  ///< [N, H D], scratch
-    KvGather::Scratch kv;
+    std::unique_ptr<CoreAttention::Saved> core;
   };
 
   /// `rope` is null for models without rotary positions.
@@ -51,21 +50,13 @@ class Attention final : public Sublayer {
   void backward_weight(Context&, Sublayer::Saved&, const LinearScratch&) override;
 
  private:
-  // Keys and values, starting at position `first`.
-  struct Keys {
-    ConstView k, v;
-    std::int64_t first = 0;
-  };
-  AttentionSpec core_spec(const Microbatch&, std::int64_t q_start, std::int64_t kv_start) const;
   View heads(const View& rows, const BatchShape& shape, std::int64_t first,
              std::int64_t count) const;
   View queries(const Saved& saved, const BatchShape& shape) const;
   View keys(const Saved& saved, const BatchShape& shape) const;
   View values(const Saved& saved, const BatchShape& shape) const;
-  View lse(const Saved& saved, const BatchShape& shape, const PositionRange& range) const;
-  Keys all_keys(Context&, const Microbatch&, const Saved&) const;
+  CoreAttention::Heads core_heads(const Saved& saved, const BatchShape& shape) const;
   void core_forward(Context&, const Microbatch&, Saved&) const;
-  void core_backward(Context&, const Microbatch&, Saved&) const;
   /// Queries or keys in the shape that their norm takes.
   View norm_rows(const View& rows, std::int64_t first, std::int64_t count) const;
   /// The number of rows per position in that shape, for `count` heads.
@@ -73,7 +64,6 @@ class Attention final : public Sublayer {
   void prepare_heads(Context&, const Microbatch&, Saved&) const;
   void rotate(Context&, const Microbatch&, const View& qk, bool inverse) const;
   void backward_heads(Context&, const Microbatch&, Saved&);
-  ConstView cached(Context&, const Microbatch&, const View& cache, ConstView fresh) const;
 
   AttentionLayerSpec spec_;
   bool recompute_core_;
@@ -81,10 +71,8 @@ class Attention final : public Sublayer {
   RowLayout rows_;
   std::int64_t heads_;  ///< of this rank
   std::int64_t groups_;
-  std::int64_t first_head_;
-  RngKey dropout_key_;
   const RopeTable* rope_;
-  KvGather kv_;
+  std::unique_ptr<CoreAttention> core_;
   std::unique_ptr<ParallelLinear> qkv_;
   std::unique_ptr<ParallelLinear> out_;
   std::unique_ptr<Norm> q_norm_;  ///< null: none

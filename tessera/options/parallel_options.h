@@ -3,6 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
+
+#include "tessera/base/cp_comm_type.h"
 
 namespace tessera {
 
@@ -17,6 +20,10 @@ struct ParallelOptions {
   int tensor = 1;  ///< with tensor_2d: tensor_2d x tensor_2d
   int pipeline = 1;
   int context = 1;
+  /// How context-parallel ranks exchange what attention needs: one kind, or one for each layer.
+  std::vector<CpCommType> cp_comm_types = {CpCommType::p2p};
+  /// a2a+p2p: ranks that exchange heads, and groups of them in a ring; empty: none
+  std::vector<int> hierarchical_context = {};
   int expert = 1;
   int expert_tensor = 0;               ///< tensor-parallel size of experts; derived: tensor
   int data = 1;                        ///< derived: ranks / (tensor x pipeline x context)
@@ -35,6 +42,12 @@ struct ParallelOptions {
   LaunchKind launch = LaunchKind::threads;
   int timeout_minutes = 10;  ///< timeout of communication between ranks
 
+  CpCommType cp_comm_type(std::int64_t layer) const {
+    return cp_comm_types.size() == 1 ? cp_comm_types.front()
+                                     : cp_comm_types.at(static_cast<std::size_t>(layer));
+  }
+  /// The ranks that exchange heads in layers with a2a+p2p.
+  int context_heads() const { return hierarchical_context.empty() ? 1 : hierarchical_context[0]; }
   /// Also before it was derived.
   int expert_tensor_size() const { return expert_tensor > 0 ? expert_tensor : tensor; }
 

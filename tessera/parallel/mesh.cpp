@@ -68,6 +68,7 @@ Mesh::Mesh(const ParallelOptions& options, std::shared_ptr<Communicator> world, 
   embedding_group_ =
       last < 2 ? axes_[3] : pipeline().split(inside ? pipeline().rank() : 0, pipeline().rank());
   split_tensor_group(kv_replicas, options.tensor_2d);
+  split_context_group(options.context_heads());
   make_placements(options);
 }
 
@@ -118,6 +119,17 @@ void Mesh::split_tensor_group(int kv_replicas, int side) {
         ranks.size(), side, side);
   tensor_row_ = ranks.split(rank / side, rank % side);
   tensor_column_ = ranks.split(rank % side, rank / side);
+}
+
+void Mesh::split_context_group(int heads) {
+  context_heads_ = context_ring_ = self_;
+  if (heads == 1) return;
+  Communicator& ranks = context();
+  const int rank = ranks.rank();
+  check(ranks.size() % heads == 0, "{} context-parallel ranks cannot form groups of {}",
+        ranks.size(), heads);
+  context_heads_ = ranks.split(rank / heads, rank % heads);
+  context_ring_ = ranks.split(rank % heads, rank / heads);
 }
 
 }  // namespace tessera

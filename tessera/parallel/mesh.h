@@ -35,6 +35,10 @@ class Mesh {
   Communicator& world() const { return *world_; }
   Communicator& tensor() const { return *axes_[0]; }
   Communicator& context() const { return *axes_[1]; }
+  /// Within the context group: consecutive ranks that exchange heads, and the ring of ranks with the
+  /// same heads (a2a+p2p). Groups of one without hierarchical sizes.
+  Communicator& context_heads() const { return *context_heads_; }
+  Communicator& context_ring() const { return *context_ring_; }
   Communicator& data() const { return *axes_[2]; }
   Communicator& pipeline() const { return *axes_[3]; }
   /// Ranks that differ along these two axes only, in the order of the world.
@@ -66,6 +70,7 @@ class Mesh {
  private:
   using Group = std::shared_ptr<Communicator>;
   void split_tensor_group(int kv_replicas, int side);
+  void split_context_group(int heads);
   void make_placements(const ParallelOptions& options);
 
   RankGrid grid_;
@@ -76,6 +81,8 @@ class Mesh {
   Group embedding_group_;
   std::array<PlacementGroups, kPlacementClasses.size()> placements_;
   Group self_;
+  Group context_heads_;
+  Group context_ring_;
   Group kv_replication_group_;
   Group tensor_row_;
   Group tensor_column_;

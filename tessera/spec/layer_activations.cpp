@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <variant>
+
+#include "tessera/spec/head_shares.h"
 
 namespace tessera {
 namespace {
@@ -22,7 +25,21 @@ struct Local {
   int64_t shares;                  // over how many ranks heads and the MLP's width are split
   int64_t experts, expert_shares;  // over how many ranks the experts, and their width
   int64_t dispatch;                // G: ranks that exchange rows of experts
+  int64_t head_ranks;              // R: context-parallel ranks that exchange heads
 };
+
+// Context-parallel ranks that exchange positions for heads in this layer.
+int64_t head_ranks(const LayerSpec& layer, const ParallelOptions& p) {
+  if (p.context == 1) return 1;
+  const int64_t number = std::visit([](const auto& mixer) { return mixer.layer; }, layer.mixer);
+  switch (p.cp_comm_type(number)) {
+    case CpCommType::p2p:
+    case CpCommType::all_gather: return 1;
+    case CpCommType::a2a: return p.context;
+    case CpCommType::a2a_p2p: return p.context_heads();
+  }
+  return 1;
+}
 
 Local local_sizes(const LayerSpec& layer, const ParallelOptions& p, const BatchShape& shape) {
   const int64_t q = std::max(1, p.tensor_2d);  // 2-D splits samples, and channels
@@ -35,7 +52,8 @@ Local local_sizes(const LayerSpec& layer, const ParallelOptions& p, const BatchS
           p.tensor_2d > 0 ? p.tensor_2d : p.tensor,
           p.expert,
           p.expert_tensor_size(),
-          int64_t{p.expert} * p.expert_tensor_size()};
+          int64_t{p.expert} * p.expert_tensor_size(),
+          head_ranks(layer, p)};
 }
 
 class Terms {
@@ -67,7 +85,16 @@ class Terms {
     }
     if (!core_) return;
     add("attention output", "S B H D", rows * heads * d * element_);
-    add("log-sum-exp", "S B H", local_.batch * heads * local_.seq * number_);
+    const int64_t ranks = local_.head_ranks;
+    if (ranks == 1) return add("log-sum-exp", "S B H", rows * heads * number_);
+    const HeadShare own = share_heads(heads, groups, static_cast<int>(ranks)).front();
+    const auto positions = [&](int64_t count) {
+      return aligned(ranks * rows * count * d * element_);
+    };
+    add("q, k, v by heads", "S R B (H' + 2 K') D",
+        positions(own.q.count) + 2 * positions(own.kv.count));
+    add("output by heads", "S R B H' D", positions(own.q.count));
+    add("log-sum-exp", "S R B H'", ranks * rows * own.q.count * number_);
   }
   void sublayer(const MlpSpec& spec) {
     const int64_t ffn = spec.ffn / local_.shares;

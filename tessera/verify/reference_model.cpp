@@ -112,11 +112,42 @@ class Changes {
   std::vector<std::string> lines_;
 };
 
+bool has_kind(const ParallelOptions& parallel, CpCommType kind) {
+  return parallel.context > 1 && std::ranges::count(parallel.cp_comm_types, kind) > 0;
+}
+
+// Each rank that exchanges heads needs one.
+void fit_exchanged_heads(SessionOptions& reference) {
+  const ParallelOptions& p = reference.parallel;
+  ModelOptions& model = reference.model;
+  const int ranks = has_kind(p, CpCommType::a2a) ? p.context : p.context_heads();
+  const std::int64_t heads = model.num_attention_heads / (p.tensor_2d > 0 ? p.tensor_2d : p.tensor);
+  const std::int64_t factor = (ranks + heads - 1) / heads;
+  model.num_attention_heads *= factor;
+  model.hidden_size *= factor;
+}
+
+// Every kind that some layer has, in turn.
+void shrink_kinds(SessionOptions& reference) {
+  std::vector<CpCommType>& kinds = reference.parallel.cp_comm_types;
+  if (kinds.size() == 1) return;
+  std::vector<CpCommType> different;
+  for (const CpCommType kind : kinds)
+    if (std::ranges::count(different, kind) == 0) different.push_back(kind);
+  kinds.clear();
+  for (std::int64_t i = 0; i < reference.model.num_layers; ++i)
+    kinds.push_back(different[static_cast<std::size_t>(i) % different.size()]);
+}
+
 void shrink_layout(ParallelOptions& parallel, int64_t groups) {
   if (parallel.tensor_2d > 3) parallel.tensor_2d = 2;
   parallel.tensor = parallel.tensor_2d > 0 ? parallel.tensor_2d * parallel.tensor_2d
                                            : small_tensor(parallel.tensor, groups);
   parallel.context = std::min(parallel.context, 3);
+  if (has_kind(parallel, CpCommType::a2a_p2p)) {
+    parallel.context = 4;
+    parallel.hierarchical_context = {2, 2};
+  }
   if (parallel.data > kLargestDegree) {
     const bool groups_of_several = parallel.sharding_instances < parallel.data;
     parallel.data = parallel.sharding_instances > 1 ? kLargestDegree : 2 + parallel.data % 2;
@@ -176,8 +207,10 @@ ReferenceModel make_reference_model(const Options& options) {
   const bool tensor_2d = after.parallel.tensor_2d > 0;
   shrink_model(after.model, tensor_2d ? before.parallel.tensor_2d : before.parallel.tensor,
                tensor_2d ? after.parallel.tensor_2d : after.parallel.tensor);
+  fit_exchanged_heads(after);
   shrink_experts(before.parallel, after);
   shrink_pipeline(after);
+  shrink_kinds(after);
   after.parallel.nproc = after.parallel.ranks();
   after.model.init_std = kInitStd;
   after.shape.seq = round_up(12, int64_t{after.parallel.tensor} *

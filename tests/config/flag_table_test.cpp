@@ -93,8 +93,8 @@ TEST(FlagTable, DefaultsAreMegatrons) {
 }
 
 TEST(MegatronFlags, AreKnownByNameOrFamily) {
-  for (const char* name : {"use-sharp", "moe-token-dispatcher-type", "fp8-format", "cp-comm-type",
-                           "muon-momentum", "wandb-exp-name"})
+  for (const char* name : {"use-sharp", "moe-token-dispatcher-type", "fp8-format",
+                           "hybrid-context-parallel", "muon-momentum", "wandb-exp-name"})
     EXPECT_TRUE(unsupported_megatron_flag(name).has_value() || in_megatron_family(name)) << name;
   EXPECT_EQ(unsupported_megatron_flag("lr-decay-samples"), "use --lr-decay-iters");
   EXPECT_FALSE(unsupported_megatron_flag("frobnicate").has_value());

@@ -20,6 +20,7 @@ struct LayerCase {
   int tensor_2d = 0;
   int context = 1;
   int expert = 1;
+  CpCommType kind = CpCommType::p2p;
 };
 
 SessionOptions session_of(const LayerCase& c, std::int64_t layers) {
@@ -34,6 +35,8 @@ SessionOptions session_of(const LayerCase& c, std::int64_t layers) {
   options.recompute = c.recompute;
   options.parallel.tensor_2d = c.tensor_2d;
   options.parallel.context = c.context;
+  options.parallel.cp_comm_types = {c.kind};
+  if (c.kind == CpCommType::a2a_p2p) options.parallel.hierarchical_context = {2, c.context / 2};
   options.parallel.expert = options.parallel.data = c.expert;
   return options;
 }
@@ -74,7 +77,10 @@ std::vector<LayerCase> cases() {
     for (const auto granularity :
          {RecomputeGranularity::none, RecomputeGranularity::selective, RecomputeGranularity::full})
       for (const int tensor : {1, 2})
-        all.push_back({family, DType::bf16, tensor, tensor > 1, {granularity}, 0, 2});
+        for (const CpCommType kind : {CpCommType::p2p, CpCommType::all_gather, CpCommType::a2a})
+          all.push_back({family, DType::bf16, tensor, tensor > 1, {granularity}, 0, 2, 1, kind});
+  for (const CpCommType kind : {CpCommType::a2a, CpCommType::a2a_p2p})
+    all.push_back({"llama", DType::bf16, 1, false, {}, 0, 4, 1, kind});
   for (const int tensor : {1, 2})
     all.push_back({"moe", DType::bf16, tensor, tensor > 1, {}, 0, 1, 2});
   return all;
@@ -103,6 +109,8 @@ TEST(LayerActivations, AreWhatInspectPlans) {
         LayerCase{"gpt", DType::f32, 4, false, {}, 2},
         LayerCase{"qwen3", DType::bf16, 1, false, {}, 0, 2},
         LayerCase{"llama", DType::f32, 2, true, {}, 0, 2},
+        LayerCase{"llama", DType::bf16, 2, true, {}, 0, 2, 1, CpCommType::a2a},
+        LayerCase{"llama", DType::bf16, 1, false, {}, 0, 4, 1, CpCommType::a2a_p2p},
         LayerCase{"moe", DType::f32, 1, false, {}}, LayerCase{"moe", DType::bf16, 2, true, {}},
         LayerCase{"moe", DType::bf16, 1, false, {}, 0, 1, 4}}) {
     const SessionOptions options = session_of(c, 3);

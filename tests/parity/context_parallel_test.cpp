@@ -26,14 +26,21 @@ struct ContextCase {
   ScheduleKind schedule = ScheduleKind::automatic;
   int tensor_2d = 0;
   int microbatches = 2;
+  std::vector<CpCommType> kinds = {CpCommType::p2p};
+  std::vector<int> sizes = {};
+  std::int64_t groups = 2;
 
   std::string text() const {
+    std::string kind_names;
+    for (const CpCommType kind : kinds) kind_names += std::string(to_string(kind)) + " ";
     return fmt::format(
-        "{} context {} tensor {}{}{} pipeline {} data {} sharding {} window {}{} dropout {} "
+        "{}{} groups {} context {} tensor {}{}{} pipeline {} data {} sharding {} window {}{} "
+        "dropout {} "
         "recompute {} schedule {} microbatches {}",
-        family, context, tensor, tensor_2d > 0 ? " 2-D" : "", sequence_parallel ? " sp" : "",
-        pipeline, data, static_cast<int>(sharding), window, documents ? " documents" : "", dropout,
-        static_cast<int>(recompute), static_cast<int>(schedule), microbatches);
+        kind_names, family, groups, context, tensor, tensor_2d > 0 ? " 2-D" : "",
+        sequence_parallel ? " sp" : "", pipeline, data, static_cast<int>(sharding), window,
+        documents ? " documents" : "", dropout, static_cast<int>(recompute),
+        static_cast<int>(schedule), microbatches);
   }
   SessionOptions session(DType dtype) const {
     SessionOptions options = test::tiny_session(family);
@@ -45,11 +52,13 @@ struct ContextCase {
     ModelOptions& model = options.model;
     model.dtype = dtype;
     model.num_layers = 2;
-    model.num_query_groups = 2;
+    model.num_query_groups = groups;
     model.attention_window = window;
     model.attention_dropout = model.hidden_dropout = dropout;
     ParallelOptions& parallel = options.parallel;
     parallel.context = context;
+    parallel.cp_comm_types = kinds;
+    parallel.hierarchical_context = sizes;
     parallel.tensor = tensor;
     parallel.tensor_2d = tensor_2d;
     parallel.sequence_parallel = sequence_parallel;
@@ -64,16 +73,33 @@ struct ContextCase {
                     .context = 1,
                     .window = window,
                     .documents = documents,
-                    .dropout = dropout};
+                    .dropout = dropout,
+                    .groups = groups};
     one.microbatches = microbatches * data;
     return one;
   }
 };
 
+// Each case with every kind of exchange that it has heads for.
+std::vector<ContextCase> of_every_kind(const std::vector<ContextCase>& cases) {
+  std::vector<ContextCase> all;
+  for (ContextCase c : cases) {
+    const int heads = 4 / (c.tensor_2d > 0 ? c.tensor_2d : c.tensor);
+    for (const CpCommType kind : {CpCommType::p2p, CpCommType::all_gather, CpCommType::a2a}) {
+      c.kinds = {kind};
+      if (kind != CpCommType::a2a || c.context <= heads) all.push_back(c);
+    }
+    c.kinds = {CpCommType::a2a_p2p};
+    c.sizes = {2, c.context / 2};
+    if (c.context > 2 && c.context % 2 == 0 && heads >= 2) all.push_back(c);
+  }
+  return all;
+}
+
 void expect_context_cases(const std::vector<ContextCase>& cases) {
   test::LayoutResults results;
   constexpr int kSteps = 3;
-  for (const ContextCase& c : cases) {
+  for (const ContextCase& c : of_every_kind(cases)) {
     SCOPED_TRACE(c.text());
     test::expect_same_layouts(test::run_layout(c.session(DType::f64), kSteps),
                               test::alone(results, c, DType::f64, kSteps), {1e-11, 1e-11, 1e-11});
@@ -132,6 +158,40 @@ TEST(ContextParallel, RecomputeAndSplitBackwardEqualOneRank) {
                          .pipeline = 2,
                          .recompute = RecomputeGranularity::selective,
                          .schedule = ScheduleKind::zb_h1}});
+}
+
+// One kind for each layer; key/value heads that ranks hold copies of, and shares of one and two
+// heads.
+TEST(ContextParallel, KindsByLayerAndUnevenHeadsEqualOneRank) {
+  test::LayoutResults results;
+  for (const ContextCase& c : std::vector<ContextCase>{
+           {.family = "llama", .kinds = {CpCommType::p2p, CpCommType::a2a}},
+           {.context = 4,
+           .dropout = 0.1,
+           .kinds = {CpCommType::a2a_p2p, CpCommType::all_gather},
+           .sizes = {2, 2}},
+           {.family = "llama", .context = 3, .kinds = {CpCommType::a2a}},
+           {.family = "llama", .context = 4, .kinds = {CpCommType::a2a}, .groups = 1},
+           {.family = "qwen3",
+           .context = 3,
+           .dropout = 0.1,
+           .kinds = {CpCommType::a2a},
+           .groups = 4}}) {
+    SCOPED_TRACE(c.text());
+    test::expect_same_layouts(test::run_layout(c.session(DType::f64), 3),
+                              test::alone(results, c, DType::f64, 3), {1e-11, 1e-11, 1e-11});
+  }
+}
+
+// The runs of the documentation's promise: twenty steps.
+TEST(ContextParallel, TwentyStepsEqualOneRank) {
+  test::LayoutResults results;
+  for (const ContextCase& c :
+       of_every_kind({{.family = "llama", .context = 4, .window = 9, .dropout = 0.1}})) {
+    SCOPED_TRACE(c.text());
+    test::expect_same_layouts(test::run_layout(c.session(DType::f64), 20),
+                              test::alone(results, c, DType::f64, 20), {1e-9, 1e-9, 1e-9});
+  }
 }
 
 // Masks are drawn so that the ranks' counts of labels differ; per token they weigh alike.
@@ -193,29 +253,52 @@ TEST(ContextParallel, EvaluationEqualsOneRank) {
   EXPECT_EQ(two.tokens, one.tokens);
 }
 
+// Bytes that one layer moves on a rank in forward, and in forward and backward.
+struct Moved {
+  double forward, both;
+};
+
+Moved layer_bytes(const ContextCase& c, DType dtype) {
+  SessionOptions options = c.session(dtype);
+  options.shape = {32, 2};
+  options.microbatches = 1;
+  const auto bytes = [&](std::int64_t layers, bool both) {
+    const test::StepCounts counts = test::step_counts(options, layers);
+    double sum = 0;
+    for (const auto& [call, count] : both ? counts.both : counts.forward) {
+      if (call == "send") sum += double(count.bytes);
+      if (call == "all_gather" || call == "reduce_scatter" || call == "all_to_all_rows")
+        sum += test::ring_bytes(call, double(count.bytes), c.context);
+    }
+    return sum;
+  };
+  return {bytes(3, false) - bytes(2, false), bytes(3, true) - bytes(2, true)};
+}
+
 // Per layer and rank, with n rows of K key/value heads of D channels: forward (c - 1) n 2 K D
 // elements, backward the same for the keys and values once more and for their gradients, in f32.
 TEST(ContextParallel, KeysValuesAndTheirGradientsAreAllThatMoves) {
+  for (const CpCommType kind : {CpCommType::all_gather, CpCommType::p2p})
+    for (const int context : {2, 4}) {
+      const ContextCase c{.family = "llama", .context = context, .kinds = {kind}};
+      const double elements = (context - 1) * (32.0 * 2 / context) * 2 * 2 * 8;
+      const Moved f32 = layer_bytes(c, DType::f32), bf16 = layer_bytes(c, DType::bf16);
+      EXPECT_DOUBLE_EQ(f32.forward, elements * 4);
+      EXPECT_DOUBLE_EQ(f32.both, 3 * elements * 4);
+      EXPECT_DOUBLE_EQ(bf16.forward, elements * 2);
+      EXPECT_DOUBLE_EQ(bf16.both, elements * (2 + 2 + 4));
+    }
+}
+
+// (c - 1) / c n (2 H + 2 K) D elements each way.
+TEST(ContextParallel, HeadsAndPositionsAreAllThatMoves) {
   for (const int context : {2, 4}) {
-    const auto layer_bytes = [&](DType dtype, bool backward) {
-      SessionOptions options = ContextCase{.family = "llama", .context = context}.session(dtype);
-      options.shape = {32, 2};
-      options.microbatches = 1;
-      const auto bytes = [&](std::int64_t layers) {
-        const test::StepCounts counts = test::step_counts(options, layers);
-        double sum = 0;
-        for (const auto& [call, count] : backward ? counts.both : counts.forward)
-          if (call == "all_gather" || call == "reduce_scatter")
-            sum += test::ring_bytes(call, double(count.bytes), context);
-        return sum;
-      };
-      return bytes(3) - bytes(2);
-    };
-    const double elements = (context - 1) * (32.0 * 2 / context) * 2 * 2 * 8;
-    EXPECT_DOUBLE_EQ(layer_bytes(DType::f32, false), elements * 4);
-    EXPECT_DOUBLE_EQ(layer_bytes(DType::f32, true), 3 * elements * 4);
-    EXPECT_DOUBLE_EQ(layer_bytes(DType::bf16, false), elements * 2);
-    EXPECT_DOUBLE_EQ(layer_bytes(DType::bf16, true), elements * (2 + 2 + 4));
+    const ContextCase c{
+        .family = "llama", .context = context, .kinds = {CpCommType::a2a}, .groups = 4};
+    const double elements = (context - 1.0) / context * (32.0 * 2 / context) * (2 * 4 + 2 * 4) * 8;
+    const Moved moved = layer_bytes(c, DType::bf16);
+    EXPECT_DOUBLE_EQ(moved.forward, elements * 2);
+    EXPECT_DOUBLE_EQ(moved.both, 2 * elements * 2);
   }
 }
 

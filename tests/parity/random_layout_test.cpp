@@ -155,6 +155,19 @@ void throw_context(Dice& dice, SessionOptions& options) {
   options.shape.seq *= 2 * std::int64_t{options.parallel.context};
   options.model.max_position_embeddings = options.shape.seq;
   options.documents = dice.coin();
+  // One kind of exchange for all layers, or one for each; heads are exchanged if there are enough.
+  ParallelOptions& p = options.parallel;
+  const std::int64_t heads =
+      options.model.num_attention_heads / std::max(1, p.tensor_2d > 0 ? p.tensor_2d : p.tensor);
+  std::vector<CpCommType> possible{CpCommType::p2p, CpCommType::all_gather};
+  if (heads >= p.context) possible.push_back(CpCommType::a2a);
+  if (p.context == 4 && heads >= 2) possible.push_back(CpCommType::a2a_p2p);
+  if (p.context == 4) p.hierarchical_context = {2, 2};
+  p.cp_comm_types.clear();
+  const std::int64_t kinds = dice.coin() ? 1 : options.model.num_layers;
+  for (std::int64_t i = 0; i < kinds; ++i)
+    p.cp_comm_types.push_back(
+        possible[static_cast<std::size_t>(dice.below(static_cast<int>(possible.size())))]);
 }
 
 // More data-parallel ranks are added until they hold whole sets of experts.

@@ -12,7 +12,8 @@ namespace tessera::test {
 inline double ring_bytes(const std::string& call, double bytes, int n) {
   const double share = static_cast<double>(n - 1) / n;
   if (call == "all_reduce") return 2 * share * bytes;
-  for (const char* once : {"all_gather", "reduce_scatter", "all_to_all", "broadcast"})
+  for (const char* once :
+       {"all_gather", "reduce_scatter", "all_to_all", "all_to_all_rows", "broadcast"})
     if (call == once) return share * bytes;
   ADD_FAILURE() << "unexpected " << call;
   return 0;

@@ -70,6 +70,19 @@ TEST(Verify, ContextParallelLayoutsPass) {
   }
 }
 
+TEST(Verify, KindsOfContextParallelismPass) {
+  for (const auto& kinds : {std::vector{CpCommType::a2a}, std::vector{CpCommType::all_gather},
+                           std::vector{CpCommType::a2a_p2p}, std::vector(32, CpCommType::p2p)}) {
+    Options options = llama(2, true);
+    options.parallel.context = 8;
+    options.parallel.cp_comm_types = kinds;
+    if (kinds.size() > 1) options.parallel.cp_comm_types[1] = CpCommType::a2a;
+    if (kinds[0] == CpCommType::a2a_p2p) options.parallel.hierarchical_context = {2, 4};
+    const VerifyResult result = verify_layout(make_reference_model(options).session);
+    EXPECT_TRUE(result.same) << result.where;
+  }
+}
+
 TEST(Verify, ExpertParallelLayoutsPass) {
   for (const int expert_tensor : {1, 2}) {
     Options options = llama(2, true);

@@ -1,10 +1,13 @@
 // How a model and its batches are spread over ranks, and how ranks are started.
+#include <algorithm>
+
 #include "tessera/config/flags/flag_builders.h"
 #include "tessera/config/flags/flag_groups.h"
 
 namespace tessera::config {
 namespace {
 
+constexpr auto kCpCommTypes = enumerators<CpCommType>();
 constexpr IntegerRange kDegree = {1, kMaxRanks};
 constexpr CommandSet kRankCommands = {Command::train, Command::inspect, Command::evaluate,
                                       Command::generate};
@@ -28,6 +31,39 @@ Flag grid_flag() {
   return flag;
 }
 
+bool splits_sequences(const Settings& s) { return s.options.parallel.context > 1; }
+
+bool has_hierarchy(const Settings& s) {
+  const auto& kinds = s.options.parallel.cp_comm_types;
+  return splits_sequences(s) && std::ranges::count(kinds, CpCommType::a2a_p2p) > 0;
+}
+
+Flag cp_comm_type_flag() {
+  std::string names;
+  for (const CpCommType kind : kCpCommTypes)
+    names += (names.empty() ? "" : ",") + std::string(to_string(kind));
+  Flag flag =
+      make_flag("cp-comm-type", Arity::many, "{" + names + "}...",
+                "how context-parallel ranks exchange what attention needs: one kind for all "
+                "layers, or one for each");
+  flag.set = [names](Settings& s, const Values& values) {
+    s.options.parallel.cp_comm_types.clear();
+    for (const std::string& value : values) {
+      const auto* known = std::ranges::find_if(
+          kCpCommTypes, [&](CpCommType kind) { return to_string(kind) == value; });
+      check_input(known != kCpCommTypes.end(), "expected {}, got {}", names, quote(value));
+      s.options.parallel.cp_comm_types.push_back(*known);
+    }
+  };
+  flag.get = [](const Settings& s) -> std::optional<Values> {
+    Values values;
+    for (const CpCommType kind : s.options.parallel.cp_comm_types)
+      values.emplace_back(to_string(kind));
+    return values;
+  };
+  return std::move(flag).only_if(splits_sequences, "--context-parallel-size above 1");
+}
+
 std::vector<Flag> degree_flags() {
   return {
       integer("tensor-model-parallel-size", at(&ParallelOptions::tensor), kDegree,
@@ -42,6 +78,12 @@ std::vector<Flag> degree_flags() {
           .only_for(kRankCommands),
       integer("context-parallel-size", at(&ParallelOptions::context), kDegree,
               "context parallelism: number of ranks that each sequence is split over"),
+      cp_comm_type_flag(),
+      integers("hierarchical-context-parallel-sizes", at(&ParallelOptions::hierarchical_context),
+               {2, kMaxRanks},
+               "with a2a+p2p: the number of ranks that exchange heads, and of groups of them in a "
+               "ring; their product is --context-parallel-size")
+          .only_if(has_hierarchy, "--cp-comm-type a2a+p2p"),
       integer("expert-model-parallel-size", at(&ParallelOptions::expert), kDegree,
               "expert parallelism: number of ranks that the experts are split over"),
       integer("expert-tensor-parallel-size", at(&ParallelOptions::expert_tensor), kDegree,

@@ -1,4 +1,8 @@
 // Whether a model and its batches can be split over tensor-parallel ranks.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "tessera/config/rules/rules.h"
 
 namespace tessera::config {
@@ -73,9 +77,42 @@ void context_rule(const Options& options, Problems& problems) {
       below > 0 ? fmt::format("{} or ", below) : "", below + parts);
 }
 
+void cp_comm_type_rules(const Options& options, Problems& problems) {
+  const ParallelOptions& p = options.parallel;
+  const ModelOptions& m = options.model;
+  if (p.context == 1) return;
+  const auto kinds = std::ssize(p.cp_comm_types);
+  problems.require(kinds == 1 || kinds == m.num_layers,
+                   "--cp-comm-type has {} kinds for {} layers: give one, or one for each layer",
+                   kinds, m.num_layers);
+  const auto has = [&](CpCommType kind) { return std::ranges::count(p.cp_comm_types, kind) > 0; };
+  const std::int64_t heads =
+      m.num_attention_heads / std::max(1, p.tensor_2d > 0 ? p.tensor_2d : p.tensor);
+  problems.require(
+      !has(CpCommType::a2a) || heads >= p.context,
+      "--cp-comm-type a2a: {} query heads on a tensor-parallel rank cannot be shared by "
+      "--context-parallel-size {} ranks; use p2p, all_gather or a2a+p2p",
+      heads, p.context);
+  if (!has(CpCommType::a2a_p2p)) return;
+  const std::vector<int>& sizes = p.hierarchical_context;
+  if (sizes.size() != 2 || std::int64_t{sizes[0]} * sizes[1] != p.context) {
+    problems.add(
+        "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes A B with A x B = "
+        "--context-parallel-size {}, got {}",
+        p.context, sizes.empty() ? "none" : fmt::format("{}", fmt::join(sizes, " ")));
+    return;
+  }
+  problems.require(
+      heads >= sizes[0],
+      "--hierarchical-context-parallel-sizes {} {}: {} query heads on a tensor-parallel "
+      "rank cannot be shared by {} ranks; make the first size smaller",
+      sizes[0], sizes[1], heads, sizes[0]);
+}
+
 void sequence_rules(const Options& options, Problems& problems) {
   const ParallelOptions& p = options.parallel;
   context_rule(options, problems);
+  cp_comm_type_rules(options, problems);
   if (!p.sequence_parallel) return;
   if (p.tensor_2d > 0)
     problems.add(

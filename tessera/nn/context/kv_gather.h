@@ -9,22 +9,22 @@
 //              --copy--> [by rank] --reduce-scatter--> this rank's rows, rounded once
 //
 // A rank has two chunks of the sequence (SequenceRanges::zigzag): the first chunks are in the order
-// of the ranks, the second ones in reverse order. A group of one rank has all keys already: nothing
-// is communicated, and no scratch is needed.
+// of the ranks, the second ones in reverse order.
 //
 // Shape legend: S positions of B samples, split over R ranks; K key/value heads of this rank, with
 // D channels of a key and E of a value.
 #pragma once
 
-#include "tessera/nn/activation_layout.h"
-#include "tessera/nn/microbatch.h"
+#include "tessera/comm/communicator.h"
 #include "tessera/parallel/context.h"
+#include "tessera/spec/batch_shape.h"
+#include "tessera/tensor/arena_layout.h"
 
 namespace tessera {
 
 class KvGather {
  public:
-  /// Memory that a call may overwrite; empty in a group of one rank.
+  /// Memory that a call may overwrite.
   struct Scratch {
     View by_position;    ///< [S, B, K (D + E)]: k | v by position
     View d_by_position;  ///< their gradients, in the accumulator dtype (f32, or f64 for f64)
@@ -35,13 +35,11 @@ class KvGather {
     ConstView k, v;  ///< [positions, B, K, D] and [positions, B, K, E]
   };
   struct Gradients {
-    View dk, dv;
-    /// whether attention_backward must accumulate: several calls contribute
-    bool accumulate = false;
+    View dk, dv;  ///< as KeysValues, in the accumulator dtype
   };
 
-  KvGather(const LayerContext& layer, std::int64_t kv_heads, std::int64_t k_size,
-           std::int64_t v_size);
+  KvGather(DType dtype, int ranks, std::int64_t kv_heads, std::int64_t k_size, std::int64_t v_size)
+      : dtype_(dtype), ranks_(ranks), kv_heads_(kv_heads), k_size_(k_size), v_size_(v_size) {}
 
   /// `shape` is the shape of this rank's rows.
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, bool gradients) const;
@@ -51,13 +49,10 @@ class KvGather {
   WorkHandle start(Context&, ConstView k, ConstView v, const Scratch&) const;
   void finish(Context&, Work& gathering, const Scratch&) const;
   /// The keys and values of all positions, after finish().
-  KeysValues all(ConstView k, ConstView v, const Scratch&) const;
-  /// Position of the first key that all() returns; `own`: position of this rank's first row.
-  std::int64_t first_position(std::int64_t own) const { return ranks_ > 1 ? 0 : own; }
+  KeysValues all(const Scratch&) const;
 
-  /// Where attention's backward writes the gradients of all positions. In a group of one rank these
-  /// are dk and dv themselves.
-  Gradients begin_gradients(Context&, View dk, View dv, const Scratch&) const;
+  /// Zeros, to which attention's backward adds the gradients of all positions.
+  Gradients begin_gradients(Context&, const Scratch&) const;
   /// dk, dv = the gradients of this rank's rows, reduce-scattered over the ranks.
   void sum_gradients(Context&, View dk, View dv, const Scratch&) const;
 

@@ -1,22 +1,11 @@
-#include "tessera/nn/kv_gather.h"
-
-#include <memory>
+#include "tessera/nn/context/kv_gather.h"
 
 namespace tessera {
-
-KvGather::KvGather(const LayerContext& layer, std::int64_t kv_heads, std::int64_t k_size,
-                   std::int64_t v_size)
-    : dtype_(layer.dtype),
-      ranks_(layer.context_size),
-      kv_heads_(kv_heads),
-      k_size_(k_size),
-      v_size_(v_size) {}
 
 // The buffers of both directions share memory, since they are never in use at the same time.
 KvGather::Scratch KvGather::plan_scratch(ArenaLayout& scratch, const BatchShape& shape,
                                          bool gradients) const {
   Scratch views;
-  if (ranks_ == 1) return views;
   const DType acc = accumulator_type(dtype_);
   const std::int64_t width = kv_heads_ * (k_size_ + v_size_);
   const Shape by_rank{ranks_, shape.seq, shape.batch, width};
@@ -57,7 +46,6 @@ void KvGather::for_each_chunk(const View& by_rank, const View& by_position, F&& 
 
 WorkHandle KvGather::start(Context& context, ConstView k, ConstView v,
                            const Scratch& scratch) const {
-  if (ranks_ == 1) return std::make_shared<Work>();
   const View rows = own(context, scratch.by_rank);
   context.kernels.copy(context.stream, keys(rows), k);
   context.kernels.copy(context.stream, values(rows), v);
@@ -66,27 +54,22 @@ WorkHandle KvGather::start(Context& context, ConstView k, ConstView v,
 
 void KvGather::finish(Context& context, Work& gathering, const Scratch& scratch) const {
   gathering.wait(context.stream);
-  if (ranks_ == 1) return;
   for_each_chunk(scratch.by_rank, scratch.by_position,
                  [&](const View& ranks, const View& positions) {
                    context.kernels.copy(context.stream, positions, ranks);
                  });
 }
 
-KvGather::KeysValues KvGather::all(ConstView k, ConstView v, const Scratch& scratch) const {
-  if (ranks_ == 1) return {k, v};
+KvGather::KeysValues KvGather::all(const Scratch& scratch) const {
   return {keys(scratch.by_position), values(scratch.by_position)};
 }
 
-KvGather::Gradients KvGather::begin_gradients(Context& context, View dk, View dv,
-                                              const Scratch& scratch) const {
-  if (ranks_ == 1) return {dk, dv, false};
+KvGather::Gradients KvGather::begin_gradients(Context& context, const Scratch& scratch) const {
   context.kernels.fill(context.stream, scratch.d_by_position, 0);
-  return {keys(scratch.d_by_position), values(scratch.d_by_position), true};
+  return {keys(scratch.d_by_position), values(scratch.d_by_position)};
 }
 
 void KvGather::sum_gradients(Context& context, View dk, View dv, const Scratch& scratch) const {
-  if (ranks_ == 1) return;
   for_each_chunk(scratch.d_by_rank, scratch.d_by_position,
                  [&](const View& ranks, const View& positions) {
                    context.kernels.copy(context.stream, ranks, positions);

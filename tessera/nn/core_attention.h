@@ -1,0 +1,110 @@
+// Core attention, softmax(q k^T) v, of this rank's queries over the keys of all context-parallel
+// ranks. The kinds differ in how ranks exchange what they need (CpCommType); on one rank nothing is
+// exchanged. Queries and keys are rotated before.
+//
+// Shape legend: S positions of this rank, B samples; H query heads and K key/value heads of this
+// rank, D head size.
+#pragma once
+
+#include <memory>
+
+#include "tessera/base/cp_comm_type.h"
+#include "tessera/nn/activation_layout.h"
+#include "tessera/nn/microbatch.h"
+#include "tessera/parallel/context.h"
+
+namespace tessera {
+
+/// What core attention needs to know of a layer, for this rank.
+struct CoreAttentionSpec {
+  DType dtype = DType::f32;
+  std::int64_t layer = 0;  ///< the layer's number, for the cache
+  std::int64_t heads = 0;
+  std::int64_t groups = 0;  ///< key/value heads
+  std::int64_t head_size = 0;
+  double softmax_scale = 1.0;
+  double softcap = 0.0;
+  bool causal = true;
+  std::int64_t window = 0;
+  double dropout = 0.0;
+  RngKey dropout_key = 0;
+  std::int64_t first_head = 0;  ///< the global number of the first query head
+  bool recompute = false;       ///< forward runs again before backward, so nothing of it is saved
+
+  /// The spec of a call whose first query and key are at these positions.
+  AttentionSpec call(const Microbatch& batch, std::int64_t q_start, std::int64_t kv_start) const;
+};
+
+class CoreAttention {
+ public:
+  /// The views of one microbatch. Each kind derives its own.
+  struct Saved {
+    Saved() = default;
+    Saved(const Saved&) = delete;
+    Saved& operator=(const Saved&) = delete;
+    virtual ~Saved() = default;
+  };
+  /// [S, B, H, D], [S, B, K, D] and [S, B, K, D]: this rank's rows.
+  struct Heads {
+    ConstView q, k, v;
+  };
+  struct Gradients {
+    View q, k, v;
+  };
+
+  explicit CoreAttention(const CoreAttentionSpec& spec) : spec_(spec) {}
+  virtual ~CoreAttention() = default;
+
+  /// `shape` is the shape of this rank's rows.
+  virtual std::unique_ptr<Saved> plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                                              const BatchShape& shape) const = 0;
+  /// The workspace that its ops need, with up to `keys` positions to attend to.
+  virtual std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
+                                      std::int64_t keys) const = 0;
+
+  /// out [S, B, H, D].
+  virtual void forward(Context&, const Microbatch&, View out, const Heads&, Saved&) const = 0;
+  /// Starts communication of backward that may overlap with other work on the stream.
+  /// `after_forward`: forward of the same microbatch has just run (recomputation).
+  virtual void start_backward(Context&, const Heads& /*heads*/, Saved&,
+                              bool /*after_forward*/) const {}
+  virtual void backward(Context&, const Microbatch&, const Gradients&, ConstView d_out,
+                        const Heads&, ConstView out, Saved&) const = 0;
+
+ protected:
+  /// The log-sum-exp of all rows, acc [B H S]: for each range of positions [B, H, its length].
+  View plan_lse(ActivationLayout& activations, ArenaLayout& scratch, const BatchShape& shape) const;
+  View lse_of(const View& lse, const BatchShape& shape, const PositionRange& range) const;
+  std::size_t call_workspace(const Kernels& kernels, const BatchShape& shape, std::int64_t queries,
+                             std::int64_t keys) const;
+
+  CoreAttentionSpec spec_;
+};
+
+/// Attention on one rank, which has all keys; with a cache, over the cached ones too.
+class PlainAttention final : public CoreAttention {
+ public:
+  using CoreAttention::CoreAttention;
+  std::unique_ptr<CoreAttention::Saved> plan_buffers(ActivationLayout& activations,
+                                                     ArenaLayout& scratch,
+                                                     const BatchShape& shape) const override;
+  std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
+                              std::int64_t keys) const override {
+    return call_workspace(kernels, shape, shape.seq, keys);
+  }
+  void forward(Context&, const Microbatch&, View out, const Heads&,
+               CoreAttention::Saved&) const override;
+  void backward(Context&, const Microbatch&, const Gradients&, ConstView d_out, const Heads&,
+                ConstView out, CoreAttention::Saved&) const override;
+
+ private:
+  struct Saved final : CoreAttention::Saved {
+    View lse;
+  };
+};
+
+/// The kind that the layer's context asks for.
+std::unique_ptr<CoreAttention> make_core_attention(const CoreAttentionSpec& spec,
+                                                   const LayerContext& layer);
+
+}  // namespace tessera
