@@ -77,14 +77,29 @@ bool deterministic_of(const bench::Flags& flags, Device device) {
   return flags.on("deterministic-mode");
 }
 
+// The kinds of context parallelism: bytes per layer.
+void bench_context_communication() {
+  constexpr std::int64_t kHidden = 64, kSeq = 64;
+  fmt::print(
+      "\nKiB that a rank sends for attention of one layer, forward and backward (f32, h = {}, "
+      "{} tokens, 8 query heads)\n{:>6} {:>9} {:<12} {:>10} {:>10}\n",
+      kHidden, kSeq, "ranks", "kv heads", "kind", "counted", "formula");
+  for (const int ranks : {2, 4, 8})
+    for (const std::int64_t groups : {8, 2})
+      for (const CpCommType kind : enumerators<CpCommType>()) {
+        const bool copies = kind == CpCommType::a2a && groups < ranks;  // it moves more
+        if (copies || (kind == CpCommType::a2a_p2p && ranks == 2)) continue;
+        const bench::LayerTraffic traffic =
+            bench::context_parallel(kind, ranks, groups, kHidden, kSeq, 1);
+        fmt::print("{:>6} {:>9} {:<12} {:>10.1f} {:>10.1f}\n", ranks, groups, to_string(kind),
+                   traffic.counted / 1024, traffic.formula / 1024);
+      }
+}
+
 // 1-D and 2-D tensor parallelism: bytes per layer.
-void bench_communication(const std::vector<std::string>& args) {
+void bench_tensor_communication() {
   constexpr std::int64_t kHidden = 72;  // four and nine ranks divide it
   constexpr std::int64_t kSizes[] = {1, 2, 4, 8, 12, 16, 24};
-  if (args.size() == 1 && args[0] == "--help")
-    return fmt::print("usage: tessera bench communication: bytes that a layer moves, no flags\n");
-  check_input(args.empty(), "unknown flag '{}': tessera bench communication takes no flags",
-              args.empty() ? "" : args[0]);
   fmt::print("KiB that a rank sends for one GPT layer, forward and backward (f32, h = {})\n",
              kHidden);
   for (const int side : {2, 3}) {
@@ -103,6 +118,15 @@ void bench_communication(const std::vector<std::string>& args) {
     }
     fmt::print("2-D moves less from {:.1f} h tokens on\n", bench::two_dimensional_pays_from(side));
   }
+}
+
+void bench_communication(const std::vector<std::string>& args) {
+  if (args.size() == 1 && args[0] == "--help")
+    return fmt::print("usage: tessera bench communication: bytes that a layer moves, no flags\n");
+  check_input(args.empty(), "unknown flag '{}': tessera bench communication takes no flags",
+              args.empty() ? "" : args[0]);
+  bench_tensor_communication();
+  bench_context_communication();
 }
 
 // Where train has the same option, it has the same name.
@@ -181,7 +205,7 @@ void bench_command(const std::vector<std::string>& args) {
     return fmt::print(
         "{}\n  train           times steps of a known model on random tokens, on data-parallel "
         "ranks\n"
-        "  communication   counts the bytes that a layer moves with 1-D and 2-D tensor "
+        "  communication   counts the bytes that a layer moves with tensor and context "
         "parallelism\n"
         "tessera bench train --help lists its flags.\n",
         usage);

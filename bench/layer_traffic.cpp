@@ -41,7 +41,7 @@ HostBatch zeros(const BatchShape& shape) {
 CommCounts counts_of(SessionOptions options, int64_t layers) {
   options.model.num_layers = layers;
   CommCounts result;
-  run_ranks(options.parallel.tensor, 1, [&](Rank& rank) {
+  run_ranks(options.parallel.tensor * options.parallel.context, 1, [&](Rank& rank) {
     CommCounts counts;
     Rank recorded = rank;
     recorded.world = make_recording_communicator(rank.world, counts);
@@ -56,7 +56,8 @@ CommCounts counts_of(SessionOptions options, int64_t layers) {
 }
 
 // Bytes that a rank sends when calls go around rings of n ranks: one layer's, which is what a
-// second layer adds. Sums of norms and vectors are `beside` where products do not sum.
+// second layer adds. Sums of norms and vectors are `beside` where products do not sum, and so are
+// those of weight gradients over context-parallel ranks.
 LayerTraffic layer_of(const SessionOptions& options, int n) {
   const CommCounts one = counts_of(options, 1);
   CommCounts two = counts_of(options, 2);
@@ -65,9 +66,11 @@ LayerTraffic layer_of(const SessionOptions& options, int n) {
   for (const auto& [call, count] : two) {
     const auto found = one.find(call);
     const int64_t before = found == one.end() ? 0 : found->second.bytes;
-    const double bytes = (call == "all_reduce" ? 2.0 : 1.0) * (n - 1) / n *
-                         static_cast<double>(count.bytes - before);
-    const bool product = tensor_2d ? call == "broadcast" || call == "reduce_scatter" : true;
+    const double share = call == "send" ? 1.0 : (call == "all_reduce" ? 2.0 : 1.0) * (n - 1) / n;
+    const double bytes = share * static_cast<double>(count.bytes - before);
+    bool product = true;
+    if (tensor_2d) product = call == "broadcast" || call == "reduce_scatter";
+    if (options.parallel.context > 1) product = call != "all_reduce" && call != "recv";
     (product ? traffic.counted : traffic.beside) += bytes;
   }
   return traffic;
@@ -90,6 +93,28 @@ LayerTraffic two_dimensional(int side, int64_t hidden, int64_t seq, int64_t batc
   LayerTraffic traffic = layer_of(options, side);
   const double elements = static_cast<double>(7 * seq * batch * hidden + 12 * hidden * hidden);
   traffic.formula = 3.0 * (side - 1) / (side * side) * elements * 4;
+  return traffic;
+}
+
+// Elements of ring: keys and values around `ring` ranks of `rows` rows, `heads` of them, once
+// forward and twice backward. Of heads: q, k, v and output exchanged by `ranks`, forward and
+// backward.
+LayerTraffic context_parallel(CpCommType kind, int ranks, int64_t groups, int64_t hidden,
+                              int64_t seq, int64_t batch) {
+  constexpr int kHeads = 8;
+  SessionOptions options = gpt(kHeads, hidden, seq, batch);
+  options.model.num_query_groups = groups;
+  options.parallel.context = ranks;
+  options.parallel.cp_comm_types = {kind};
+  const int exchange = kind == CpCommType::a2a ? ranks : kind == CpCommType::a2a_p2p ? 2 : 1;
+  if (kind == CpCommType::a2a_p2p) options.parallel.hierarchical_context = {2, ranks / 2};
+  LayerTraffic traffic = layer_of(options, kind == CpCommType::a2a_p2p ? 2 : ranks);
+  const double rows = static_cast<double>(seq * batch) / ranks, size = double(hidden) / kHeads;
+  const double own = static_cast<double>(groups) / exchange;  // key/value heads in a ring
+  const double ring = 3.0 * (ranks / exchange - 1) * rows * exchange * 2 * own * size;
+  const double heads =
+      2.0 * (exchange - 1) / exchange * rows * static_cast<double>(2 * kHeads + 2 * groups) * size;
+  traffic.formula = 4 * (ring + heads);
   return traffic;
 }
 

@@ -1,7 +1,10 @@
-// What a layer communicates with 1-D and 2-D tensor parallelism, counted and by formula.
+// What a layer communicates with 1-D and 2-D tensor parallelism, and with each kind of context
+// parallelism, counted and by formula.
 #pragma once
 
 #include <cstdint>
+
+#include "tessera/base/cp_comm_type.h"
 
 namespace tessera::bench {
 
@@ -16,6 +19,11 @@ struct LayerTraffic {
 LayerTraffic one_dimensional(int ranks, std::int64_t hidden, std::int64_t seq, std::int64_t batch);
 /// On side x side ranks; the batch is a multiple of `side`.
 LayerTraffic two_dimensional(int side, std::int64_t hidden, std::int64_t seq, std::int64_t batch);
+
+/// A layer of eight query heads and `groups` key/value heads, on context-parallel ranks; a2a+p2p in
+/// groups of two.
+LayerTraffic context_parallel(CpCommType kind, int ranks, std::int64_t groups, std::int64_t hidden,
+                              std::int64_t seq, std::int64_t batch);
 
 /// From how many tokens per hidden channel on 2-D tensor parallelism moves less than 1-D on side^2
 /// ranks.

@@ -64,6 +64,34 @@ TEST_P(AttentionMergeTest, KnownNumbers) {
   EXPECT_NEAR(lab.read(lse)[0], 3.41971665, 1e-6);
 }
 
+// The same row backward, a half of the keys at a time: with the output and the log-sum-exp over all
+// keys, each half gives its part of dS (which is dk here, since q = 1), and the parts sum to 0.
+TEST_P(AttentionMergeTest, KnownNumbersBackward) {
+  const Shape rows{4, 1, 1, 1}, values{4, 1, 1, 2}, one{1, 1, 1, 1}, out{1, 1, 1, 2};
+  const Tensor q = lab.tensor(dtype(), one, {1});
+  const Tensor k = lab.tensor(dtype(), rows, {1, 2, 3, -1});
+  const Tensor v = lab.tensor(dtype(), values, {1, 0, 0, 1, 2, -1, 4, 4});
+  const Tensor d_o = lab.tensor(dtype(), out, {1, -2});
+  const Tensor o = lab.tensor(dtype(), out, {1.45156343, -0.36729993});
+  const Tensor lse = lab.tensor(acc(), {1, 1, 1}, {3.41971665});
+  const Tensor dq = lab.full(acc(), one, 0), dk = lab.full(acc(), rows, kNaN);
+  const Tensor dv = lab.full(acc(), values, kNaN);
+  AttentionSpec spec;
+  spec.causal = false;
+  const Tensor workspace =
+      lab.workspace(lab->attention_workspace_bytes(one, rows, values, dtype()));
+  for (const std::int64_t half : {0, 2}) {
+    const auto part = [&](const Tensor& x) { return x.view().slice(0, half, 2); };
+    lab->attention_backward(stream, dq.view(), part(dk), part(dv), d_o.view(), q.view(), part(k),
+                            part(v), o.view(), lse.view(), spec, workspace.view(),
+                            {.dq = true, .dk_dv = false});
+  }
+  const Values ds = lab.read(dk);
+  const double near = dtype() == DType::bf16 ? 3e-2 : dtype() == DType::f16 ? 4e-3 : 1e-6;
+  const Values want{-0.10550545, -1.0121411, 1.19211337, -0.07446682};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(ds[i], want[i], near);
+}
+
 // Of four queries neither part has a key, then either, then both.
 TEST_P(AttentionMergeTest, APartWithoutKeysIsNotLookedAt) {
   const Shape shape{4, 1, 1, 2};

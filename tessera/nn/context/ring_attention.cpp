@@ -123,6 +123,7 @@ void RingAttention::forward(Context& context, const Microbatch& batch, View out,
   context.kernels.fill(context.stream, saved.lse, -std::numeric_limits<double>::infinity());
   pack(context, saved.kv[0], heads);
   for (int step = 0; step < ranks_; ++step) {
+    const TraceRange range(context.trace, "ring step", step);
     const View& kv = saved.kv[step % 2];
     const bool last = step + 1 == ranks_;
     const Hop hop = last ? Hop() : start_hop(context, saved.kv[(step + 1) % 2], kv);
@@ -173,6 +174,7 @@ void RingAttention::backward(Context& context, const Microbatch& batch, const Gr
   attend_backward(context, batch, 0, saved.d_own, saved.kv[0], d_out, heads.q, out, saved);
   Hop back;
   for (int step = 1; step < ranks_; ++step) {
+    const TraceRange range(context.trace, "ring step backward", step);
     saved.hop.wait(stream);
     const View& kv = saved.kv[step % 2];
     saved.hop = step + 1 < ranks_ ? start_hop(context, saved.kv[(step + 1) % 2], kv) : Hop();
