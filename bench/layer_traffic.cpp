@@ -109,11 +109,12 @@ LayerTraffic context_parallel(CpCommType kind, int ranks, int64_t groups, int64_
   const int exchange = kind == CpCommType::a2a ? ranks : kind == CpCommType::a2a_p2p ? 2 : 1;
   if (kind == CpCommType::a2a_p2p) options.parallel.hierarchical_context = {2, ranks / 2};
   LayerTraffic traffic = layer_of(options, kind == CpCommType::a2a_p2p ? 2 : ranks);
-  const double rows = static_cast<double>(seq * batch) / ranks, size = double(hidden) / kHeads;
-  const double own = static_cast<double>(groups) / exchange;  // key/value heads in a ring
-  const double ring = 3.0 * (ranks / exchange - 1) * rows * exchange * 2 * own * size;
-  const double heads =
-      2.0 * (exchange - 1) / exchange * rows * static_cast<double>(2 * kHeads + 2 * groups) * size;
+  const double rows = static_cast<double>(seq * batch) / ranks;
+  const double size = static_cast<double>(hidden) / kHeads;
+  const double hops = static_cast<double>(ranks) / exchange - 1;
+  const auto kv = static_cast<double>(2 * groups), all = static_cast<double>(2 * kHeads) + kv;
+  const double ring = 3 * hops * rows * kv * size;
+  const double heads = 2.0 * (exchange - 1) / exchange * rows * all * size;
   traffic.formula = 4 * (ring + heads);
   return traffic;
 }

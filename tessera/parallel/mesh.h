@@ -35,8 +35,8 @@ class Mesh {
   Communicator& world() const { return *world_; }
   Communicator& tensor() const { return *axes_[0]; }
   Communicator& context() const { return *axes_[1]; }
-  /// Within the context group: consecutive ranks that exchange heads, and the ring of ranks with the
-  /// same heads (a2a+p2p). Groups of one without hierarchical sizes.
+  /// Within the context group: consecutive ranks that exchange heads, and the ring of ranks with
+  /// the same heads (a2a+p2p). Groups of one without hierarchical sizes.
   Communicator& context_heads() const { return *context_heads_; }
   Communicator& context_ring() const { return *context_ring_; }
   Communicator& data() const { return *axes_[2]; }

@@ -86,7 +86,7 @@ class CheckLayersTest(unittest.TestCase):
             "tessera/pipeline/x.cpp:2: ",
             "pipeline may include: base/*, tensor/*, options/*, spec/*, comm/*, parallel/sharding.h.",
             "may be included by: model, optim, engine, checkpoint/saving, observe, infer, verify, train, "
-            "apps, tests, bench.",
+            "run, apps, tests, bench.",
         )
 
     def test_plan_takes_pure_headers(self):

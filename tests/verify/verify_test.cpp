@@ -72,7 +72,7 @@ TEST(Verify, ContextParallelLayoutsPass) {
 
 TEST(Verify, KindsOfContextParallelismPass) {
   for (const auto& kinds : {std::vector{CpCommType::a2a}, std::vector{CpCommType::all_gather},
-                           std::vector{CpCommType::a2a_p2p}, std::vector(32, CpCommType::p2p)}) {
+                            std::vector{CpCommType::a2a_p2p}, std::vector(32, CpCommType::p2p)}) {
     Options options = llama(2, true);
     options.parallel.context = 8;
     options.parallel.cp_comm_types = kinds;
