@@ -9,12 +9,18 @@ namespace tessera {
 StepReports::StepReports(Session& session, const Options& options, Reporter& reporter,
                          std::int64_t iteration)
     : options_(options),
+      session_(session),
       reporter_(reporter),
       data_waits_(session, iteration),
       extra_losses_(session.extra_losses().names()),
       tokens_(static_cast<double>(options.train.global_batch_size * options.data.seq_length)),
       flops_per_token_(flops_per_token(model_spec(options.model), options.data.seq_length) /
                        session.context().mesh.world().size()) {}
+
+void StepReports::restart_clock() {
+  reported_ = Clock::now();
+  session_.step_runner().batches().take_context_imbalance();
+}
 
 bool StepReports::live_line_due() const {
   constexpr std::chrono::milliseconds kPause{500};
@@ -25,6 +31,7 @@ void StepReports::begin(std::int64_t count, std::int64_t iteration, double waite
   const TrainOptions& o = options_.train;
   const auto steps = static_cast<double>(count);
   seconds_ = std::chrono::duration<double>(Clock::now() - reported_).count() / steps;
+  context_imbalance_ = session_.step_runner().batches().take_context_imbalance();
   wait_ = (waited - std::exchange(waited_, waited)) / steps;
   logs_ = (o.log_interval > 0 && iteration % o.log_interval == 0) || iteration >= o.train_iters;
   longest_ = logs_ ? data_waits_.since_last(waited, iteration) : DataWaits::Longest{};
@@ -47,6 +54,8 @@ void StepReports::step(const StepRecord& record, std::int64_t iteration,
   metrics.add("data_wait", "s", wait_);
   metrics.add("tokens_per_second", "tokens/s", tokens_ / seconds_);
   metrics.add("tflops", "TFLOP/s", tokens_ / seconds_ * flops_per_token_ / 1e12);
+  if (options_.parallel.context > 1 && options_.data.keeps_documents_apart())
+    metrics.add("context_imbalance", "", context_imbalance_);
   if (logs_) metrics.add("longest_data_wait", "s", longest_.seconds);
   reporter_.step(step);
 }

@@ -18,8 +18,8 @@ class StepReports {
  public:
   StepReports(Session& session, const Options& options, Reporter& reporter, std::int64_t iteration);
 
-  /// Excludes the time until now from the step times.
-  void restart_clock() { reported_ = Clock::now(); }
+  /// Excludes the time until now, and the batches of an evaluation, from the reports.
+  void restart_clock();
   /// Whether a live display is due for an update.
   bool live_line_due() const;
 
@@ -37,6 +37,7 @@ class StepReports {
   using Clock = std::chrono::steady_clock;
 
   const Options& options_;
+  Session& session_;
   Reporter& reporter_;
   DataWaits data_waits_;
   std::vector<std::string> extra_losses_;  ///< names, in the order of the records
@@ -48,6 +49,7 @@ class StepReports {
   double seconds_ = 0;
   double wait_ = 0;
   bool logs_ = false;  ///< its last step is logged
+  double context_imbalance_ = 1;
   DataWaits::Longest longest_;
 };
 
