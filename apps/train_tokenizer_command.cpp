@@ -11,7 +11,7 @@ void train_tokenizer_command(const ParsedCommand& parsed) {
   validate(parsed);
   if (parsed.print_config) return fmt::print("{}", print_config(parsed));
   const TrainedTokenizer made = train_tokenizer(parsed.train_tokenizer);
-  fmt::print("'{}': {} tokens from {} bytes of text ({} different pieces)\n",
+  fmt::print("'{}': {} tokens from {} bytes of text ({} different pre-tokens)\n",
              parsed.train_tokenizer.output, made.vocab_size, made.bytes, made.pieces);
 }
 

@@ -213,8 +213,8 @@ void StageRunner::input_or_embedding(const Microbatch& batch, View x, ConstView 
   if (!model_.embedding && x.raw() == in.raw()) return;
   if (!model_.embedding) return copy(x, in);
   before_use(fsdp_units_.table, NextFsdpUnit::following);
-  // Table and positions are both in use, so do not prefetch a third unit into one of the two
-  // buffers.
+  // The units of the word and the position embeddings are both in use and take both gather buffers
+  // (ZeRO 3), so nothing may be prefetched.
   if (fsdp_units_.embedding != fsdp_units_.table)
     before_use(fsdp_units_.embedding, NextFsdpUnit::unknown);
   model_.embedding->forward(context_, batch, x.reshape(local_shape()), scratch_.embedding);
@@ -391,8 +391,8 @@ void StageRunner::run_backward(int microbatch, ActivationBuffer& saved, View d_i
     for (std::size_t i = segment->end; i-- > segment->begin;) {
       const TraceRange range(context_.trace, "block backward", layer_number(i));
       // Prefetch hint. No hint at the first layer (backward of the embedding reads no weights), or
-      // before a recomputed segment of more than two layers (its recompute starts at its first
-      // layer, not at the preceding one).
+      // before a recomputed segment of more than two layers: its recompute starts at its first
+      // layer, and with two gather buffers a prefetched last layer would be overwritten before use.
       const bool recomputes_next = segment + 1 != segments_.rend() && (segment + 1)->recompute &&
                                    (segment + 1)->end - (segment + 1)->begin > 2;
       const bool next_is_preceding = i > segment->begin || (i > 0 && !recomputes_next);

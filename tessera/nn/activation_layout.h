@@ -11,10 +11,11 @@
 
 namespace tessera {
 
-/// The memory of one activation buffer, in two arenas. `until_input` is needed until the input
-/// gradient is done, `until_weight` until the weight gradient is; without a split backward they are
-/// one block. With `split_backward` the two gradients are computed at different times; otherwise
-/// gradients that the weight gradient reads live in scratch.
+/// The memory of one activation buffer: `until_input` is needed until the input gradient is done,
+/// `until_weight` until the weight gradient is. StageRunner passes one arena for both, so a buffer
+/// is freed as a whole; the names tell the lifetimes. With `split_backward` the two gradients are
+/// computed at different times, and gradients that the weight gradient reads live in the buffer;
+/// otherwise in scratch.
 struct ActivationLayout {
   ArenaLayout& until_input;
   ArenaLayout& until_weight;

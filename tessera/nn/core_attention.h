@@ -1,9 +1,9 @@
 // Core attention, softmax(q k^T) v, of this rank's queries over the keys of all context-parallel
 // ranks. The kinds differ in how ranks exchange what they need (CpCommType); on one rank nothing is
-// exchanged. Queries and keys are rotated before.
+// exchanged. RoPE has been applied to queries and keys before.
 //
 // Shape legend: S positions of this rank, B samples; H query heads and K key/value heads of this
-// rank, D head size.
+// rank, D head size; acc: the accumulator dtype (f32, or f64 for f64).
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace tessera {
 /// What core attention needs to know of a layer, for this rank.
 struct CoreAttentionSpec {
   DType dtype = DType::f32;
-  std::int64_t layer = 0;  ///< the layer's number, for the cache
+  std::int64_t layer = 0;  ///< the layer's number, which selects its cache and its CpCommType
   std::int64_t heads = 0;
   std::int64_t groups = 0;  ///< key/value heads
   std::int64_t head_size = 0;
@@ -65,14 +65,16 @@ class CoreAttention {
   /// out [S, B, H, D].
   virtual void forward(Context&, const Microbatch&, View out, const Heads&, Saved&) const = 0;
   /// Starts communication of backward that may overlap with other work on the stream.
-  /// `after_forward`: forward of the same microbatch has just run (recomputation).
+  /// `after_forward`: forward has just been recomputed, so keys and values that it gathered are
+  /// still in scratch.
   virtual void start_backward(Context&, const Heads& /*heads*/, Saved&,
                               bool /*after_forward*/) const {}
   virtual void backward(Context&, const Microbatch&, const Gradients&, ConstView d_out,
                         const Heads&, ConstView out, Saved&) const = 0;
 
  protected:
-  /// The log-sum-exp of all rows, acc [B H S]: for each range of positions [B, H, its length].
+  /// The log-sum-exp of all rows, acc [B H S]: one contiguous [B, H, length] per range of
+  /// positions.
   View plan_lse(ActivationLayout& activations, ArenaLayout& scratch, const BatchShape& shape) const;
   View lse_of(const View& lse, const BatchShape& shape, const PositionRange& range) const;
   std::size_t call_workspace(const Kernels& kernels, const BatchShape& shape, std::int64_t queries,

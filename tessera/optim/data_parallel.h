@@ -1,17 +1,18 @@
-// Data parallelism of one placement class: gradients are reduced bucket by bucket while backward
-// runs, and sharded parameters are gathered before they are used. Gradients carry the weight of
-// their tokens in the loss of the whole step (Microbatch::grad_scale), so a plain sum is correct
-// for any group of ranks.
+// Data parallelism of one placement class: gradients are reduced bucket by bucket, during backward
+// (ZeRO 2 and 3, or overlap_grad_reduce) or after it, and sharded parameters are gathered before
+// they are used. Gradients carry the weight of their tokens in the loss of the whole step
+// (Microbatch::grad_scale), so a plain sum is correct for any group of ranks.
 //
 //                        ZeRO 0       1                2                3
-//   after a microbatch   -            -                reduce-scatter   reduce-scatter
-//   after the last one   all-reduce   reduce-scatter   -                -
+//   in each microbatch   -            -                reduce-scatter   reduce-scatter
+//   in the last one      all-reduce   reduce-scatter   -                -
 //   after the update     -            all-gather       all-gather       -
 //   before an FSDP unit  -            -                -                all-gather
 //
 // With hybrid sharding (several sharding groups), gradients are reduce-scattered within the
 // sharding group, then all-reduced over the replication group. The gradient of tied embeddings on
-// different pipeline stages is all-reduced last, over the embedding group.
+// different pipeline stages is all-reduced last, over the embedding group. What an FSDP unit is:
+// nn/module_hooks.h.
 #pragma once
 
 #include <array>

@@ -49,7 +49,7 @@ class TokenizerProgram : public testing::Test {
   }
   void train_tokenizer() {
     EXPECT_EQ(good("train-tokenizer --input text.txt --vocab-size 285 --output t.json"),
-              "'t.json': 285 tokens from 2640 bytes of text (10 different pieces)\n");
+              "'t.json': 285 tokens from 2640 bytes of text (10 different pre-tokens)\n");
   }
 
   test::TempFolder temp_;

@@ -63,15 +63,15 @@ RingAttention::Hop RingAttention::start_hop(Context& context, const View& to,
   return hop;
 }
 
-RingAttention::Seen RingAttention::seen(const PositionRange& queries,
-                                        const PositionRange& keys) const {
+RingAttention::Coverage RingAttention::coverage(const PositionRange& queries,
+                                                const PositionRange& keys) const {
   const bool window = spec_.window > 0;
   const bool after = spec_.causal && keys.begin >= queries.end();
   const bool before = window && keys.end() <= queries.begin - spec_.window + 1;
-  if (after || before) return Seen::nothing;
+  if (after || before) return Coverage::none;
   const bool none_after = !spec_.causal || keys.end() <= queries.begin + 1;
   const bool none_before = !window || keys.begin > queries.end() - 1 - spec_.window;
-  return none_after && none_before ? Seen::all : Seen::some;
+  return none_after && none_before ? Coverage::full : Coverage::partial;
 }
 
 template <class F>
@@ -79,18 +79,19 @@ void RingAttention::for_each_pair(Context& context, const Microbatch& batch, int
                                   F&& f) const {
   const std::int64_t rows = batch.shape.seq;
   const int from = (group(context).rank() + ranks_ - step) % ranks_;
-  const SequenceRanges sent = SequenceRanges::zigzag(rows * ranks_, ranks_, from);
-  // Two chunks in the middle of the sequence are one range; a call takes one half of it at a time.
+  const SequenceRanges key_ranges = SequenceRanges::zigzag(rows * ranks_, ranks_, from);
+  // The last rank's two chunks are adjacent, and SequenceRanges merges them: take halves of the
+  // rows.
   const auto halves = [&](const SequenceRanges& ranges, auto&& g) {
     for (const std::int64_t row : {std::int64_t{0}, rows / 2})
       g(PositionRange{row, ranges.at(row), rows / 2});
   };
   halves(batch.ranges, [&](const PositionRange& queries) {
-    halves(sent, [&](const PositionRange& keys) {
-      const Seen what = seen(queries, keys);
-      if (what == Seen::nothing) return;
+    halves(key_ranges, [&](const PositionRange& keys) {
+      const Coverage what = coverage(queries, keys);
+      if (what == Coverage::none) return;
       AttentionSpec spec = spec_.call(batch, queries.begin, keys.begin);
-      if (what == Seen::all) {  // kernels are faster without a mask
+      if (what == Coverage::full) {  // kernels are faster without a mask
         spec.causal = false;
         spec.window = 0;
       }
@@ -119,7 +120,7 @@ void RingAttention::forward(Context& context, const Microbatch& batch, View out,
                             CoreAttention::Saved& state) const {
   auto& saved = static_cast<Saved&>(state);
   const View sum = saved.out ? saved.out : out;
-  // Merging into a row without keys so far does not read its output.
+  // With a log-sum-exp of -inf, attention_merge does not read the output: `sum` needs no start.
   context.kernels.fill(context.stream, saved.lse, -std::numeric_limits<double>::infinity());
   pack(context, saved.kv[0], heads);
   for (int step = 0; step < ranks_; ++step) {

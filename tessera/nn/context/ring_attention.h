@@ -1,21 +1,25 @@
 // Context parallelism by a ring: keys and values travel from rank to rank, while attention works on
-// those that are there. Each rank holds the keys of one other rank at a time, instead of all.
+// those that are there. A rank holds those of two ranks at a time: the block in use, and the one
+// that is arriving.
 //
-//   forward, step i     block: the keys of rank r - i; meanwhile they are sent on to rank r + 1,
-//   and
-//                       those of rank r - i - 1 arrive
-//                       outputs are merged by their log-sum-exp, in the accumulator dtype
-//   backward, step 0    block: own keys; meanwhile they are sent to rank r + 1
-//            step i     block: the keys of rank r - i, which go on; dk | dv of this block are added
-//            to
-//                       those that arrive from rank r - 1, and follow the keys to rank r + 1
-//                       The last hop brings them to the rank of the keys: R - 1 hops in all, as the
-//                       keys make. Every block uses the log-sum-exp and outputs over all keys, so
-//                       that its gradients are exact parts of the sums.
+// Rank r of R; "block q" is the keys and values of rank q's rows:
 //
-// A rank has two ranges of positions (SequenceRanges::zigzag), so a block is up to four pairs of a
-// range of queries and a range of keys. Pairs in which no query sees a key are skipped: keys after
-// all queries, or before the window.
+//   forward, step i = 0 .. R - 1     attend to block r - i; merge the outputs by log-sum-exp in the
+//                                    accumulator dtype
+//                                    meanwhile (not in the last step) send it to rank r + 1, and
+//                                    receive block r - i - 1
+//   backward, step 0                 dk and dv of this rank's own block; meanwhile keys and values
+//                                    move on as in forward
+//   backward, step i = 1 .. R - 1    dk and dv of block r - i, plus the partial sum that rank r - 1
+//                                    sent (from step 2 on); send the sum to rank r + 1
+//   end                              the sum for the own block arrives, and is added to step 0's
+//
+// Blocks and their gradients make R - 1 hops each. Every step uses the final output and
+// log-sum-exp, so each call gives exactly its part of the gradients.
+//
+// A rank has two chunks of the sequence (SequenceRanges::zigzag), so a block takes up to four
+// calls, one for each pair of a chunk of queries and a chunk of keys. Pairs that are masked
+// completely (causal, window) are skipped.
 #pragma once
 
 #include "tessera/nn/core_attention.h"
@@ -54,20 +58,20 @@ class RingAttention final : public CoreAttention {
   // All buffers of keys and values are [S, B, K 2D]: k | v.
   struct Saved final : CoreAttention::Saved {
     View lse;
-    View kv[2];       ///< scratch: the block's, and the next one's
+    View kv[2];       ///< scratch: the block in use, and the one that is arriving
     View out;         ///< scratch, acc [S, B, H, D]; empty if `out` has that type anyway
     View part_out;    ///< scratch [S / 2, B, H, D]: the output of one call
     View part_lse;    ///< scratch, acc [B, H, S / 2]
     View dq;          ///< scratch, acc [S, B, H, D]
     View d_own;       ///< scratch, acc: the gradients of this rank's keys and values
-    View d_kv[2];     ///< scratch, acc: of the block's, and those that are being sent
-    View d_received;  ///< scratch, acc
+    View d_kv[2];     ///< scratch, acc: of the block in use, and of the one that is being sent
+    View d_received;  ///< scratch, acc: the partial sum of the rank before
     Hop hop;          ///< of the keys and values, in backward
   };
-  // What of a block a range of queries sees of a range of keys.
-  enum class Seen { nothing, some, all };
-  Seen seen(const PositionRange& queries, const PositionRange& keys) const;
-  // Calls f(range of queries, range of keys, spec) for each pair of the step's block that is seen.
+  // How much of a pair of chunks the mask lets through.
+  enum class Coverage { none, partial, full };
+  Coverage coverage(const PositionRange& queries, const PositionRange& keys) const;
+  // Calls f(queries, keys, spec) for each pair of the step that is not masked completely.
   template <class F>
   void for_each_pair(Context&, const Microbatch&, int step, F&& f) const;
 
