@@ -2,6 +2,9 @@
 // options and layers share; the kinds are in nn/context/.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "tessera/base/enumerators.h"
@@ -24,6 +27,11 @@ constexpr std::string_view to_string(CpCommType type) {
     case CpCommType::a2a_p2p: return "a2a+p2p";
   }
   return {};
+}
+
+/// The kind of a layer, from one kind for all layers or one for each.
+inline CpCommType cp_comm_type_of(std::span<const CpCommType> kinds, std::int64_t layer) {
+  return kinds.size() == 1 ? kinds.front() : kinds[static_cast<std::size_t>(layer)];
 }
 
 }  // namespace tessera

@@ -150,8 +150,8 @@ class Session {
   std::optional<ModelParameters> parameters_;
   std::optional<ExtraLosses> extra_losses_;
   std::optional<Optimizer> optimizer_;
+  std::optional<RunnerMemory> runner_memory_;  ///< outlives the communication that runners started
   std::deque<StageRunner> runners_;
-  std::optional<RunnerMemory> runner_memory_;
   std::optional<StepRunner> step_runner_;
 };
 

@@ -49,7 +49,7 @@ struct LayerContext {
   int context_rank = 0;
   int context_size = 1;
   int context_heads_size = 1;  ///< a2a+p2p: ranks that exchange heads
-  std::vector<CpCommType> cp_comm_types = {};
+  std::vector<CpCommType> cp_comm_types = {CpCommType::p2p};
   /// The experts' own groups: expert-parallel ranks hold different experts, expert-tensor-parallel
   /// ranks hold shards of the same ones.
   int expert_rank = 0;
@@ -63,10 +63,8 @@ struct LayerContext {
   std::int64_t first_expert(std::int64_t experts) const {
     return local_experts(experts) * expert_rank;
   }
-  CpCommType cp_comm_type(std::int64_t number) const {
-    if (cp_comm_types.empty()) return CpCommType::p2p;
-    return cp_comm_types.size() == 1 ? cp_comm_types.front()
-                                     : cp_comm_types.at(static_cast<std::size_t>(number));
+  CpCommType cp_comm_type(std::int64_t layer) const {
+    return cp_comm_type_of(cp_comm_types, layer);
   }
   /// The number of shards of heads, MLP width and vocabulary, and the index of this rank's shard.
   int shards() const { return tensor_2d > 0 ? tensor_2d : tensor_size; }

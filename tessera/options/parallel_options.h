@@ -43,9 +43,10 @@ struct ParallelOptions {
   int timeout_minutes = 10;  ///< timeout of communication between ranks
 
   CpCommType cp_comm_type(std::int64_t layer) const {
-    return cp_comm_types.size() == 1 ? cp_comm_types.front()
-                                     : cp_comm_types.at(static_cast<std::size_t>(layer));
+    return cp_comm_type_of(cp_comm_types, layer);
   }
+  /// The tensor-parallel ranks that divide the heads.
+  int head_shards() const { return tensor_2d > 0 ? tensor_2d : tensor; }
   /// The ranks that exchange heads in layers with a2a+p2p.
   int context_heads() const { return hierarchical_context.empty() ? 1 : hierarchical_context[0]; }
   /// Also before it was derived.

@@ -153,6 +153,10 @@ std::string all_groups(const ParallelOptions& o, int ranks) {
     text += groups("tensor column", ranks, o.tensor_2d, o.tensor_2d);
   }
   text += groups("context", ranks, o.context, o.tensor);
+  if (const int heads = o.context_heads(); o.context > 1 && heads > 1) {
+    text += groups("context heads", ranks, heads, o.tensor);
+    text += groups("context ring", ranks, o.context / heads, o.tensor * heads);
+  }
   text += groups("data", ranks, o.data, o.tensor * o.context);
   if (o.sharding != Sharding::none && o.sharding_instances > 1 && o.pipeline == 1) {
     const int data_ranks = o.data * o.context;

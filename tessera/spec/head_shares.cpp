@@ -25,7 +25,8 @@ std::vector<HeadShare> share_heads(std::int64_t heads, std::int64_t groups, int 
     return shares;
   }
   for (std::int64_t kv = 0; kv < groups; ++kv) {
-    const std::int64_t holders = part_of(ranks, groups, kv).count;
+    // The last key/value heads have more holders, so that rank 0 has the largest share.
+    const std::int64_t holders = part_of(ranks, groups, groups - 1 - kv).count;
     for (std::int64_t i = 0; i < holders; ++i) {
       const HeadRange q = part_of(group, holders, i);
       shares.push_back({{kv * group + q.begin, q.count}, {kv, 1}});

@@ -19,7 +19,8 @@ struct HeadShare {
 
 /// Each rank gets at least one query head. Ranks get whole key/value heads with all their query
 /// heads if there are enough; otherwise several ranks hold a copy of a key/value head, with some of
-/// its query heads each. There must be at least as many query heads as ranks.
+/// its query heads each. Rank 0 has the largest share. There must be at least as many query heads
+/// as ranks.
 std::vector<HeadShare> share_heads(std::int64_t heads, std::int64_t groups, int ranks);
 
 }  // namespace tessera

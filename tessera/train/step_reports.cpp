@@ -1,16 +1,29 @@
 #include "tessera/train/step_reports.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tessera/spec/flops.h"
 
 namespace tessera {
 
+namespace {
+
+// Whether some layer's attention is divided over ranks by position, not by heads.
+bool divides_by_position(const ParallelOptions& parallel) {
+  return parallel.context > 1 && std::ranges::any_of(parallel.cp_comm_types, [](CpCommType kind) {
+           return kind == CpCommType::p2p || kind == CpCommType::all_gather;
+         });
+}
+
+}  // namespace
+
 StepReports::StepReports(Session& session, const Options& options, Reporter& reporter,
                          std::int64_t iteration)
     : options_(options),
       session_(session),
       reporter_(reporter),
+      by_position_(divides_by_position(options.parallel)),
       data_waits_(session, iteration),
       extra_losses_(session.extra_losses().names()),
       tokens_(static_cast<double>(options.train.global_batch_size * options.data.seq_length)),
@@ -54,7 +67,7 @@ void StepReports::step(const StepRecord& record, std::int64_t iteration,
   metrics.add("data_wait", "s", wait_);
   metrics.add("tokens_per_second", "tokens/s", tokens_ / seconds_);
   metrics.add("tflops", "TFLOP/s", tokens_ / seconds_ * flops_per_token_ / 1e12);
-  if (options_.parallel.context > 1 && options_.data.keeps_documents_apart())
+  if (by_position_ && options_.data.keeps_documents_apart())
     metrics.add("context_imbalance", "", context_imbalance_);
   if (logs_) metrics.add("longest_data_wait", "s", longest_.seconds);
   reporter_.step(step);

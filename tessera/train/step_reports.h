@@ -39,6 +39,7 @@ class StepReports {
   const Options& options_;
   Session& session_;
   Reporter& reporter_;
+  bool by_position_;  ///< attention of some layer is divided over ranks by position
   DataWaits data_waits_;
   std::vector<std::string> extra_losses_;  ///< names, in the order of the records
   double tokens_;                          ///< of a step

@@ -76,6 +76,8 @@ class Changes {
     note("tensor-model-parallel-size", a.parallel.tensor, b.parallel.tensor);
     note("tensor-model-parallel-grid side", a.parallel.tensor_2d, b.parallel.tensor_2d);
     note("context-parallel-size", a.parallel.context, b.parallel.context);
+    if (a.parallel.hierarchical_context != b.parallel.hierarchical_context)
+      lines_.push_back("hierarchical-context-parallel-sizes -> 2 2");
     note("expert-model-parallel-size", a.parallel.expert, b.parallel.expert);
     if (a.model.num_experts > 0)
       note("expert-tensor-parallel-size", a.parallel.expert_tensor_size(),
@@ -121,7 +123,7 @@ void fit_exchanged_heads(SessionOptions& reference) {
   const ParallelOptions& p = reference.parallel;
   ModelOptions& model = reference.model;
   const int ranks = has_kind(p, CpCommType::a2a) ? p.context : p.context_heads();
-  const std::int64_t heads = model.num_attention_heads / (p.tensor_2d > 0 ? p.tensor_2d : p.tensor);
+  const std::int64_t heads = model.num_attention_heads / p.head_shards();
   const std::int64_t factor = (ranks + heads - 1) / heads;
   model.num_attention_heads *= factor;
   model.hidden_size *= factor;

@@ -68,12 +68,20 @@ constexpr WrongLayout kContext[] = {
      "--cp-comm-type a2a: 2 query heads on a tensor-parallel rank cannot be shared by "
      "--context-parallel-size 4 ranks; use p2p, all_gather or a2a+p2p"},
     {"--context-parallel-size 4 --nproc 4 --cp-comm-type a2a+p2p",
-     "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes A B with A x B = "
-     "--context-parallel-size 4, got none"},
+     "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes A B, both at least 2, "
+     "with A x B = --context-parallel-size 4, got none"},
     {"--context-parallel-size 4 --nproc 4 --cp-comm-type a2a+p2p "
      "--hierarchical-context-parallel-sizes 2 4",
-     "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes A B with A x B = "
-     "--context-parallel-size 4, got 2 4"},
+     "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes A B, both at least 2, "
+     "with A x B = --context-parallel-size 4, got 2 4"},
+    {"--context-parallel-size 4 --nproc 4 --cp-comm-type a2a+p2p --num-attention-heads 2 "
+     "--hierarchical-context-parallel-sizes 4 --global-batch-size 2",
+     "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes A B, both at least 2, "
+     "with A x B = --context-parallel-size 4, got 4"},
+    {"--context-parallel-size 8 --nproc 8 --cp-comm-type a2a+p2p --num-attention-heads 2 "
+     "--hierarchical-context-parallel-sizes 4 2 --global-batch-size 2",
+     "--hierarchical-context-parallel-sizes 4 2: 2 query heads on a tensor-parallel rank cannot be "
+     "shared by 4 ranks; make the first size smaller"},
     {"--context-parallel-size 2 --nproc 2 --seq-length 30",
      "--seq-length 30 is not a multiple of 4, which is 2 x --context-parallel-size 2: every rank "
      "works on two chunks of each sequence, all of the same length; set it to 28 or 32, or change "

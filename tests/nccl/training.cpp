@@ -20,6 +20,8 @@ struct Case {
   ScheduleKind schedule = ScheduleKind::automatic;
   int chunks = 1;
   int expert = 1;
+  int context = 1;
+  std::vector<CpCommType> kinds = {CpCommType::p2p};
 };
 
 constexpr int kLayers = 8;
@@ -40,7 +42,10 @@ SessionOptions spread(const Case& c, int ranks, Device device) {
   p.sequence_parallel = c.tensor > 1;
   p.pipeline = c.pipeline;
   p.expert = c.expert;
-  p.data = ranks / c.tensor / c.pipeline;
+  p.context = c.context;
+  p.cp_comm_types = c.kinds;
+  if (c.context == 4) p.hierarchical_context = {2, 2};
+  p.data = ranks / c.tensor / c.pipeline / c.context;
   options.pipeline.schedule = c.schedule;
   options.pipeline.chunks = c.chunks;
   p.sharding = c.sharding;
@@ -130,6 +135,14 @@ void register_nccl_trainings(std::shared_ptr<Communicator> world, Device device)
                      .sharding = Sharding::parameters,
                      .tensor = 2,
                      .expert = 2});
+  for (const auto& [name, kind] : {std::pair("ContextRing", CpCommType::p2p),
+                                   {"ContextAllGather", CpCommType::all_gather},
+                                   {"ContextHeads", CpCommType::a2a},
+                                   {"ContextHeadsAndRing", CpCommType::a2a_p2p}}) {
+    const int ranks = kind == CpCommType::a2a ? 2 : world->size();  // the model has two heads
+    if (kind == CpCommType::a2a_p2p && ranks != 4) continue;
+    cases.push_back({.name = name, .context = ranks, .kinds = {kind}});
+  }
   for (const Case& each : pipelines(world->size())) cases.push_back(each);
   for (const Case& each : cases)
     ::testing::RegisterTest("NcclTraining", each.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,

@@ -201,14 +201,20 @@ TEST(ContextParallel, LossesPerTokenEqualOneRank) {
     return test::run_layout(each.session(DType::f64), 3, test::kRate, 1, nullptr,
                             LossAverage::per_token);
   };
-  test::expect_same_layouts(run(c), run(c.alone()), {1e-11, 1e-11, 1e-11});
+  for (const ContextCase& each : of_every_kind({c})) {
+    SCOPED_TRACE(each.text());
+    test::expect_same_layouts(run(each), run(c.alone()), {1e-11, 1e-11, 1e-11});
+  }
 }
 
 // The second rank's positions are all masked; its loss is 0 and nothing is divided by it.
 TEST(ContextParallel, ARankMayHaveNoLabelThatCounts) {
-  const auto loss = [](int context) {
-    const SessionOptions options =
-        ContextCase{.family = "llama", .context = context, .microbatches = 1}.session(DType::f64);
+  const auto loss = [](int context, CpCommType kind) {
+    const SessionOptions options = ContextCase{
+        .family = "llama",
+        .context = context,
+        .microbatches = 1,
+        .kinds = {kind}}.session(DType::f64);
     double result = 0;
     run_ranks(context, 1, [&](Rank& rank) {
       Session session(options, rank);
@@ -223,15 +229,19 @@ TEST(ContextParallel, ARankMayHaveNoLabelThatCounts) {
     });
     return result;
   };
-  const double one = loss(1);
-  EXPECT_NEAR(loss(2), one, 1e-12 * one);
+  const double one = loss(1, CpCommType::p2p);
+  for (const CpCommType kind : {CpCommType::p2p, CpCommType::all_gather, CpCommType::a2a})
+    EXPECT_NEAR(loss(2, kind), one, 1e-12 * one) << to_string(kind);
 }
 
 TEST(ContextParallel, EvaluationEqualsOneRank) {
-  const auto evaluate = [](int context) {
-    const SessionOptions options =
-        ContextCase{.family = "llama", .context = context, .window = 7, .dropout = 0.2}.session(
-            DType::f64);
+  const auto evaluate = [](int context, CpCommType kind) {
+    const SessionOptions options = ContextCase{
+        .family = "llama",
+        .context = context,
+        .window = 7,
+        .dropout = 0.2,
+        .kinds = {kind}}.session(DType::f64);
     StepResult result;
     run_ranks(context, 1, [&](Rank& rank) {
       Session session(options, rank);
@@ -247,10 +257,12 @@ TEST(ContextParallel, EvaluationEqualsOneRank) {
     });
     return result;
   };
-  const StepResult one = evaluate(1);
-  const StepResult two = evaluate(2);
-  EXPECT_NEAR(two.loss, one.loss, 1e-12 * one.loss);
-  EXPECT_EQ(two.tokens, one.tokens);
+  const StepResult one = evaluate(1, CpCommType::p2p);
+  for (const CpCommType kind : {CpCommType::p2p, CpCommType::all_gather, CpCommType::a2a}) {
+    const StepResult two = evaluate(2, kind);
+    EXPECT_NEAR(two.loss, one.loss, 1e-12 * one.loss) << to_string(kind);
+    EXPECT_EQ(two.tokens, one.tokens);
+  }
 }
 
 // Bytes that one layer moves on a rank in forward, and in forward and backward.

@@ -150,15 +150,10 @@ void throw_short_layout(Dice& dice, ParallelOptions& parallel) {
   parallel.sequence_parallel = false;
 }
 
-void throw_context(Dice& dice, SessionOptions& options) {
-  options.parallel.context = dice.one_of({2, 3, 4});
-  options.shape.seq *= 2 * std::int64_t{options.parallel.context};
-  options.model.max_position_embeddings = options.shape.seq;
-  options.documents = dice.coin();
+void throw_kinds(Dice& dice, SessionOptions& options) {
   // One kind of exchange for all layers, or one for each; heads are exchanged if there are enough.
   ParallelOptions& p = options.parallel;
-  const std::int64_t heads =
-      options.model.num_attention_heads / std::max(1, p.tensor_2d > 0 ? p.tensor_2d : p.tensor);
+  const std::int64_t heads = options.model.num_attention_heads / p.head_shards();
   std::vector<CpCommType> possible{CpCommType::p2p, CpCommType::all_gather};
   if (heads >= p.context) possible.push_back(CpCommType::a2a);
   if (p.context == 4 && heads >= 2) possible.push_back(CpCommType::a2a_p2p);
@@ -168,6 +163,14 @@ void throw_context(Dice& dice, SessionOptions& options) {
   for (std::int64_t i = 0; i < kinds; ++i)
     p.cp_comm_types.push_back(
         possible[static_cast<std::size_t>(dice.below(static_cast<int>(possible.size())))]);
+}
+
+void throw_context(Dice& dice, SessionOptions& options) {
+  options.parallel.context = dice.one_of({2, 3, 4});
+  options.shape.seq *= 2 * std::int64_t{options.parallel.context};
+  options.model.max_position_embeddings = options.shape.seq;
+  options.documents = dice.coin();
+  throw_kinds(dice, options);
 }
 
 // More data-parallel ranks are added until they hold whole sets of experts.
@@ -183,8 +186,11 @@ void throw_experts(Dice& dice, SessionOptions& options) {
   model.moe_router_topk = 1;
   model.moe_router_pre_softmax = true;
   model.mlp_bias = false;
-  if (dice.coin()) p.context = 2;
-  if (p.context == 2) options.model.max_position_embeddings = options.shape.seq *= 4;
+  if (dice.coin()) {
+    p.context = 2;
+    options.model.max_position_embeddings = options.shape.seq *= 4;
+    throw_kinds(dice, options);
+  }
   const int set = p.expert * p.expert_tensor * p.sharding_instances;
   while (p.tensor * p.context * p.data % set != 0 || p.data % p.sharding_instances != 0) ++p.data;
 }
@@ -210,6 +216,11 @@ SessionOptions throw_case(int seed, LayoutKind kind) {
   throw_data_ranks(dice, options);
   if (kind != LayoutKind::plain) options.parallel.data = std::min(options.parallel.data, 2);
   if (kind == LayoutKind::pipelines) throw_pipeline(dice, options);
+  if (kind == LayoutKind::pipelines && dice.below(3) == 0) {
+    options.parallel.context = 2;
+    options.model.max_position_embeddings = options.shape.seq *= 4;
+    throw_kinds(dice, options);
+  }
   if (kind == LayoutKind::context) throw_context(dice, options);
   if (kind == LayoutKind::experts) throw_experts(dice, options);
   options.optimizer.adam_eps = 1e-3;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "tests/support/forwarding_communicator.h"
 
@@ -12,7 +13,10 @@ namespace tessera::test {
 
 class LazyCommunicator final : public ForwardingCommunicator {
  public:
-  using ForwardingCommunicator::ForwardingCommunicator;
+  /// `sends`: messages, too, are sent when they are waited for, so that memory that is written too
+  /// early shows.
+  explicit LazyCommunicator(std::shared_ptr<Communicator> inner, bool sends = false)
+      : ForwardingCommunicator(std::move(inner)), sends_(sends) {}
 
   WorkHandle all_reduce(View x, ReduceOp op, Stream&) override {
     return later([=](Communicator& c, Stream& s) { c.all_reduce(x, op, s)->wait(s); });
@@ -29,11 +33,22 @@ class LazyCommunicator final : public ForwardingCommunicator {
   WorkHandle all_to_all(View out, ConstView in, Stream&) override {
     return later([=](Communicator& c, Stream& s) { c.all_to_all(out, in, s)->wait(s); });
   }
+  WorkHandle all_to_all_rows(View out, Rows out_rows, ConstView in, Rows in_rows,
+                             Stream&) override {
+    const std::vector<std::int64_t> to(out_rows.begin(), out_rows.end());
+    const std::vector<std::int64_t> from(in_rows.begin(), in_rows.end());
+    return later(
+        [=](Communicator& c, Stream& s) { c.all_to_all_rows(out, to, in, from, s)->wait(s); });
+  }
+  WorkHandle send(ConstView x, int to, Stream& stream) override {
+    if (!sends_) return inner_->send(x, to, stream);
+    return later([=](Communicator& c, Stream& s) { c.send(x, to, s)->wait(s); });
+  }
   WorkHandle recv(View x, int from, Stream&) override {
     return later([=](Communicator& c, Stream& s) { c.recv(x, from, s)->wait(s); });
   }
   std::shared_ptr<Communicator> split(int colour, int key) override {
-    return std::make_shared<LazyCommunicator>(inner_->split(colour, key));
+    return std::make_shared<LazyCommunicator>(inner_->split(colour, key), sends_);
   }
 
  private:
@@ -51,6 +66,8 @@ class LazyCommunicator final : public ForwardingCommunicator {
     std::shared_ptr<Communicator> inner_;
     Call call_;
   };
+
+  bool sends_;
 
   WorkHandle later(Call call) { return std::make_shared<LazyWork>(inner_, std::move(call)); }
 };

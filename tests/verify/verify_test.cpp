@@ -78,7 +78,10 @@ TEST(Verify, KindsOfContextParallelismPass) {
     options.parallel.cp_comm_types = kinds;
     if (kinds.size() > 1) options.parallel.cp_comm_types[1] = CpCommType::a2a;
     if (kinds[0] == CpCommType::a2a_p2p) options.parallel.hierarchical_context = {2, 4};
-    const VerifyResult result = verify_layout(make_reference_model(options).session);
+    const SessionOptions reference = make_reference_model(options).session;
+    EXPECT_EQ(reference.parallel.cp_comm_types.front(), kinds.front());
+    EXPECT_TRUE(kinds.size() == 1 || reference.parallel.cp_comm_types.at(1) == CpCommType::a2a);
+    const VerifyResult result = verify_layout(reference);
     EXPECT_TRUE(result.same) << result.where;
   }
 }

@@ -80,25 +80,31 @@ void context_rule(const Options& options, Problems& problems) {
 void cp_comm_type_rules(const Options& options, Problems& problems) {
   const ParallelOptions& p = options.parallel;
   const ModelOptions& m = options.model;
-  if (p.context == 1) return;
+  if (p.context == 1 || m.num_layers == 0 || m.num_attention_heads == 0) return;
   const auto kinds = std::ssize(p.cp_comm_types);
   problems.require(kinds == 1 || kinds == m.num_layers,
                    "--cp-comm-type has {} kinds for {} layers: give one, or one for each layer",
                    kinds, m.num_layers);
   const auto has = [&](CpCommType kind) { return std::ranges::count(p.cp_comm_types, kind) > 0; };
-  const std::int64_t heads =
-      m.num_attention_heads / std::max(1, p.tensor_2d > 0 ? p.tensor_2d : p.tensor);
+  const std::int64_t heads = m.num_attention_heads / p.head_shards();
   problems.require(
       !has(CpCommType::a2a) || heads >= p.context,
       "--cp-comm-type a2a: {} query heads on a tensor-parallel rank cannot be shared by "
       "--context-parallel-size {} ranks; use p2p, all_gather or a2a+p2p",
       heads, p.context);
-  if (!has(CpCommType::a2a_p2p)) return;
   const std::vector<int>& sizes = p.hierarchical_context;
-  if (sizes.size() != 2 || std::int64_t{sizes[0]} * sizes[1] != p.context) {
+  if (!has(CpCommType::a2a_p2p)) {
+    problems.require(
+        sizes.empty(),
+        "--hierarchical-context-parallel-sizes needs --cp-comm-type a2a+p2p: drop it, or "
+        "select that kind");
+    return;
+  }
+  if (sizes.size() != 2 || std::ranges::min(sizes) < 2 ||
+      std::int64_t{sizes[0]} * sizes[1] != p.context) {
     problems.add(
-        "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes A B with A x B = "
-        "--context-parallel-size {}, got {}",
+        "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes A B, both at least 2, "
+        "with A x B = --context-parallel-size {}, got {}",
         p.context, sizes.empty() ? "none" : fmt::format("{}", fmt::join(sizes, " ")));
     return;
   }

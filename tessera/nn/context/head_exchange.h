@@ -34,6 +34,7 @@ struct RingGroup {
   int rank = 0;
 };
 
+/// --cp-comm-type a2a and a2a+p2p.
 class HeadExchange final : public CoreAttention {
  public:
   HeadExchange(const CoreAttentionSpec& spec, const HeadGroup& heads, const RingGroup& ring);

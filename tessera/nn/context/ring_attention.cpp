@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "tessera/base/check.h"
+
 namespace tessera {
 
 void RingAttention::Hop::wait(Stream& stream) const {
@@ -28,7 +30,8 @@ std::unique_ptr<CoreAttention::Saved> RingAttention::plan_buffers(ActivationLayo
   if (activations.gradients) {
     saved.dq = backward.take(acc, queries);
     saved.d_own = backward.take(acc, kv);
-    for (View& each : saved.d_kv) each = backward.take(acc, kv);
+    saved.d_kv[1] = backward.take(acc, kv);
+    if (ranks_ > 2) saved.d_kv[0] = backward.take(acc, kv);
     saved.d_received = backward.take(acc, kv);
   }
   scratch.include(forward);
@@ -118,6 +121,7 @@ void RingAttention::attend(Context& context, const Microbatch& batch, int step, 
 
 void RingAttention::forward(Context& context, const Microbatch& batch, View out, const Heads& heads,
                             CoreAttention::Saved& state) const {
+  check(!batch.cache, "attention with a cache works on one context-parallel rank");
   auto& saved = static_cast<Saved&>(state);
   const View sum = saved.out ? saved.out : out;
   // With a log-sum-exp of -inf, attention_merge does not read the output: `sum` needs no start.
