@@ -138,4 +138,12 @@ decltype(auto) dispatch_float(DType type, const char* op, F&& f) {
   }
 }
 
+/// Calls f(TypeTag<G>) for a type that is T or its accumulator, such as that of a sum.
+template <class T, class F>
+void dispatch_type_or_accumulator(DType type, F&& f) {
+  if constexpr (!std::is_same_v<T, Accumulator<T>>)
+    if (type == dtype_of<Accumulator<T>>()) return f(TypeTag<Accumulator<T>>{});
+  f(TypeTag<T>{});
+}
+
 }  // namespace tessera

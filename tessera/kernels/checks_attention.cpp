@@ -73,27 +73,32 @@ void Kernels::attention_backward(Stream& stream, View dq, View dk, View dv, Cons
   require_gradient(op, "dv", dv, v);
   // dk and dv are accumulated together (AttentionAccumulate::dk_dv), so they share a dtype.
   require_dtype(op, "dv", dv, dk.dtype());
+  const bool written =
+      !accumulate.dq && !accumulate.dk_dv && dq.dtype() == q.dtype() && dk.dtype() == k.dtype();
   require_workspace(op, workspace,
-                    attention_workspace_bytes(q.shape(), k.shape(), v.shape(), q.dtype()));
+                    attention_workspace_bytes(
+                        q.shape(), k.shape(), v.shape(), q.dtype(),
+                        written ? AttentionGradients::written : AttentionGradients::summed));
   do_attention_backward(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace, accumulate);
 }
 
 void Kernels::attention_merge(Stream& stream, View o, View lse, ConstView o_a, ConstView lse_a,
                               ConstView o_b, ConstView lse_b) {
   constexpr const char* op = "attention_merge";
-  require_rows(op, "o", o, 4);
-  require_float(op, "o", o);
-  const DType acc = accumulator_type(o.dtype());
-  const Shape sums{o.dim(1), o.dim(2), o.dim(0)};
-  require_rows_of(op, "o_a", o_a, o.dtype(), o.shape());
+  require_rows(op, "o_b", o_b, 4);
   require_float(op, "o_b", o_b);
-  // o_b may be in the accumulator type while o and o_a are 16-bit.
-  check(accumulator_type(o_b.dtype()) == acc, "{}: o_b must have the accumulator {} of o, got {}",
-        op, to_string(acc), o_b);
-  require_rows_of(op, "o_b", o_b, o_b.dtype(), o.shape());
-  require(op, "lse", lse, acc, sums);
-  require(op, "lse_a", lse_a, acc, sums);
-  require(op, "lse_b", lse_b, acc, sums);
+  const DType acc = accumulator_type(o_b.dtype());
+  const auto require_output = [&](const char* name, const ConstView& x) {
+    check(x.dtype() == o_b.dtype() || x.dtype() == acc, "{}: {} must be {} or {}, got {}", op, name,
+          to_string(o_b.dtype()), to_string(acc), x);
+    require_rows_of(op, name, x, x.dtype(), o_b.shape());
+  };
+  require_output("o", o);
+  require_output("o_a", o_a);
+  const Shape sums{o.dim(1), o.dim(2), o.dim(0)};
+  require_rows_of(op, "lse", lse, acc, sums);
+  require_rows_of(op, "lse_a", lse_a, acc, sums);
+  require_rows_of(op, "lse_b", lse_b, acc, sums);
   do_attention_merge(stream, o, lse, o_a, lse_a, o_b, lse_b);
 }
 

@@ -64,11 +64,15 @@ class Kernels {
                           const AttentionSpec&, Workspace, const AttentionAccumulate& = {});
   /// Workspace for either call with these shapes.
   virtual std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
-                                                DType) const = 0;
+                                                DType, AttentionGradients) const = 0;
+  std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
+                                        DType dtype) const {
+    return attention_workspace_bytes(q, k, v, dtype, AttentionGradients::written);
+  }
   /// Combines attention over two disjoint sets of keys, a and b, into attention over both:
-  /// o[S,B,H,E] and lse acc [B,H,S], which may be those of part a. o_a has o's dtype; o_b has any
-  /// dtype with the same accumulator. If a part has no key for a row (lse = -inf), its o is not
-  /// read.
+  /// o[S,B,H,E] and lse acc [B,H,S], which may be those of part a. o and o_a may each be in o_b's
+  /// dtype or in its accumulator type; rows of lse may be strided. If a part has no key for a row
+  /// (lse = -inf), its o is not read.
   void attention_merge(Stream&, View o, View lse, ConstView o_a, ConstView lse_a, ConstView o_b,
                        ConstView lse_b);
   /// Rotary position embedding, in place on the first 2R channels of each head: each pair is

@@ -102,6 +102,10 @@ struct AttentionAccumulate {
   bool dk_dv = false;
 };
 
+/// What attention_backward does to its gradients: `written` overwrites all of them in the dtype of
+/// its inputs; `summed` adds to one of them, or writes one in the accumulator type.
+enum class AttentionGradients { written, summed };
+
 /// The target distribution of a row: probability `label` on the row's label plus `each` on every
 /// column of the vocabulary. Label smoothing by e over V columns: {.., 1 - e, e / V}.
 struct TargetSpec {

@@ -58,9 +58,10 @@ class CoreAttention {
   /// `shape` is the shape of this rank's rows.
   virtual std::unique_ptr<Saved> plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                               const BatchShape& shape) const = 0;
-  /// The workspace that its ops need, with up to `keys` positions to attend to.
+  /// The workspace that its ops need, with up to `keys` positions to attend to. `gradients`: what
+  /// the caller of backward wants; some kinds sum gradients anyway.
   virtual std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
-                                      std::int64_t keys) const = 0;
+                                      std::int64_t keys, AttentionGradients gradients) const = 0;
 
   /// out [S, B, H, D].
   virtual void forward(Context&, const Microbatch&, View out, const Heads&, Saved&) const = 0;
@@ -77,8 +78,8 @@ class CoreAttention {
   /// positions.
   View plan_lse(ActivationLayout& activations, ArenaLayout& scratch, const BatchShape& shape) const;
   View lse_of(const View& lse, const BatchShape& shape, const PositionRange& range) const;
-  std::size_t call_workspace(const Kernels& kernels, const BatchShape& shape, std::int64_t queries,
-                             std::int64_t keys) const;
+  std::size_t call_workspace(const Kernels& kernels, const BatchShape& shape, std::int64_t keys,
+                             AttentionGradients gradients) const;
 
   CoreAttentionSpec spec_;
 };
@@ -90,9 +91,9 @@ class PlainAttention final : public CoreAttention {
   std::unique_ptr<CoreAttention::Saved> plan_buffers(ActivationLayout& activations,
                                                      ArenaLayout& scratch,
                                                      const BatchShape& shape) const override;
-  std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
-                              std::int64_t keys) const override {
-    return call_workspace(kernels, shape, shape.seq, keys);
+  std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape, std::int64_t keys,
+                              AttentionGradients gradients) const override {
+    return call_workspace(kernels, shape, keys, gradients);
   }
   void forward(Context&, const Microbatch&, View out, const Heads&,
                CoreAttention::Saved&) const override;

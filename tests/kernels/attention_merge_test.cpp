@@ -1,6 +1,7 @@
 // Attention over two parts of the keys, joined, is attention over all of them.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -78,8 +79,8 @@ TEST_P(AttentionMergeTest, KnownNumbersBackward) {
   const Tensor dv = lab.full(acc(), values, kNaN);
   AttentionSpec spec;
   spec.causal = false;
-  const Tensor workspace =
-      lab.workspace(lab->attention_workspace_bytes(one, rows, values, dtype()));
+  const Tensor workspace = lab.workspace(
+      lab->attention_workspace_bytes(one, rows, values, dtype(), AttentionGradients::summed));
   for (const std::int64_t half : {0, 2}) {
     const auto part = [&](const Tensor& x) { return x.view().slice(0, half, 2); };
     lab->attention_backward(stream, dq.view(), part(dk), part(dv), d_o.view(), q.view(), part(k),
@@ -134,6 +135,52 @@ TEST_P(AttentionMergeTest, RowsMayBeStrided) {
                        padded(shape, b.values).view, View(lse_b));
   EXPECT_EQ(lab.read(strided.view), lab.read(plain));
   expect_gaps_untouched(strided);
+}
+
+// A ring sums outputs in the accumulator dtype from the second part to the last, which is rounded:
+// part + part -> sum, sum + part -> sum, sum + part -> output.
+TEST_P(AttentionMergeTest, SumsMayBeInTheAccumulatorType) {
+  const Shape shape{3, 2, 2, 8}, sums{2, 2, 3};
+  const std::array<Input, 4> parts{random(shape), random(shape), random(shape), random(shape)};
+  const std::array<Input, 4> lses{random(acc(), sums), random(acc(), sums), random(acc(), sums),
+                                  random(acc(), sums)};
+  const auto merged = [&](DType between) {
+    const Tensor sum = lab.full(between, shape, kNaN), lse = empty(acc(), sums);
+    const Tensor out = empty(shape);
+    const auto add = [&](const View& to, const View& before, const View& lse_before, int part) {
+      const auto at = static_cast<std::size_t>(part);
+      lab->attention_merge(stream, to, lse, before, lse_before, View(parts[at]), View(lses[at]));
+    };
+    add(sum, parts[0], lses[0], 1);
+    add(sum, sum, lse, 2);
+    add(out, sum, lse, 3);
+    return std::pair(lab.read(out), lab.read(lse));
+  };
+  const auto [wide, wide_lse] = merged(acc());
+  const auto [narrow, narrow_lse] = merged(dtype());
+  EXPECT_EQ(wide_lse, narrow_lse);
+  EXPECT_LE(relative_error(narrow, wide), tolerance(3));
+}
+
+// The log-sum-exps of some rows among those of all.
+TEST_P(AttentionMergeTest, RowsOfTheLogSumExpMayBeStrided) {
+  const Shape shape{3, 2, 2, 5}, sums{2, 2, 3};
+  const Input a = random(shape), b = random(shape);
+  const Input lse_a = random(acc(), sums), lse_b = random(acc(), sums);
+  const Tensor o = empty(shape), lse = empty(acc(), sums);
+  lab->attention_merge(stream, o, lse, View(a), View(lse_a), View(b), View(lse_b));
+  const auto among_others = [&](const Values& values) {
+    const Tensor whole = lab.full(acc(), {2, 2, 7}, kNaN);
+    lab.write(whole.view().slice(2, 2, 3), values);
+    return whole;
+  };
+  const Tensor whole = among_others(lse_a.values), other = among_others(lse_b.values);
+  const Tensor o_of_rows = empty(shape);
+  lab->attention_merge(stream, o_of_rows, whole.view().slice(2, 2, 3), View(a),
+                       whole.view().slice(2, 2, 3), View(b), other.view().slice(2, 2, 3));
+  EXPECT_EQ(lab.read(o_of_rows), lab.read(o));
+  EXPECT_EQ(lab.read(whole.view().slice(2, 2, 3)), lab.read(lse));
+  for (const double gap : lab.read(whole.view().slice(2, 0, 2))) EXPECT_TRUE(std::isnan(gap));
 }
 
 TESSERA_KERNEL_SUITE(AttentionMergeTest);

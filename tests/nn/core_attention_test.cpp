@@ -106,7 +106,8 @@ class CoreRank {
     const Tensor dq = lab_.full(case_.dtype, q.view().shape(), kPoison);
     const Tensor dk = lab_.full(case_.dtype, k.view().shape(), kPoison);
     const Tensor dv = lab_.full(case_.dtype, v.view().shape(), kPoison);
-    const View workspace = poisoned(core_->workspace_bytes(*lab_.operator->(), shape, seq_));
+    const View workspace = poisoned(
+        core_->workspace_bytes(*lab_.operator->(), shape, seq_, AttentionGradients::written));
     Context context{*lab_.operator->(), lab_.stream, mesh_, workspace};
     const CoreAttention::Heads heads{q.view(), k.view(), v.view()};
     core_->forward(context, batch, o.view(), heads, *saved);

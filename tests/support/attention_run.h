@@ -19,8 +19,8 @@ inline AttentionSetup set_up(Lab& lab, const AttentionCase& c, DType dtype) {
     return lab.tensor(type, {static_cast<std::int64_t>(values.size())}, values);
   };
   AttentionSetup setup;
-  setup.workspace =
-      lab.workspace(lab->attention_workspace_bytes(c.q_shape(), c.k_shape(), c.v_shape(), dtype));
+  setup.workspace = lab.workspace(lab->attention_workspace_bytes(
+      c.q_shape(), c.k_shape(), c.v_shape(), dtype, AttentionGradients::summed));
   setup.spec = {.scale = c.scale,
                 .softcap = c.softcap,
                 .causal = c.causal,

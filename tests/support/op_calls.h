@@ -95,12 +95,12 @@ inline std::vector<OpCall> matrix_calls() {
                                  {}, v[9]);
        }},
       {"attention_merge",
-       {{"o", kF32, {5, 2, 4, 3}, kGaps | kLeads},
-        {"lse", kF32, {2, 4, 5}},
+       {{"o", kF32, {5, 2, 4, 3}, kGaps},
+        {"lse", kF32, {2, 4, 5}, kGaps},
         {"o_a", kF32, {5, 2, 4, 3}, kGaps},
-        {"lse_a", kF32, {2, 4, 5}},
-        {"o_b", kF32, {5, 2, 4, 3}, kGaps | kAnyFloat},
-        {"lse_b", kF32, {2, 4, 5}}},
+        {"lse_a", kF32, {2, 4, 5}, kGaps},
+        {"o_b", kF32, {5, 2, 4, 3}, kGaps | kLeads | kAnyFloat},
+        {"lse_b", kF32, {2, 4, 5}, kGaps}},
        [](Lab& lab, const Views& v) {
          lab->attention_merge(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5]);
        }},

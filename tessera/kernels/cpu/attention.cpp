@@ -302,7 +302,7 @@ AttentionScratch<A> scratch_of_thread(const Workspace& workspace, int64_t batch,
 // One size serves both directions: the scratch of the backward, which contains that of the forward.
 // 16-bit tensors are computed in f32.
 std::size_t CpuKernels::attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
-                                                  DType dtype) const {
+                                                  DType dtype, AttentionGradients) const {
   const AttentionSizes sizes(q, k, v);
   const std::size_t each = dtype == DType::f64
                                ? AttentionScratch<double>{}.lay_out(nullptr, sizes) * sizeof(double)

@@ -6,7 +6,8 @@
 //
 // o, o_a, o_b [S,B,H,E]; lse, lse_a, lse_b [B,H,S]. Work is divided by (sample, head); elements do
 // not depend on each other, and each is read before it is written, so o and lse may be those of
-// part a. Sums are in the accumulator; o_b may be in the accumulator type while o is 16-bit.
+// part a. Sums are in the accumulator; o and o_a may be in the accumulator type while o_b is
+// 16-bit.
 #include <cmath>
 #include <limits>
 
@@ -42,38 +43,45 @@ A log_add(A a, A b) {
   return most + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
+// The log-sum-exp of the queries of one head of one sample, from a tensor [B,H,S].
+template <class A, class V>
+A* log_sums(const V& lse, int64_t b, int64_t h) {
+  return lse.template data<std::remove_const_t<A>>() + b * lse.stride(0) + h * lse.stride(1);
+}
+
 }  // namespace
 
 void CpuKernels::do_attention_merge(Stream&, View o, View lse, ConstView o_a, ConstView lse_a,
                                     ConstView o_b, ConstView lse_b) {
   const int64_t queries = o.dim(0);
   const int64_t heads = o.dim(2);
-  const auto merge = [&]<class T, class B>(TypeTag<T>, TypeTag<B>) {
-    using A = Accumulator<T>;
+  const auto merge = [&]<class O, class OA, class OB>(TypeTag<O>, TypeTag<OA>, TypeTag<OB>) {
+    using A = Accumulator<OB>;
     parallel_for(threads_, o.dim(1) * heads, [&](int64_t at) {
-      // `at` also numbers the rows of lse, which is [B,H,S].
       const int64_t b = at / heads;
       const int64_t h = at % heads;
-      const HeadRows<T> out = head_rows<T>(o, b, h);
-      const HeadRows<const T> rows_a = head_rows<T>(o_a, b, h);
-      const HeadRows<const B> rows_b = head_rows<B>(o_b, b, h);
+      const HeadRows<O> out = head_rows<O>(o, b, h);
+      const HeadRows<const OA> rows_a = head_rows<OA>(o_a, b, h);
+      const HeadRows<const OB> rows_b = head_rows<OB>(o_b, b, h);
+      A* const all_sums = log_sums<A>(lse, b, h);
+      const A* const sums_a = log_sums<const A>(lse_a, b, h);
+      const A* const sums_b = log_sums<const A>(lse_b, b, h);
       for (int64_t i = 0; i < queries; ++i) {
         // Read before lse is written, which may be lse_a.
-        const A log_a = lse_a.data<A>()[at * queries + i];
-        const A log_b = lse_b.data<A>()[at * queries + i];
+        const A log_a = sums_a[i];
+        const A log_b = sums_b[i];
         const A all = log_add(log_a, log_b);
-        const Part<T> from_a(rows_a.data + i * rows_a.stride, log_a, all);
-        const Part<B> from_b(rows_b.data + i * rows_b.stride, log_b, all);
-        T* row = out.data + i * out.stride;
-        for (int64_t j = 0; j < o.dim(3); ++j) store<T>(row[j], from_a.at(j) + from_b.at(j));
-        lse.data<A>()[at * queries + i] = all;
+        const Part<OA> from_a(rows_a.data + i * rows_a.stride, log_a, all);
+        const Part<OB> from_b(rows_b.data + i * rows_b.stride, log_b, all);
+        O* row = out.data + i * out.stride;
+        for (int64_t j = 0; j < o.dim(3); ++j) store<O>(row[j], from_a.at(j) + from_b.at(j));
+        all_sums[i] = all;
       }
     });
   };
-  dispatch_float(o.dtype(), "attention_merge", [&]<class T>(TypeTag<T> type) {
-    dispatch_float(o_b.dtype(), "attention_merge", [&]<class B>(TypeTag<B> other) {
-      // The other combinations were rejected by the checks.
-      if constexpr (std::is_same_v<Accumulator<T>, Accumulator<B>>) merge(type, other);
+  dispatch_float(o_b.dtype(), "attention_merge", [&]<class OB>(TypeTag<OB> type_b) {
+    dispatch_type_or_accumulator<OB>(o.dtype(), [&](auto type) {
+      dispatch_type_or_accumulator<OB>(o_a.dtype(), [&](auto type_a) { merge(type, type_a, type_b); });
     });
   });
 }

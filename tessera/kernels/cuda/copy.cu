@@ -1,5 +1,5 @@
-// Copies between strided views with type conversion, and normal random numbers by global element
-// index.
+// Copies between strided views with type conversion, additions of the same kind, and normal random
+// numbers by global element index.
 #include "tessera/kernels/cuda/chunks.cuh"
 #include "tessera/kernels/cuda/cuda_kernels.h"
 
@@ -125,33 +125,76 @@ struct CopyRow {
 
 // All rows, as for_each_chunk expects it. The division that maps a row to its offsets is paid once
 // per segment of a row instead of once per element.
-template <class To, class From>
-struct CopyRows {
-  static constexpr int kWidth = CopyRow<To, From>::kWidth;
-  using Parts = typename CopyRow<To, From>::Parts;
+template <template <class, class> class Row, class To, class From>
+struct TwoRows {
+  static constexpr int kWidth = Row<To, From>::kWidth;
+  using Parts = typename Row<To, From>::Parts;
   To* to;
   const From* from;
   TwoLayouts layouts;
-  __device__ CopyRow<To, From> row(int64_t row) const {
+  __device__ Row<To, From> row(int64_t row) const {
     const TwoLayouts::Offsets at = layouts.at(row);
     return {to + at.to, from + at.from};
   }
 };
 
-// In packs along the last dimension if possible, otherwise element by element.
+// to += from, element by element.
 template <class To, class From>
-void copy_as(Stream& stream, const View& to, const ConstView& from) {
-  constexpr int kWidth = CopyRow<To, From>::kWidth;
+struct AddElement {
+  To* to;
+  const From* from;
+  TwoLayouts layouts;
+  __device__ void operator()(int64_t i) const {
+    const TwoLayouts::Offsets at = layouts.at(i);
+    to[at.to] += static_cast<To>(load(from[at.from]));
+  }
+};
+
+// The same for a row in chunks, as CopyRow does. To is an accumulator type.
+template <class To, class From>
+struct AddRow {
+  static constexpr int kWidth = CopyRow<To, From>::kWidth;
+  struct Parts {
+    Pack<To, kWidth> sum;
+    Pack<From, kWidth> part;
+  };
+  To* to;
+  const From* from;
+  template <bool kPacked>
+  __device__ Parts read(int64_t at, int64_t n) const {
+    return {load_chunk<kPacked, kWidth>(to, at, n), load_chunk<kPacked, kWidth>(from, at, n)};
+  }
+  template <bool kPacked>
+  __device__ void write(int64_t at, int64_t n, const Parts& parts) const {
+    const auto wide = widened(parts.part);
+    Pack<To, kWidth> sum = parts.sum;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) sum.at[k] += wide.at[k];
+    store_chunk<kPacked>(to, at, n, sum);
+  }
+};
+
+// Calls Row, or Element where rows cannot be moved in packs: in packs along the last dimension if
+// possible, otherwise element by element.
+template <template <class, class> class Row, template <class, class> class Element, class To,
+          class From>
+void run_over_rows(Stream& stream, const char* op, const View& to, const ConstView& from) {
+  constexpr int kWidth = Row<To, From>::kWidth;
   To* out = static_cast<To*>(to.raw());
   const From* in = static_cast<const From*>(from.raw());
   const TwoLayouts layouts(to, from);
   // Transposed views come here, too: their last dimension is not contiguous in one of the two.
   if (!layouts.keeps_alignment(kWidth) || !can_pack<kWidth>(out) || !can_pack<kWidth>(in))
-    return for_each(stream, "copy", from.numel(), CopyElement<To, From>{out, in, layouts});
+    return for_each(stream, op, from.numel(), Element<To, From>{out, in, layouts});
   // The last dimension after merging is the row of for_each_chunk, the others number the rows.
   const int64_t n = layouts.dims[layouts.rank - 1];
-  for_each_chunk(stream, "copy", from.numel() / n, n, true,
-                 CopyRows<To, From>{out, in, layouts.of_rows()});
+  for_each_chunk(stream, op, from.numel() / n, n, true,
+                 TwoRows<Row, To, From>{out, in, layouts.of_rows()});
+}
+
+template <class To, class From>
+void copy_as(Stream& stream, const View& to, const ConstView& from) {
+  run_over_rows<CopyRow, CopyElement, To, From>(stream, "copy", to, from);
 }
 
 // Copies within one type move words of its size, so that four instantiations serve all types.
@@ -202,6 +245,14 @@ void CudaKernels::do_copy(Stream& stream, View to, ConstView from) {
   dispatch_float(to.dtype(), "copy", [&]<class To>(TypeTag<To>) {
     dispatch_float(from.dtype(), "copy",
                    [&]<class From>(TypeTag<From>) { copy_as<To, From>(stream, to, from); });
+  });
+}
+
+void add_to(Stream& stream, const View& to, const ConstView& from) {
+  if (from.numel() == 0) return;
+  dispatch_float(from.dtype(), "add_to", [&]<class From>(TypeTag<From>) {
+    if constexpr (std::is_same_v<Accumulator<From>, float>)
+      run_over_rows<AddRow, AddElement, float, From>(stream, "add_to", to, from);
   });
 }
 

@@ -29,8 +29,9 @@ class CudaKernels final : public Kernels {
 
   /// Upper bounds: memory is laid out once, before the first step, so an op may not need more
   /// later.
-  std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
-                                        DType) const override;
+  using Kernels::attention_workspace_bytes;
+  std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v, DType,
+                                        AttentionGradients) const override;
   std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;
   std::size_t embedding_workspace_bytes(std::int64_t rows) const override;
   std::size_t sum_squares_workspace_bytes(std::int64_t elements) const override;
@@ -112,6 +113,8 @@ class CudaKernels final : public Kernels {
   bool warned_about_attention_ = false;  /// that attention does not run on the fastest kernels
 };
 
+/// to += from, of any strides; to f32 (copy.cu).
+void add_to(Stream& stream, const View& to, const ConstView& from);
 /// d = gelu(x), tanh form; both [m, n] with any row stride (gemm_epilogue.cu).
 void gelu_of(Stream& stream, const View& d, const ConstView& x);
 /// d = d gelu'(x), the same shapes.

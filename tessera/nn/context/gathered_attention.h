@@ -14,9 +14,9 @@ class GatheredAttention final : public CoreAttention {
   std::unique_ptr<CoreAttention::Saved> plan_buffers(ActivationLayout& activations,
                                                      ArenaLayout& scratch,
                                                      const BatchShape& shape) const override;
-  std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
-                              std::int64_t keys) const override {
-    return call_workspace(kernels, shape, shape.seq, keys);
+  std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape, std::int64_t keys,
+                              AttentionGradients) const override {
+    return call_workspace(kernels, shape, keys, AttentionGradients::summed);
   }
   void forward(Context&, const Microbatch&, View out, const Heads&,
                CoreAttention::Saved&) const override;

@@ -78,8 +78,9 @@ std::unique_ptr<CoreAttention::Saved> HeadExchange::plan_buffers(ActivationLayou
 }
 
 std::size_t HeadExchange::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
-                                          std::int64_t keys) const {
-  return inner_->workspace_bytes(kernels, group_shape(shape), keys);
+                                          std::int64_t keys, AttentionGradients gradients) const {
+  return inner_->workspace_bytes(kernels, group_shape(shape), keys,
+                                 copies_ ? AttentionGradients::summed : gradients);
 }
 
 Microbatch HeadExchange::group_batch(const Microbatch& batch) const {

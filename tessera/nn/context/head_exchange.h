@@ -42,8 +42,8 @@ class HeadExchange final : public CoreAttention {
   std::unique_ptr<CoreAttention::Saved> plan_buffers(ActivationLayout& activations,
                                                      ArenaLayout& scratch,
                                                      const BatchShape& shape) const override;
-  std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
-                              std::int64_t keys) const override;
+  std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape, std::int64_t keys,
+                              AttentionGradients gradients) const override;
   void forward(Context&, const Microbatch&, View out, const Heads&,
                CoreAttention::Saved&) const override;
   void start_backward(Context&, const Heads&, CoreAttention::Saved&,

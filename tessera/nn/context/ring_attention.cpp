@@ -1,10 +1,14 @@
 #include "tessera/nn/context/ring_attention.h"
 
-#include <limits>
-
 #include "tessera/base/check.h"
 
 namespace tessera {
+namespace {
+
+// The chunk in which rows begin.
+std::size_t chunk_of(std::int64_t begin) { return begin > 0 ? 1 : 0; }
+
+}  // namespace
 
 void RingAttention::Hop::wait(Stream& stream) const {
   if (sent) sent->wait(stream);
@@ -23,11 +27,11 @@ std::unique_ptr<CoreAttention::Saved> RingAttention::plan_buffers(ActivationLayo
   const Shape queries{shape.seq, shape.batch, spec_.heads, spec_.head_size};
   for (View& each : saved.kv) each = scratch.take(spec_.dtype, kv);
   ArenaLayout forward = scratch, backward = scratch;
-  if (acc != spec_.dtype) saved.out = forward.take(acc, queries);
-  saved.part_out =
-      forward.take(spec_.dtype, {shape.seq / 2, shape.batch, spec_.heads, spec_.head_size});
-  saved.part_lse = forward.take(acc, {shape.batch, spec_.heads, shape.seq / 2});
+  if (acc != spec_.dtype) saved.sum = forward.take(acc, queries);
+  saved.part_out = forward.take(spec_.dtype, queries);
+  saved.part_lse = forward.take(acc, {shape.batch * spec_.heads * shape.seq});
   if (activations.gradients) {
+    saved.chunk_lse = backward.take(acc, {2, shape.batch, spec_.heads, shape.seq / 2});
     saved.dq = backward.take(acc, queries);
     saved.d_own = backward.take(acc, kv);
     saved.d_kv[1] = backward.take(acc, kv);
@@ -78,64 +82,99 @@ RingAttention::Coverage RingAttention::coverage(const PositionRange& queries,
 }
 
 template <class F>
-void RingAttention::for_each_pair(Context& context, const Microbatch& batch, int step,
-                                  F&& f) const {
-  const std::int64_t rows = batch.shape.seq;
-  const int from = (group(context).rank() + ranks_ - step) % ranks_;
-  const SequenceRanges key_ranges = SequenceRanges::zigzag(rows * ranks_, ranks_, from);
-  // The last rank's two chunks are adjacent, and SequenceRanges merges them: take halves of the
-  // rows.
-  const auto halves = [&](const SequenceRanges& ranges, auto&& g) {
-    for (const std::int64_t row : {std::int64_t{0}, rows / 2})
-      g(PositionRange{row, ranges.at(row), rows / 2});
-  };
-  halves(batch.ranges, [&](const PositionRange& queries) {
-    halves(key_ranges, [&](const PositionRange& keys) {
+void RingAttention::for_each_pair(const Microbatch& batch, int rank, F&& f) const {
+  const std::int64_t chunk = batch.shape.seq / 2;
+  const SequenceRanges key_ranges = SequenceRanges::zigzag(batch.shape.seq * ranks_, ranks_, rank);
+  for (const std::int64_t query : {std::int64_t{0}, chunk})
+    for (const std::int64_t key : {std::int64_t{0}, chunk}) {
+      const PositionRange queries{query, batch.ranges.at(query), chunk};
+      const PositionRange keys{key, key_ranges.at(key), chunk};
       const Coverage what = coverage(queries, keys);
-      if (what == Coverage::none) return;
+      if (what == Coverage::none) continue;
       AttentionSpec spec = spec_.call(batch, queries.begin, keys.begin);
       if (what == Coverage::full) {  // kernels are faster without a mask
         spec.causal = false;
         spec.window = 0;
       }
-      f(queries, keys, spec);
-    });
-  });
+      f(Call{{query, chunk}, {key, chunk}, spec});
+    }
 }
 
-void RingAttention::attend(Context& context, const Microbatch& batch, int step, const View& out,
-                           ConstView q, const View& kv, Saved& saved) const {
-  for_each_pair(
-      context, batch, step,
-      [&](const PositionRange& queries, const PositionRange& of_keys, const AttentionSpec& spec) {
-        const View rows = out.slice(0, queries.row, queries.length);
-        const View lse = lse_of(saved.lse, batch.shape, queries);
-        context.kernels.attention_forward(
-            context.stream, saved.part_out, saved.part_lse, q.slice(0, queries.row, queries.length),
-            keys(kv).slice(0, of_keys.row, of_keys.length),
-            values(kv).slice(0, of_keys.row, of_keys.length), spec, context.workspace);
-        context.kernels.attention_merge(context.stream, rows, lse, rows, lse, saved.part_out,
-                                        saved.part_lse);
-      });
+template <class F>
+void RingAttention::for_each_call(Context& context, const Microbatch& batch, int step,
+                                  F&& f) const {
+  const int rank = group(context).rank();
+  const int from = (rank + ranks_ - step) % ranks_;
+  AttentionSpec spec = spec_.call(batch, 0, 0);
+  if (spec.window > 0 || spec.documents || spec.dropout.p > 0) return for_each_pair(batch, from, f);
+  const std::int64_t seq = batch.shape.seq;
+  const Rows all{0, seq}, first{0, seq / 2}, second{seq / 2, seq / 2};
+  if (!spec.causal || from == rank) return f(Call{all, all, spec});
+  spec.causal = false;
+  f(from < rank ? Call{all, first, spec} : Call{second, all, spec});
+}
+
+template <class F>
+void RingAttention::for_each_chunk(const Rows& rows, std::int64_t seq, F&& f) {
+  for (const std::int64_t begin : {std::int64_t{0}, seq / 2})
+    if (begin >= rows.begin && begin < rows.begin + rows.length) f(Rows{begin, seq / 2});
+}
+
+// [B, H, rows] of a log-sum-exp of all rows.
+View RingAttention::lse_rows(const View& lse, const BatchShape& shape, const Rows& rows) const {
+  return lse.reshape({shape.batch, spec_.heads, shape.seq}).slice(2, rows.begin, rows.length);
+}
+
+// The first part of a chunk's output is written in place. The others are merged with it: in the
+// accumulator dtype until the last one, which rounds.
+void RingAttention::attend(Context& context, const BatchShape& shape, const Call& call,
+                           const View& out, ConstView q, const View& kv, ByChunk& begun,
+                           ByChunk& to_come, const Saved& saved) const {
+  const auto& [queries, of_keys, spec] = call;
+  const bool first = begun[chunk_of(queries.begin)] == 0;
+  const View part = first ? queries.of(out) : saved.part_out.slice(0, 0, queries.length);
+  const View part_lse = saved.part_lse.slice(0, 0, shape.batch * spec_.heads * queries.length)
+                            .reshape({shape.batch, spec_.heads, queries.length});
+  context.kernels.attention_forward(context.stream, part, part_lse, queries.of(q),
+                                    of_keys.of(keys(kv)), of_keys.of(values(kv)), spec,
+                                    context.workspace);
+  for_each_chunk(queries, shape.seq, [&](const Rows& rows) {
+    const std::size_t chunk = chunk_of(rows.begin);
+    const View& sum = saved.sum ? saved.sum : out;
+    const View& before = begun[chunk]++ == 1 ? out : sum;
+    const View& after = --to_come[chunk] == 0 ? out : sum;
+    const Rows within{rows.begin - queries.begin, rows.length};
+    const View lse = lse_rows(saved.lse, shape, rows);
+    const View added_lse = part_lse.slice(2, within.begin, within.length);
+    if (first)
+      context.kernels.copy(context.stream, lse, added_lse);
+    else
+      context.kernels.attention_merge(context.stream, rows.of(after), lse, rows.of(before), lse,
+                                      within.of(part), added_lse);
+  });
 }
 
 void RingAttention::forward(Context& context, const Microbatch& batch, View out, const Heads& heads,
                             CoreAttention::Saved& state) const {
   check(!batch.cache, "attention with a cache works on one context-parallel rank");
   auto& saved = static_cast<Saved&>(state);
-  const View sum = saved.out ? saved.out : out;
-  // With a log-sum-exp of -inf, attention_merge does not read the output: `sum` needs no start.
-  context.kernels.fill(context.stream, saved.lse, -std::numeric_limits<double>::infinity());
+  ByChunk begun{}, to_come{};
+  for (int step = 0; step < ranks_; ++step)
+    for_each_call(context, batch, step, [&](const Call& call) {
+      for_each_chunk(call.queries, batch.shape.seq,
+                     [&](const Rows& rows) { ++to_come[chunk_of(rows.begin)]; });
+    });
   pack(context, saved.kv[0], heads);
   for (int step = 0; step < ranks_; ++step) {
     const TraceRange range(context.trace, "ring step", step);
     const View& kv = saved.kv[step % 2];
     const bool last = step + 1 == ranks_;
     const Hop hop = last ? Hop() : start_hop(context, saved.kv[(step + 1) % 2], kv);
-    attend(context, batch, step, sum, heads.q, kv, saved);
+    for_each_call(context, batch, step, [&](const Call& call) {
+      attend(context, batch.shape, call, out, heads.q, kv, begun, to_come, saved);
+    });
     hop.wait(context.stream);
   }
-  if (saved.out) context.kernels.copy(context.stream, out, saved.out);
 }
 
 void RingAttention::start_backward(Context& context, const Heads& heads,
@@ -145,23 +184,35 @@ void RingAttention::start_backward(Context& context, const Heads& heads,
   saved.hop = start_hop(context, saved.kv[1], saved.kv[0]);
 }
 
+// The first call of a chunk writes its gradient, later ones add to it.
 void RingAttention::attend_backward(Context& context, const Microbatch& batch, int step,
                                     const View& d_kv, const View& kv, ConstView d_out, ConstView q,
-                                    ConstView out, Saved& saved) const {
-  context.kernels.fill(context.stream, d_kv, 0);
-  for_each_pair(
-      context, batch, step,
-      [&](const PositionRange& queries, const PositionRange& of_keys, const AttentionSpec& spec) {
-        const auto rows = [&](const auto& x) { return x.slice(0, queries.row, queries.length); };
-        const auto key_rows = [&](const View& x) {
-          return x.slice(0, of_keys.row, of_keys.length);
-        };
-        context.kernels.attention_backward(context.stream, rows(saved.dq), key_rows(keys(d_kv)),
-                                           key_rows(values(d_kv)), rows(d_out), rows(q),
-                                           key_rows(keys(kv)), key_rows(values(kv)), rows(out),
-                                           lse_of(saved.lse, batch.shape, queries), spec,
-                                           context.workspace, {.dq = true, .dk_dv = true});
-      });
+                                    ConstView out, ByChunk& begun, const Saved& saved) const {
+  const std::int64_t seq = batch.shape.seq;
+  ByChunk keys_begun{};
+  const auto mark = [&](ByChunk& chunks, const Rows& rows) {
+    for_each_chunk(rows, seq, [&](const Rows& chunk) { ++chunks[chunk_of(chunk.begin)]; });
+  };
+  for_each_call(context, batch, step, [&](const Call& call) {
+    const auto& [queries, of_keys, spec] = call;
+    const std::size_t chunk = chunk_of(queries.begin);
+    const Shape sums{batch.shape.batch, spec_.heads, queries.length};
+    const View lse =
+        queries.length == seq
+            ? saved.lse.reshape(sums)
+            : saved.chunk_lse.slice(0, static_cast<std::int64_t>(chunk), 1).reshape(sums);
+    context.kernels.attention_backward(
+        context.stream, queries.of(saved.dq), of_keys.of(keys(d_kv)), of_keys.of(values(d_kv)),
+        queries.of(d_out), queries.of(q), of_keys.of(keys(kv)), of_keys.of(values(kv)),
+        queries.of(out), lse, spec, context.workspace,
+        {.dq = begun[chunk] > 0, .dk_dv = keys_begun[chunk_of(of_keys.begin)] > 0});
+    mark(begun, queries);
+    mark(keys_begun, of_keys);
+  });
+  for_each_chunk({0, seq}, seq, [&](const Rows& rows) {  // no query of this rank saw these keys
+    if (keys_begun[chunk_of(rows.begin)] == 0)
+      context.kernels.fill(context.stream, rows.of(d_kv), 0);
+  });
 }
 
 void RingAttention::add(Context& context, const View& to, ConstView x) const {
@@ -175,8 +226,13 @@ void RingAttention::backward(Context& context, const Microbatch& batch, const Gr
                              CoreAttention::Saved& state) const {
   auto& saved = static_cast<Saved&>(state);
   Stream& stream = context.stream;
-  context.kernels.fill(stream, saved.dq, 0);
-  attend_backward(context, batch, 0, saved.d_own, saved.kv[0], d_out, heads.q, out, saved);
+  for_each_chunk({0, batch.shape.seq}, batch.shape.seq, [&](const Rows& rows) {
+    const View lse = lse_rows(saved.lse, batch.shape, rows);
+    const auto chunk = static_cast<std::int64_t>(chunk_of(rows.begin));
+    context.kernels.copy(stream, saved.chunk_lse.slice(0, chunk, 1).reshape(lse.shape()), lse);
+  });
+  ByChunk begun{};
+  attend_backward(context, batch, 0, saved.d_own, saved.kv[0], d_out, heads.q, out, begun, saved);
   Hop back;
   for (int step = 1; step < ranks_; ++step) {
     const TraceRange range(context.trace, "ring step backward", step);
@@ -184,7 +240,7 @@ void RingAttention::backward(Context& context, const Microbatch& batch, const Gr
     const View& kv = saved.kv[step % 2];
     saved.hop = step + 1 < ranks_ ? start_hop(context, saved.kv[(step + 1) % 2], kv) : Hop();
     const View& d_kv = saved.d_kv[step % 2];
-    attend_backward(context, batch, step, d_kv, kv, d_out, heads.q, out, saved);
+    attend_backward(context, batch, step, d_kv, kv, d_out, heads.q, out, begun, saved);
     back.wait(stream);
     if (step > 1) add(context, d_kv, saved.d_received);
     back = start_hop(context, saved.d_received, d_kv);

@@ -179,12 +179,12 @@ void attention_backward_rows(Stream& stream, const View& dq, const View& dk, con
     };
     // dq may have another type (T or its accumulator) than dk and dv, which share theirs.
     const auto start = [&]<class Variant>(Variant) {
-      dispatch_gradient<T>(dq, [&]<class G>(TypeTag<G>) {
+      dispatch_type_or_accumulator<T>(dq.dtype(), [&]<class G>(TypeTag<G>) {
         // The second launch reads the delta that this one writes; both are on one stream.
         launch(stream, op, grid(q.dim(0), q.dim(2)), query_gradient_kernel<T, G, Variant>, call,
                upstream, heads_of<G>(dq), accumulate.dq);
       });
-      dispatch_gradient<T>(dk, [&]<class G>(TypeTag<G>) {
+      dispatch_type_or_accumulator<T>(dk.dtype(), [&]<class G>(TypeTag<G>) {
         launch(stream, op, grid(k.dim(0), k.dim(2)), key_gradient_kernel<T, G, Variant>, call,
                upstream, heads_of<G>(dk), heads_of<G>(dv), accumulate.dk_dv);
       });

@@ -202,16 +202,6 @@ struct AttentionCall {
   ProbabilityDropout<A> dropout;
 };
 
-/// Calls f(TypeTag<G>) for the type of a gradient: T, or its accumulator where gradients are summed
-/// in higher precision.
-template <class T, class F>
-void dispatch_gradient(const ConstView& d, F&& f) {
-  if (d.dtype() == dtype_of<T>())
-    f(TypeTag<T>{});
-  else if constexpr (!std::is_same_v<T, Accumulator<T>>)
-    f(TypeTag<Accumulator<T>>{});
-}
-
 /// What the backward passes read besides q, k and v: o and d_o [S, B, H, e], lse and delta acc [B,
 /// H, S].
 template <class T>

@@ -1,6 +1,7 @@
 // Chooses the attention implementation per call, in this order: cuDNN, the tensor-core kernels
 // (attention_tensor*.cu), the plain kernels (attention.cu, attention_backward.cu).
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "tessera/base/log.h"
@@ -40,6 +41,37 @@ bool tensors_fit_tiles(const ConstView& q, const ConstView& k, const ConstView& 
   return fits_tiles(q) && fits_tiles(k) && fits_tiles(v) && fits_tiles(o) && q.dim(3) == v.dim(3);
 }
 
+// Bytes of the workspace that a gradient in the type of the inputs takes.
+std::size_t part_bytes(const Shape& gradient, DType dtype) {
+  constexpr std::size_t kAlignment = 256;
+  const std::size_t bytes = static_cast<std::size_t>(gradient.numel()) * element_size(dtype);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// A gradient that cuDNN computes. cuDNN only overwrites, in the type of its inputs; any other
+// gradient goes through the workspace, and is a sum in f32 of parts in that type.
+struct Gradient {
+  View to;
+  bool add;
+
+  bool direct(DType dtype) const { return !add && to.dtype() == dtype; }
+  bool by_cudnn(DType dtype) const { return direct(dtype) || to.dtype() == DType::f32; }
+  // Where cuDNN writes: `to`, or the beginning of the workspace, which is then cut off.
+  View part(Workspace& workspace, DType dtype) const {
+    if (direct(dtype)) return to;
+    const auto bytes = static_cast<std::int64_t>(part_bytes(to.shape(), dtype));
+    const View begin = workspace.slice(0, 0, bytes);
+    workspace = workspace.slice(0, bytes, workspace.dim(0) - bytes);
+    return View(begin.raw(), dtype, to.shape());
+  }
+  void take(Stream& stream, Kernels& kernels, const View& part) const {
+    if (add)
+      add_to(stream, to, part);
+    else if (to.dtype() != part.dtype())
+      kernels.copy(stream, to, part);
+  }
+};
+
 // f32 gradients are written element by element and need no alignment.
 bool gradient_fits_tiles(const ConstView& d) { return d.dtype() == DType::f32 || fits_tiles(d); }
 
@@ -69,12 +101,17 @@ void attention_backward_tiles(Stream& stream, const View& dq, const View& dk, co
   attention_key_gradient_tiles(stream, dk, dv, d_o, q, k, v, o, lse, spec, delta, accumulate.dk_dv);
 }
 
-// Workspace for cuDNN, or for delta [B, H, S] of our own kernels; never both in one call.
+// Workspace for cuDNN, or for delta [B, H, S] of our own kernels; never both in one call. If there
+// are sums, cuDNN's gradients come before its workspace.
 std::size_t CudaKernels::attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
-                                                   DType dtype) const {
+                                                   DType dtype,
+                                                   AttentionGradients gradients) const {
   const std::size_t delta =
       static_cast<std::size_t>(q[0] * q[1] * q[2]) * element_size(accumulator_type(dtype));
-  return std::max(delta, cudnn_->workspace_bytes(q, k, v, dtype));
+  std::size_t cudnn = cudnn_->workspace_bytes(q, k, v, dtype);
+  if (cudnn > 0 && gradients == AttentionGradients::summed)
+    for (const Shape& gradient : {q, k, v}) cudnn += part_bytes(gradient, dtype);
+  return std::max(delta, cudnn);
 }
 
 void CudaKernels::do_attention_forward(Stream& stream, View o, View lse, ConstView q, ConstView k,
@@ -100,9 +137,19 @@ void CudaKernels::do_attention_backward(Stream& stream, View dq, View dk, View d
                                         ConstView lse, const AttentionSpec& spec,
                                         Workspace workspace,
                                         const AttentionAccumulate& accumulate) {
-  const bool plain = !accumulate.dq && !accumulate.dk_dv && dq.dtype() == q.dtype() &&
-                     dk.dtype() == q.dtype();  // cuDNN only overwrites, in the type of its inputs
-  if (plain && cudnn_->backward(stream, dq, dk, dv, d_o, q, k, v, o, lse, spec, workspace)) return;
+  const DType dtype = q.dtype();
+  const std::array<Gradient, 3> gradients{
+      {{dq, accumulate.dq}, {dk, accumulate.dk_dv}, {dv, accumulate.dk_dv}}};
+  if (CudnnAttention::supports(q, k, v) &&
+      std::ranges::all_of(gradients, [&](const Gradient& g) { return g.by_cudnn(dtype); })) {
+    Workspace rest = workspace;
+    std::array<View, 3> parts;
+    for (std::size_t i = 0; i < 3; ++i) parts[i] = gradients[i].part(rest, dtype);
+    if (cudnn_->backward(stream, parts[0], parts[1], parts[2], d_o, q, k, v, o, lse, spec, rest)) {
+      for (std::size_t i = 0; i < 3; ++i) gradients[i].take(stream, *this, parts[i]);
+      return;
+    }
+  }
   const bool fits = tensors_fit_tiles(q, k, v, o) && fits_tiles(d_o) && gradient_fits_tiles(dq) &&
                     gradient_fits_tiles(dk) && gradient_fits_tiles(dv);
   if (fits)

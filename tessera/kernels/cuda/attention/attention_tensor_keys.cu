@@ -239,7 +239,7 @@ void attention_key_gradient_tiles(Stream& stream, const View& dk, const View& dv
   dispatch_tiles(q, [&]<class T, int kHead>(TypeTag<T>, std::integral_constant<int, kHead>) {
     // The tile count of KeyTiles: the first tile is shifted by kv_start % 4.
     const int64_t tiles = (k.dim(0) + (spec.kv_start & 3) - 1) / kTileKeys + 1;
-    dispatch_gradient<T>(dk, [&]<class G>(TypeTag<G>) {
+    dispatch_type_or_accumulator<T>(dk.dtype(), [&]<class G>(TypeTag<G>) {
       launch(stream, "attention_backward",
              {tiles * k.dim(1) * k.dim(2), dim3(kTileThreads), KeyPassShared<T, kHead>::kBytes},
              tensor_key_gradient_kernel<T, G, kHead>, AttentionCall<T>(q, k, v, spec),

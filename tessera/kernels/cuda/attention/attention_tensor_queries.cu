@@ -168,7 +168,7 @@ void attention_query_gradient_tiles(Stream& stream, const View& dq, const ConstV
                                     const AttentionSpec& spec, const Workspace& delta, bool add) {
   dispatch_tiles(q, [&]<class T, int kHead>(TypeTag<T>, std::integral_constant<int, kHead>) {
     const int64_t blocks = (q.dim(0) + kBlockQueries - 1) / kBlockQueries * q.dim(1) * q.dim(2);
-    dispatch_gradient<T>(dq, [&]<class G>(TypeTag<G>) {
+    dispatch_type_or_accumulator<T>(dq.dtype(), [&]<class G>(TypeTag<G>) {
       launch(stream, "attention_backward",
              {blocks, dim3(kTileThreads), QueryPassShared<T, kHead>::kBytes},
              tensor_query_gradient_kernel<T, G, kHead>, AttentionCall<T>(q, k, v, spec),

@@ -324,6 +324,10 @@ std::size_t CudnnAttention::workspace_bytes(const Shape& q, const Shape& k, cons
                                 : rows * 4 + score_bytes(q, k[0]) + shared + kSmallParts;
 }
 
+bool CudnnAttention::supports(const ConstView& q, const ConstView& k, const ConstView& v) {
+  return takes(q.shape(), k.shape(), v.shape(), q.dtype());
+}
+
 bool CudnnAttention::forward(Stream& stream, const View& o, const View& lse, const ConstView& q,
                              const ConstView& k, const ConstView& v, const AttentionSpec& spec,
                              const Workspace& workspace) {

@@ -23,6 +23,9 @@ class CudnnAttention {
   /// does not support them. Monotone in the number of keys.
   std::size_t workspace_bytes(const Shape& q, const Shape& k, const Shape& v, DType) const;
 
+  /// Whether the shapes are among those that workspace_bytes counts.
+  static bool supports(const ConstView& q, const ConstView& k, const ConstView& v);
+
   /// The ops of kernels.h, with arguments already checked. Returns false, having done nothing, if
   /// cuDNN does not support the case. The first call of a problem costs about a second of planning
   /// on the host.
