@@ -99,7 +99,8 @@ SummaSizes Attention::summa_sizes(const BatchShape& shape) const {
 
 std::size_t Attention::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                        std::int64_t keys) const {
-  const std::size_t core = core_->workspace_bytes(kernels, shape, keys, AttentionGradients::written);
+  const std::size_t core =
+      core_->workspace_bytes(kernels, shape, keys, AttentionGradients::written);
   if (!q_norm_) return core;
   return std::max({core, q_norm_->workspace_bytes(kernels, shape.rows() * norms_per_row(heads_)),
                    k_norm_->workspace_bytes(kernels, shape.rows() * norms_per_row(groups_))});

@@ -18,9 +18,11 @@ TEST_P(Recompute, GradientsAreBitEqual) {
   const auto& [recompute, family] = GetParam();
   SessionOptions options = test::tiny_session(family);
   options.microbatches = 2;
-  const test::LayoutResult kept = test::run_layout(options, 2, 1e-2, 2);
+  const test::LayoutResult kept =
+      test::run_layout(options, 2, {.learning_rate = 1e-2, .threads = 2});
   options.recompute = recompute.recompute;
-  const test::LayoutResult again = test::run_layout(options, 2, 1e-2, 2);
+  const test::LayoutResult again =
+      test::run_layout(options, 2, {.learning_rate = 1e-2, .threads = 2});
   EXPECT_EQ(again.losses, kept.losses);
   test::expect_tensors_near(again.first_gradients, kept.first_gradients, 0.0);
   test::expect_tensors_near(again.weights, kept.weights, 0.0);

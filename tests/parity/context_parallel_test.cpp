@@ -198,8 +198,7 @@ TEST(ContextParallel, TwentyStepsEqualOneRank) {
 TEST(ContextParallel, LossesPerTokenEqualOneRank) {
   const ContextCase c{.family = "llama", .data = 2, .dropout = 0.1};
   const auto run = [](const ContextCase& each) {
-    return test::run_layout(each.session(DType::f64), 3, test::kRate, 1, nullptr,
-                            LossAverage::per_token);
+    return test::run_layout(each.session(DType::f64), 3, {.average = LossAverage::per_token});
   };
   for (const ContextCase& each : of_every_kind({c})) {
     SCOPED_TRACE(each.text());

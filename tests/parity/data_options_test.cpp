@@ -43,7 +43,7 @@ SessionOptions spread(SessionOptions options, int data, Sharding sharding, int t
 // Masks leave microbatches with unequal numbers of tokens.
 TEST(DataOptions, TokensWeighTheSameOnAllRanks) {
   const auto run = [](const SessionOptions& options) {
-    return test::run_layout(options, 5, test::kRate, 1, nullptr, LossAverage::per_token);
+    return test::run_layout(options, 5, {.average = LossAverage::per_token});
   };
   const LayoutResult want = run(base());
   const LayoutResult other = test::run_layout(base(), 1);

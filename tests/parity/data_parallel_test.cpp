@@ -112,7 +112,7 @@ TEST(DataParallel, WaitsForAllThatItAsksFor) {
   for (std::size_t i = 0; i < cases.size(); i += 61) {
     SCOPED_TRACE(cases[i].text());
     const SessionOptions options = cases[i].session(DType::f64);
-    test::expect_same_layouts(test::run_layout(options, 2, test::kRate, 1, lazy),
+    test::expect_same_layouts(test::run_layout(options, 2, {.wrap = lazy}),
                               test::run_layout(options, 2), {0, 0, 0});
   }
 }

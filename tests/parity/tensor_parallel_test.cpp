@@ -93,13 +93,13 @@ TEST(TensorParallel, WaitsForAllThatItAsksFor) {
     SCOPED_TRACE(cases[i].text());
     SessionOptions options = cases[i].session(DType::f64);
     if (cases[i].recompute == Recompute::none) options.pipeline.schedule = ScheduleKind::zb_h1;
-    test::expect_same_layouts(test::run_layout(options, 2, test::kRate, 1, lazy),
+    test::expect_same_layouts(test::run_layout(options, 2, {.wrap = lazy}),
                               test::run_layout(options, 2), {0, 0, 0});
   }
   TensorCase tensor_2d{"gpt", true, 8, 4, false, Recompute::none};
   SessionOptions options = tensor_2d.session(DType::f64);
   options.parallel.tensor_2d = 2;
-  test::expect_same_layouts(test::run_layout(options, 2, test::kRate, 1, lazy),
+  test::expect_same_layouts(test::run_layout(options, 2, {.wrap = lazy}),
                             test::run_layout(options, 2), {0, 0, 0});
 }
 

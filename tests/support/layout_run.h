@@ -103,18 +103,24 @@ using WorldWrapper =
 /// At which twenty steps do not multiply rounding errors; at 1e-2 losses in f32 are 2e-5 apart.
 constexpr double kRate = 2e-3;
 
+struct RunSettings {
+  double learning_rate = kRate;
+  int threads = 1;
+  WorldWrapper wrap = nullptr;
+  LossAverage average = LossAverage::per_microbatch;
+  std::function<void(HostBatch&)> change_batch = nullptr;
+};
+
 inline LayoutResult run_layout(const SessionOptions& options, int steps,
-                               double learning_rate = kRate, int threads = 1,
-                               const WorldWrapper& wrap = nullptr,
-                               LossAverage average = LossAverage::per_microbatch) {
+                               const RunSettings& settings = {}) {
   const ParallelOptions& p = options.parallel;
   const int ranks = p.ranks();
   LayoutResult result;
   Gatherer initial, gradients, weights;
   std::mutex mutex;
-  run_ranks(ranks, threads, [&](Rank& rank) {
+  run_ranks(ranks, settings.threads, [&](Rank& rank) {
     Rank mine = rank;
-    if (wrap) mine.world = wrap(rank.world);
+    if (settings.wrap) mine.world = settings.wrap(rank.world);
     Session session(options, mine);
     add_all(initial, session, session.parameters().values());
     // Data-parallel ranks take microbatches in turn.
@@ -123,13 +129,14 @@ inline LayoutResult run_layout(const SessionOptions& options, int steps,
     const auto next = [&]() -> const HostBatch& {
       batch = random_batch(options.shape, options.model.vocab_size, sample);
       if (options.documents) cut_into_documents(batch);
+      if (settings.change_batch) settings.change_batch(batch);
       sample += options.shape.batch * options.parallel.data;
       return batch;
     };
     for (int i = 0; i < steps; ++i) {
-      StepResult step = compute_gradients(session, next, average);
+      StepResult step = compute_gradients(session, next, settings.average);
       if (i == 0) add_all(gradients, session, session.parameters().grads());
-      apply_gradients(session, learning_rate);
+      apply_gradients(session, settings.learning_rate);
       step.grad_norm = session.optimizer().step_state(session.context()).grad_norm;
       if (rank.rank != ranks - 1) continue;  // the last pipeline stage knows the loss
       const std::lock_guard lock(mutex);

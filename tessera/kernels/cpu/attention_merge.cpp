@@ -81,7 +81,8 @@ void CpuKernels::do_attention_merge(Stream&, View o, View lse, ConstView o_a, Co
   };
   dispatch_float(o_b.dtype(), "attention_merge", [&]<class OB>(TypeTag<OB> type_b) {
     dispatch_type_or_accumulator<OB>(o.dtype(), [&](auto type) {
-      dispatch_type_or_accumulator<OB>(o_a.dtype(), [&](auto type_a) { merge(type, type_a, type_b); });
+      dispatch_type_or_accumulator<OB>(o_a.dtype(),
+                                       [&](auto type_a) { merge(type, type_a, type_b); });
     });
   });
 }

@@ -23,8 +23,8 @@ class CpuKernels final : public Kernels {
   // Workspaces: attention needs scratch memory per thread; norms and sum_squares need one partial
   // sum per fixed group of rows or elements; embedding needs none.
   using Kernels::attention_workspace_bytes;
-  std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
-                                        DType, AttentionGradients) const override;
+  std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v, DType,
+                                        AttentionGradients) const override;
   std::size_t norm_workspace_bytes(std::int64_t rows, std::int64_t channels, DType) const override;
   std::size_t embedding_workspace_bytes(std::int64_t rows) const override;
   std::size_t sum_squares_workspace_bytes(std::int64_t elements) const override;

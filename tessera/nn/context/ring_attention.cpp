@@ -130,13 +130,13 @@ View RingAttention::lse_rows(const View& lse, const BatchShape& shape, const Row
 void RingAttention::attend(Context& context, const BatchShape& shape, const Call& call,
                            const View& out, ConstView q, const View& kv, ByChunk& begun,
                            ByChunk& to_come, const Saved& saved) const {
-  const auto& [queries, of_keys, spec] = call;
+  const Rows& queries = call.queries;
   const bool first = begun[chunk_of(queries.begin)] == 0;
   const View part = first ? queries.of(out) : saved.part_out.slice(0, 0, queries.length);
   const View part_lse = saved.part_lse.slice(0, 0, shape.batch * spec_.heads * queries.length)
                             .reshape({shape.batch, spec_.heads, queries.length});
   context.kernels.attention_forward(context.stream, part, part_lse, queries.of(q),
-                                    of_keys.of(keys(kv)), of_keys.of(values(kv)), spec,
+                                    call.keys.of(keys(kv)), call.keys.of(values(kv)), call.spec,
                                     context.workspace);
   for_each_chunk(queries, shape.seq, [&](const Rows& rows) {
     const std::size_t chunk = chunk_of(rows.begin);
