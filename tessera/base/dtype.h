@@ -146,4 +146,11 @@ void dispatch_type_or_accumulator(DType type, F&& f) {
   f(TypeTag<T>{});
 }
 
+/// Calls f(TypeTag<A>) for an accumulator type: f32 or f64.
+template <class F>
+void dispatch_accumulator(DType type, F&& f) {
+  if (type == DType::f64) return f(TypeTag<double>{});
+  f(TypeTag<float>{});
+}
+
 }  // namespace tessera

@@ -77,6 +77,9 @@ void resolve_length(TrainOptions& train, const ParallelOptions& parallel) {
 void resolve_model(ModelOptions& model) {
   fill(model.ffn_hidden_size, default_ffn(model));
   if (model.num_experts > 0) fill(model.moe_ffn_hidden_size, model.ffn_hidden_size);
+  if (model.moe_router_group_topk > 0)
+    fill(model.moe_router_group_best,
+         std::max<std::int64_t>(1, model.moe_router_topk / model.moe_router_group_topk));
   fill(model.num_query_groups, model.num_attention_heads);
   const bool splits =
       model.num_attention_heads > 0 && model.hidden_size % model.num_attention_heads == 0;

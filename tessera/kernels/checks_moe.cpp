@@ -1,5 +1,6 @@
-// Argument checks of the mixture-of-experts ops. The offsets of the experts' rows are in device
-// memory, so their values are not checked.
+// Argument checks of the dispatch of rows to experts and of the experts. The offsets of the
+// experts' rows are in device memory, so their values are not checked.
+#include <algorithm>
 #include <limits>
 
 #include "tessera/kernels/kernels.h"
@@ -8,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// Expert numbers, rows and places: i32 [n].
+// Numbers of pairs and offsets: i32 [n].
 void require_indices(const char* op, const char* name, const ConstView& x, std::int64_t n) {
   require(op, name, x, DType::i32, {n});
 }
@@ -20,51 +21,63 @@ void require_matrices(const char* op, const char* name, const ConstView& x) {
   require_float(op, name, x);
 }
 
-void require_logits(const char* op, const ConstView& logits) {
-  require_rows(op, "logits", logits, 2);
-  require_accumulator(op, "logits", logits);
-  require_contiguous(op, "logits", logits);
-  check(logits.dim(1) > 0, "{}: there must be at least one expert, got {}", op, logits);
+// x[S, F] or [S, 2F], y[S, F], weight acc [S].
+void require_activation(const char* op, const char* name, const ConstView& y, const ConstView& x,
+                        const ConstView& weight) {
+  require_rows(op, "x", x, 2);
+  require_float(op, "x", x);
+  require(op, "x", x, x.dtype(), x.shape());
+  require_rows(op, name, y, 2);
+  require(op, name, y, x.dtype(), {x.dim(0), y.dim(1)});
+  check(x.dim(1) == y.dim(1) || x.dim(1) == 2 * y.dim(1),
+        "{}: x must have as many columns as {} or twice as many, got {} and {}", op, name, x, y);
+  require(op, "weight", weight, accumulator_type(x.dtype()), {x.dim(0)});
 }
 
 }  // namespace
 
-void Kernels::route_top1(Stream& stream, View expert, View probability, ConstView logits) {
-  constexpr const char* op = "route_top1";
-  require_logits(op, logits);
-  require_indices(op, "expert", expert, logits.dim(0));
-  require(op, "probability", probability, logits.dtype(), {logits.dim(0)});
-  do_route_top1(stream, expert, probability, logits);
-}
-
-void Kernels::route_top1_backward(Stream& stream, View dlogits, ConstView dprobability,
-                                  ConstView expert, ConstView logits) {
-  constexpr const char* op = "route_top1_backward";
-  require_logits(op, logits);
-  require_indices(op, "expert", expert, logits.dim(0));
-  require(op, "dprobability", dprobability, logits.dtype(), {logits.dim(0)});
-  require(op, "dlogits", dlogits, dlogits.dtype(), logits.shape());
-  check(accumulator_type(dlogits.dtype()) == logits.dtype(),
-        "{}: the accumulator type of dlogits must be that of the logits, {}, got {}", op,
-        to_string(logits.dtype()), dlogits);
-  do_route_top1_backward(stream, dlogits, dprobability, expert, logits);
-}
-
 void Kernels::sort_by_expert(Stream& stream, View order, View place, View offsets, ConstView expert,
                              std::int64_t first) {
   constexpr const char* op = "sort_by_expert";
-  require_rows(op, "expert", expert, 1);
-  check(expert.dim(0) <= std::numeric_limits<std::int32_t>::max(),
-        "{}: rows are numbered in i32, got {} of them", op, expert.dim(0));
+  require_rows(op, "expert", expert, 2);
+  check(expert.numel() <= std::numeric_limits<std::int32_t>::max(),
+        "{}: pairs are numbered in i32, got {} of them", op, expert.numel());
   check(first >= 0, "{}: the first expert must not be negative, got {}", op, first);
-  require_indices(op, "expert", expert, expert.dim(0));
-  require_indices(op, "order", order, expert.dim(0));
-  require_indices(op, "place", place, expert.dim(0));
+  require(op, "expert", expert, DType::i32, expert.shape());
+  require(op, "place", place, DType::i32, expert.shape());
   require_rows(op, "offsets", offsets, 1);
   require_indices(op, "offsets", offsets, offsets.dim(0));
   check(offsets.dim(0) >= 2,
         "{}: offsets must have one element more than there are experts, got {}", op, offsets);
+  const std::int64_t most =
+      expert.dim(0) * std::min(expert.dim(1), offsets.dim(0) - 1);  // pairs of local experts
+  require_rows(op, "order", order, 1);
+  require_indices(op, "order", order, order.dim(0));
+  check(order.dim(0) >= most, "{}: order must have {} elements or more, got {}", op, most, order);
   do_sort_by_expert(stream, order, place, offsets, expert, first);
+}
+
+void Kernels::permute_rows(Stream& stream, View y, ConstView x, ConstView order, std::int64_t k) {
+  constexpr const char* op = "permute_rows";
+  require_rows(op, "x", x, 2);
+  require_float(op, "x", x);
+  require(op, "x", x, x.dtype(), x.shape());
+  require_rows(op, "order", order, 1);
+  require_indices(op, "order", order, order.dim(0));
+  require(op, "y", y, x.dtype(), {order.dim(0), x.dim(1)});
+  check(k >= 1, "{}: a row has one expert or more, got {}", op, k);
+  if (y.numel() > 0) do_permute_rows(stream, y, x, order, k);
+}
+
+void Kernels::unpermute_rows(Stream& stream, View y, ConstView x, ConstView place) {
+  constexpr const char* op = "unpermute_rows";
+  require_rows(op, "x", x, 2);
+  require_float(op, "x", x);
+  require(op, "x", x, x.dtype(), x.shape());
+  require_rows(op, "place", place, 2);
+  require(op, "place", place, DType::i32, place.shape());
+  require(op, "y", y, x.dtype(), {place.dim(0), x.dim(1)});
+  if (y.numel() > 0) do_unpermute_rows(stream, y, x, place);
 }
 
 void Kernels::grouped_gemm(Stream& stream, View d, ConstView a, ConstView b, ConstView offsets,
@@ -93,6 +106,25 @@ void Kernels::grouped_weight_gradient(Stream& stream, View d, ConstView a, Const
         "{}: d must have the type of a or its accumulator type, got {} for {}", op, d, a);
   require_indices(op, "offsets", offsets, d.dim(0) + 1);
   if (d.numel() > 0) do_grouped_weight_gradient(stream, d, a, b, offsets, accumulate);
+}
+
+void Kernels::expert_activation_forward(Stream& stream, View y, ConstView x, ConstView weight,
+                                        Activation activation) {
+  constexpr const char* op = "expert_activation_forward";
+  require_activation(op, "y", y, x, weight);
+  if (y.numel() > 0) do_expert_activation_forward(stream, y, x, weight, activation);
+}
+
+void Kernels::expert_activation_backward(Stream& stream, View dx, View y, View dweight,
+                                         ConstView dy, ConstView x, ConstView weight,
+                                         Activation activation) {
+  constexpr const char* op = "expert_activation_backward";
+  require_activation(op, "dy", dy, x, weight);
+  if (y) require(op, "y", y, x.dtype(), dy.shape());
+  require(op, "dx", dx, x.dtype(), x.shape());
+  require(op, "dweight", dweight, weight.dtype(), weight.shape());
+  if (dy.dim(0) > 0)
+    do_expert_activation_backward(stream, dx, y, dweight, dy, x, weight, activation);
 }
 
 void Kernels::scale_rows(Stream& stream, View y, ConstView x, ConstView scale) {

@@ -175,21 +175,46 @@ class Kernels {
   /// out f64 [1] (+)= sum of x mask; x acc [N], mask f32 [N].
   void masked_sum(Stream&, View out, ConstView x, ConstView mask, bool accumulate);
 
-  // Mixture of experts (checks_moe.cpp): E experts, of which this rank has L consecutive ones
+  // Mixture of experts: the router (checks_router.cpp, formulas in router.h). E experts, k of them
+  // for each row
   // ---------------------------------------------------------------------
-  /// The top-1 router: expert i32 [N] = the expert with the largest logit, the lowest of equal
-  /// ones; probability acc [N] = its softmax over all experts. logits acc [N, E].
-  void route_top1(Stream&, View expert, View probability, ConstView logits);
-  /// dlogits[N, E] from dprobability acc [N], and from the expert and logits of the forward. The
-  /// choice itself has no gradient.
-  void route_top1_backward(Stream&, View dlogits, ConstView dprobability, ConstView expert,
-                           ConstView logits);
-  /// Sorts the rows of experts [first, first + L) by expert; expert i32 [M] is the expert of each
-  /// row. order i32 [M] = the row numbers, by expert, then by number, padded with -1; place i32 [M]
-  /// = the position of each row in `order`, -1 for rows of other experts; offsets i32 [L + 1]: the
-  /// rows of expert first + l are at [offsets[l], offsets[l + 1]) of `order`.
+  /// scores acc [N, E] of logits acc [N, E], which they may overwrite; expert i32 [N, k] = the
+  /// chosen experts, best first, by score plus bias acc [E] (may be empty); weight acc [N, k].
+  void route(Stream&, View expert, View weight, View scores, ConstView logits, ConstView bias,
+             const RouterSpec&);
+  /// dlogits[N, E] from the results of the forward. The choice itself has no gradient.
+  void route_backward(Stream&, View dlogits, ConstView expert, ConstView scores,
+                      const RouterGradients&, const RouterSpec&);
+  /// For each of G groups of rows, where row i belongs to group i mod G: counts f64 [G, E] = how
+  /// often each expert was chosen, sums f64 [G, E] = the sum of its probability for balancing.
+  void router_load(Stream&, View counts, View sums, ConstView expert, ConstView scores,
+                   const RouterSpec&);
+  /// Switch Transformer's balancing loss of each group: loss f64 [1] += factor x sum over experts
+  /// of counts x sums, and dbalance acc [R, E] (+)= its gradient, coefficient x grad_scale f64 [1]
+  /// x factor x counts; row r takes group r mod G, and G divides R. The counts may be of more rows
+  /// than the sums: those of all ranks.
+  void balance_loss(Stream&, View loss, View dbalance, ConstView counts, ConstView sums,
+                    ConstView grad_scale, double factor, double coefficient, bool accumulate);
+  /// The z-loss: loss f64 [1] += factor x sum of lse(logits)^2, and z f64 [1] = coefficient x
+  /// grad_scale f64 [1] x factor, for route_backward.
+  void router_z_loss(Stream&, View loss, View z, ConstView logits, ConstView grad_scale,
+                     double factor, double coefficient);
+
+  // Mixture of experts: dispatch and experts (checks_moe.cpp). A pair is a row and one of its k
+  // experts; this rank has L consecutive experts, and S sorted pairs of them
+  // ---------------------------------------------------------------------
+  /// Sorts the pairs of experts [first, first + L) by expert. expert i32 [N, k]; order i32 [S] =
+  /// the numbers of pairs (i k + j for row i), by expert, then by number, padded with -1; place i32
+  /// [N, k] = the position of each pair in `order`, -1 for pairs of other experts; offsets i32
+  /// [L + 1]: the pairs of expert first + l are at [offsets[l], offsets[l + 1]) of `order`. The
+  /// caller provides that all fit, S >= N min(k, L).
   void sort_by_expert(Stream&, View order, View place, View offsets, ConstView expert,
                       std::int64_t first);
+  /// y[S, C] = the row of each sorted pair: x[order[i] / k]; -1 gives a row of zeros. x[N, C].
+  void permute_rows(Stream&, View y, ConstView x, ConstView order, std::int64_t k);
+  /// y[N, C] = the sum over the k pairs of each row of x[place[i, j]], in the accumulator and in
+  /// ascending j; -1 adds nothing. x[S, C].
+  void unpermute_rows(Stream&, View y, ConstView x, ConstView place);
   /// Sorted rows times the matrix of their expert: d[M, n] = a[M, k] b[l]^T for b[L, n, k], or
   /// a[M, n] b[l] without transpose_b. Rows behind the last offset become 0.
   void grouped_gemm(Stream&, View d, ConstView a, ConstView b, ConstView offsets, bool transpose_b);
@@ -197,6 +222,12 @@ class Kernels {
   /// a and b are 16-bit. An expert without rows gets 0, or keeps its value with `accumulate`.
   void grouped_weight_gradient(Stream&, View d, ConstView a, ConstView b, ConstView offsets,
                                bool accumulate);
+  /// y[S, F] = weight acc [S] x act(x), or with x[S, 2F] = gate | up: weight x act(gate) up.
+  void expert_activation_forward(Stream&, View y, ConstView x, ConstView weight, Activation);
+  /// dx as x, and dweight acc [S], from dy[S, F]. Also recomputes y unless it is empty; y may be
+  /// dy.
+  void expert_activation_backward(Stream&, View dx, View y, View dweight, ConstView dy, ConstView x,
+                                  ConstView weight, Activation);
   /// y[N, C] = scale[N] x[N, C]; scale acc. y may be x.
   void scale_rows(Stream&, View y, ConstView x, ConstView scale);
   /// out acc [N] = sum over C of x[N, C] y[N, C].
@@ -275,11 +306,21 @@ class Kernels {
   virtual void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
                                 ConstView, const TargetSpec&, const LogitSpec&) = 0;
   virtual void do_masked_sum(Stream&, View, ConstView, ConstView, bool) = 0;
-  virtual void do_route_top1(Stream&, View, View, ConstView) = 0;
-  virtual void do_route_top1_backward(Stream&, View, ConstView, ConstView, ConstView) = 0;
+  virtual void do_route(Stream&, View, View, View, ConstView, ConstView, const RouterSpec&) = 0;
+  virtual void do_route_backward(Stream&, View, ConstView, ConstView, const RouterGradients&,
+                                 const RouterSpec&) = 0;
+  virtual void do_router_load(Stream&, View, View, ConstView, ConstView, const RouterSpec&) = 0;
+  virtual void do_balance_loss(Stream&, View, View, ConstView, ConstView, ConstView, double, double,
+                               bool) = 0;
+  virtual void do_router_z_loss(Stream&, View, View, ConstView, ConstView, double, double) = 0;
   virtual void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t) = 0;
+  virtual void do_permute_rows(Stream&, View, ConstView, ConstView, std::int64_t) = 0;
+  virtual void do_unpermute_rows(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_grouped_gemm(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
   virtual void do_grouped_weight_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
+  virtual void do_expert_activation_forward(Stream&, View, ConstView, ConstView, Activation) = 0;
+  virtual void do_expert_activation_backward(Stream&, View, View, View, ConstView, ConstView,
+                                             ConstView, Activation) = 0;
   virtual void do_scale_rows(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_row_dot(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_sum_squares(Stream&, View, ConstView, bool, Workspace) = 0;

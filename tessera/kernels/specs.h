@@ -5,6 +5,7 @@
 
 #include "tessera/base/norm_spec.h"
 #include "tessera/base/rng.h"
+#include "tessera/base/router_spec.h"
 #include "tessera/kernels/sequence_ranges.h"
 #include "tessera/tensor/view.h"
 
@@ -120,6 +121,14 @@ struct LogitSpec {
   double scale = 1.0;
   double softcap = 0.0;
   bool is_identity() const { return scale == 1.0 && softcap == 0.0; }
+};
+
+/// The gradients that a router's logits get theirs from. All but `weight` may be empty.
+struct RouterGradients {
+  ConstView weight;   ///< acc [N, k]: of the weights of the chosen experts
+  ConstView balance;  ///< acc [G, E]: of the probabilities for balancing, for each group of rows
+  ConstView z;        ///< f64 [1]: the factor of the gradient of lse(logits)^2
+  ConstView logits;   ///< acc [N, E], for z only
 };
 
 /// AdamW hyperparameters of a range. Learning rate, weight decay and clipping are in the StepState.

@@ -64,4 +64,22 @@ constexpr std::string_view to_string(QkNorm value) {
   return {};
 }
 
+constexpr std::string_view to_string(RouterScore value) {
+  switch (value) {
+    case RouterScore::softmax: return "softmax";
+    case RouterScore::sigmoid: return "sigmoid";
+  }
+  return {};
+}
+
+// Megatron's names.
+constexpr std::string_view to_string(MoeBalance value) {
+  switch (value) {
+    case MoeBalance::none: return "none";
+    case MoeBalance::sequence: return "seq_aux_loss";
+    case MoeBalance::microbatch: return "aux_loss";
+  }
+  return {};
+}
+
 }  // namespace tessera

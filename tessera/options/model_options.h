@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "tessera/base/activation.h"
 #include "tessera/base/dtype.h"
+#include "tessera/base/router_spec.h"
 
 namespace tessera {
 
@@ -37,6 +39,10 @@ struct RopeOptions {
   bool operator==(const RopeOptions&) const = default;
 };
 
+/// Groups of tokens over which a loss balances the experts of a router: each sequence, which does
+/// not depend on the layout or the size of a microbatch, or each microbatch.
+enum class MoeBalance { none, sequence, microbatch };
+
 /// Values of 0 that are marked "derived" are filled in by resolve_model (config/resolve.h).
 struct ModelOptions {
   std::int64_t num_layers = 0;
@@ -61,7 +67,19 @@ struct ModelOptions {
   std::int64_t num_experts = 0;  ///< 0: every layer has one MLP
   std::int64_t moe_ffn_hidden_size = 0;  ///< width of an expert; derived: ffn_hidden_size
   std::int64_t moe_router_topk = 2;      ///< experts that a token goes to
-  bool moe_router_pre_softmax = false;   ///< softmax over all experts instead of the chosen ones
+  RouterScore moe_router_score = RouterScore::softmax;
+  bool moe_router_pre_softmax = false;     ///< softmax over all experts instead of the chosen ones
+  double moe_router_scaling_factor = 1.0;  ///< of the weights of the chosen experts
+  std::int64_t moe_router_num_groups = 0;  ///< group-limited choice; 0: none
+  std::int64_t moe_router_group_topk = 0;  ///< groups that a token's experts are in
+  std::int64_t moe_router_group_best = 0;  ///< experts whose scores make a group's; derived: topk /
+                                           ///< group_topk, as in Megatron
+  /// Losses that balance the experts, and a coefficient for all or for each; 0: none
+  std::vector<MoeBalance> moe_balance = {MoeBalance::sequence};
+  std::vector<double> moe_aux_loss_coeff;
+  double moe_z_loss = 0.0;          ///< coefficient of the router's z-loss; 0: none
+  std::int64_t moe_shared_ffn = 0;  ///< width of an MLP for every token beside the experts; 0: none
+  bool moe_shared_gate = false;     ///< its output is multiplied by a sigmoid
   bool qkv_bias = true;
   bool attention_output_bias = true;
   bool mlp_bias = true;

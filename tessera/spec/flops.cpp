@@ -20,10 +20,17 @@ double forward_flops(const MlpSpec& spec, std::int64_t) {
   return matrix_flops(up_linear(spec)) + matrix_flops(down_linear(spec));
 }
 
-// Of the one expert that a token goes to, and of the router.
+double matrix_flops(const RouterLayerSpec& spec) {
+  return 2 * static_cast<double>(spec.experts) * static_cast<double>(spec.hidden);
+}
+
+// The experts that a token goes to, what every token goes through, and the routers.
 double forward_flops(const MoeSpec& spec, std::int64_t seq) {
-  return 2 * static_cast<double>(spec.experts) * static_cast<double>(spec.expert.hidden) +
-         forward_flops(spec.expert, seq);
+  double sum = matrix_flops(spec.router) +
+               static_cast<double>(spec.router.choice.topk) * forward_flops(spec.expert, seq);
+  if (spec.shared) sum += forward_flops(*spec.shared, seq);
+  if (spec.shared_gate) sum += matrix_flops(*spec.shared_gate);
+  return sum;
 }
 
 }  // namespace

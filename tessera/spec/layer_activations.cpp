@@ -104,18 +104,30 @@ class Terms {
   }
   void sublayer(const MoeSpec& spec) {
     const int64_t rows = local_.kept, all = rows * local_.dispatch;
+    const int64_t own = spec.router.experts / local_.experts;
+    const int64_t pairs = all * spec.router.choice.topk;
+    const int64_t sorted = all * std::min(spec.router.choice.topk, own);
     const int64_t ffn = spec.expert.ffn / local_.expert_shares;
     const bool gated = spec.expert.gated;
-    add("router's logits", "S B E", rows * spec.experts * number_);
-    add("chosen expert", "S B", rows * kIndex);
-    add("its probability", "S B", rows * number_);
-    add("permutation and inverse", "2 G S B", 2 * aligned(all * kIndex));
-    add("expert offsets", "E / EP + 1", (spec.experts / local_.experts + 1) * kIndex);
-    add("dispatched tokens", "G S B h", all * local_.hidden * element_);
-    add(gated ? "gate, up" : "before activation", gated ? "2 G S B F" : "G S B F",
-        all * (gated ? 2 : 1) * ffn * element_);
-    if (!gated) add("after activation", "G S B F", all * ffn * element_);
-    add("output of experts", "S B h", rows * local_.hidden * element_);
+    router(spec.router, "router", rows);
+    if (needs_logits(spec)) add("router: logits", "S B E", rows * spec.router.experts * number_);
+    add("permutation", "G S B k'", sorted * kIndex);
+    add("its inverse", "G S B k", pairs * kIndex);
+    add("expert offsets", "E / EP + 1", (own + 1) * kIndex);
+    add("weights of pairs", "G S B k'", sorted * number_);
+    add("dispatched tokens", "G S B k' h", sorted * local_.hidden * element_);
+    add(gated ? "gate, up" : "before activation", gated ? "2 G S B k' F" : "G S B k' F",
+        sorted * (gated ? 2 : 1) * ffn * element_);
+    if (!gated) add("after activation", "G S B k' F", sorted * ffn * element_);
+    if (spec.shared) sublayer(*spec.shared);
+    if (!spec.shared_gate) return;
+    add("output of shared expert", "S B h", rows * local_.hidden * element_);
+    router(*spec.shared_gate, "gate", rows);
+  }
+  void router(const RouterLayerSpec& spec, const std::string& name, int64_t rows) {
+    add(name + ": scores", "S B E", rows * spec.experts * number_);
+    add(name + ": experts", "S B k", rows * spec.choice.topk * kIndex);
+    add(name + ": weights", "S B k", rows * spec.choice.topk * number_);
   }
   std::vector<ActivationTerm> all() && { return std::move(terms_); }
 

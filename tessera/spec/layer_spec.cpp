@@ -5,7 +5,12 @@ namespace {
 
 std::vector<std::string> loss_names(const AttentionLayerSpec&) { return {}; }
 std::vector<std::string> loss_names(const MlpSpec&) { return {}; }
-std::vector<std::string> loss_names(const MoeSpec&) { return {}; }
+std::vector<std::string> loss_names(const MoeSpec& spec) {
+  std::vector<std::string> names;
+  for (const BalanceLossSpec& loss : spec.balance) names.emplace_back(loss_name(loss.kind));
+  if (spec.z_loss > 0) names.emplace_back(kZLossName);
+  return names;
+}
 
 }  // namespace
 
@@ -35,7 +40,20 @@ LinearSpec down_linear(const MlpSpec& spec) {
   return {{{spec.name + ".down", spec.hidden}}, spec.ffn, spec.bias, spec.output_init_std};
 }
 
-std::string router_weight_name(const MoeSpec& spec) { return spec.name + ".router.weight"; }
+std::string weight_name(const RouterLayerSpec& spec) { return spec.name + ".weight"; }
+
+bool needs_logits(const MoeSpec& spec) {
+  return spec.z_loss > 0 || (!spec.balance.empty() && spec.router.choice.groups > 1);
+}
+
+std::string_view loss_name(MoeBalance kind) {
+  switch (kind) {
+    case MoeBalance::none: break;
+    case MoeBalance::sequence: return "seq_load_balancing_loss";
+    case MoeBalance::microbatch: return "load_balancing_loss";
+  }
+  return "";
+}
 
 LayerNorms layer_norms(const LayerSpec& spec) {
   const auto before = [&](LayerNorms& norms) {

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "tessera/base/activation.h"
 #include "tessera/base/norm_spec.h"
+#include "tessera/base/router_spec.h"
 #include "tessera/options/model_options.h"
 #include "tessera/spec/linear_spec.h"
 
@@ -60,14 +62,40 @@ struct MlpSpec {
 LinearSpec up_linear(const MlpSpec& spec);
 LinearSpec down_linear(const MlpSpec& spec);
 
-/// A mixture of experts: a router sends each position to one of several MLPs, all of the same
+/// A linear layer without a bias that scores experts, and how they are chosen.
+struct RouterLayerSpec {
+  std::string name;  ///< layers.3.mlp.router
+  std::int64_t experts = 0;
+  std::int64_t hidden = 0;
+  RouterSpec choice;
+  double init_std = 0.02;
+};
+
+/// A loss that pulls a router towards equal use of its experts.
+struct BalanceLossSpec {
+  MoeBalance kind = MoeBalance::sequence;
+  double coefficient = 0.0;
+};
+
+/// A mixture of experts: a router sends each position to a few of several MLPs, all of the same
 /// sizes. Their matrices are tensors [experts, out, in].
 struct MoeSpec {
   std::string name;  ///< layers.3.mlp
-  std::int64_t experts = 0;
-  MlpSpec expert;  ///< named layers.3.mlp.experts; without biases
+  RouterLayerSpec router;
+  std::vector<BalanceLossSpec> balance;
+  double z_loss = 0.0;            ///< coefficient of the mean of lse(logits)^2; 0: none
+  MlpSpec expert;                 ///< layers.3.mlp.experts; without biases
+  std::optional<MlpSpec> shared;  ///< an MLP for every position: layers.3.mlp.shared
+  /// The shared MLP's output is multiplied by the sigmoid of one logit: layers.3.mlp.shared_gate
+  std::optional<RouterLayerSpec> shared_gate;
 };
-std::string router_weight_name(const MoeSpec& spec);
+std::string weight_name(const RouterLayerSpec& spec);
+/// Whether losses need the router's logits besides its scores: the z-loss, and a balance over the
+/// best experts where the choice is another.
+bool needs_logits(const MoeSpec& spec);
+/// The names under which losses are logged, those of Megatron.
+std::string_view loss_name(MoeBalance kind);
+constexpr std::string_view kZLossName = "z_loss";
 
 /// The kinds of sublayers that mix positions, and of those that work on each position separately. A
 /// new kind is a new alternative; code that visits these does not compile until it handles it.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 namespace tessera {
 namespace {
@@ -88,13 +89,58 @@ MlpSpec mlp_spec(const ModelOptions& o, const std::string& name) {
   return spec;
 }
 
-FeedForwardSpec feed_forward_spec(const ModelOptions& o, const std::string& name) {
-  MlpSpec mlp = mlp_spec(o, name);
-  if (o.num_experts == 0) return mlp;
-  MoeSpec spec{mlp.name, o.num_experts, mlp};
+RouterSpec router_spec(const ModelOptions& o) {
+  RouterSpec spec;
+  spec.topk = o.moe_router_topk;
+  spec.score = o.moe_router_score;
+  // A softmax over the chosen experts is the softmax over all of them, divided by its sum.
+  switch (o.moe_router_score) {
+    case RouterScore::softmax: spec.normalize = !o.moe_router_pre_softmax; break;
+    case RouterScore::sigmoid: spec.normalize = o.moe_router_topk > 1; break;
+  }
+  spec.scale = o.moe_router_scaling_factor;
+  spec.groups = std::max<std::int64_t>(1, o.moe_router_num_groups);
+  spec.group_topk = std::max<std::int64_t>(1, o.moe_router_group_topk);
+  spec.group_best = std::max<std::int64_t>(1, o.moe_router_group_best);
+  return spec;
+}
+
+std::vector<BalanceLossSpec> balance_losses(const ModelOptions& o) {
+  const std::vector<double>& all = o.moe_aux_loss_coeff;
+  std::vector<BalanceLossSpec> losses;
+  for (std::size_t i = 0; i < o.moe_balance.size(); ++i) {
+    const double coefficient = all.empty() ? 0 : all[all.size() == 1 ? 0 : i];
+    if (o.moe_balance[i] != MoeBalance::none && coefficient > 0)
+      losses.push_back({o.moe_balance[i], coefficient});
+  }
+  return losses;
+}
+
+MoeSpec moe_spec(const ModelOptions& o, const MlpSpec& mlp) {
+  MoeSpec spec;
+  spec.name = mlp.name;
+  spec.router = {mlp.name + ".router", o.num_experts, o.hidden_size, router_spec(o), o.init_std};
+  spec.balance = balance_losses(o);
+  spec.z_loss = o.moe_z_loss;
+  spec.expert = mlp;
   spec.expert.name += ".experts";
   spec.expert.ffn = o.moe_ffn_hidden_size;
+  if (o.moe_shared_ffn > 0) {
+    spec.shared = mlp;
+    spec.shared->name += ".shared";
+    spec.shared->ffn = o.moe_shared_ffn;
+  }
+  if (o.moe_shared_gate) {
+    const RouterSpec gate{.score = RouterScore::sigmoid};
+    spec.shared_gate = {mlp.name + ".shared_gate", 1, o.hidden_size, gate, o.init_std};
+  }
   return spec;
+}
+
+FeedForwardSpec feed_forward_spec(const ModelOptions& o, const std::string& name) {
+  const MlpSpec mlp = mlp_spec(o, name);
+  if (o.num_experts == 0) return mlp;
+  return moe_spec(o, mlp);
 }
 
 LayerSpec layer_spec(const ModelOptions& o, std::int64_t layer) {

@@ -57,15 +57,19 @@ class Walk {
     linear(down_linear(spec));
   }
   void sublayer(const MoeSpec& spec) {
-    tensor(router_weight_name(spec), {spec.experts, spec.expert.hidden},
-           {InitKind::normal, spec.expert.init_std});
+    router(spec.router);
     experts(spec, up_linear(spec.expert));
     experts(spec, down_linear(spec.expert));
+    if (spec.shared) sublayer(*spec.shared);
+    if (spec.shared_gate) router(*spec.shared_gate);
+  }
+  void router(const RouterLayerSpec& spec) {
+    tensor(weight_name(spec), {spec.experts, spec.hidden}, {InitKind::normal, spec.init_std});
   }
   void experts(const MoeSpec& spec, const LinearSpec& linear) {
     for (const LinearPart& part : linear.parts)
       add_({part.name + ".weight",
-            {spec.experts, part.out, linear.in},
+            {spec.router.experts, part.out, linear.in},
             {InitKind::normal, linear.init_std},
             PlacementClass::expert});
   }

@@ -66,6 +66,11 @@ class Changes {
     note("ffn-hidden-size", a.ffn_hidden_size, b.ffn_hidden_size);
     note("num-experts", a.num_experts, b.num_experts);
     note("moe-ffn-hidden-size", a.moe_ffn_hidden_size, b.moe_ffn_hidden_size);
+    note("moe-shared-expert-intermediate-size", a.moe_shared_ffn, b.moe_shared_ffn);
+    note("moe-router-topk", a.moe_router_topk, b.moe_router_topk);
+    note("moe-router-num-groups", a.moe_router_num_groups, b.moe_router_num_groups);
+    note("moe-router-group-topk", a.moe_router_group_topk, b.moe_router_group_topk);
+    note("moe-router-group-best", a.moe_router_group_best, b.moe_router_group_best);
     note("num-attention-heads", a.num_attention_heads, b.num_attention_heads);
     note("num-query-groups", a.num_query_groups, b.num_query_groups);
     note("kv-channels", a.kv_channels, b.kv_channels);
@@ -166,8 +171,23 @@ int small_expert_tensor(const ParallelOptions& before, int tensor) {
   return expert_tensor == before.tensor ? tensor : 2 * tensor;
 }
 
-// At most two expert-parallel ranks with at most two experts each. More data-parallel ranks are
-// added until they hold whole sets of experts.
+// At most two groups of experts of which one or both are chosen, with two experts each.
+void shrink_router(ModelOptions& model, std::int64_t experts) {
+  model.num_experts = experts;
+  std::int64_t eligible = experts;
+  if (model.moe_router_num_groups > 0) {
+    model.moe_router_num_groups = experts % 2 == 0 ? 2 : 1;
+    const std::int64_t size = experts / model.moe_router_num_groups;
+    model.moe_router_group_topk =
+        std::min(model.moe_router_group_topk, model.moe_router_num_groups);
+    model.moe_router_group_best = std::min(model.moe_router_group_best, size);
+    eligible = size * model.moe_router_group_topk;
+  }
+  model.moe_router_topk = std::min(model.moe_router_topk, eligible);
+}
+
+// At most two expert-parallel ranks with at most four experts each, two if a token goes to one.
+// More data-parallel ranks are added until they hold whole sets of experts.
 void shrink_experts(const ParallelOptions& before, SessionOptions& reference) {
   ModelOptions& model = reference.model;
   ParallelOptions& p = reference.parallel;
@@ -175,7 +195,9 @@ void shrink_experts(const ParallelOptions& before, SessionOptions& reference) {
   if (model.num_experts == 0) return;
   const std::int64_t of_a_rank = model.num_experts / p.expert;
   p.expert = std::min(p.expert, 2);
-  model.num_experts = p.expert * std::min<std::int64_t>(of_a_rank, 2);
+  const std::int64_t most = model.moe_router_topk > 1 ? 4 : 2;
+  shrink_router(model, p.expert * std::min<std::int64_t>(of_a_rank, most));
+  if (model.moe_shared_ffn > 0) model.moe_shared_ffn = round_up(model.hidden_size, p.tensor);
   model.moe_ffn_hidden_size = round_up(model.hidden_size, p.expert_tensor);
   const int set = p.expert * p.expert_tensor * p.sharding_instances;
   while (p.tensor * p.context * p.data % set != 0 || p.data % p.sharding_instances != 0) ++p.data;

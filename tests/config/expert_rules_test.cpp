@@ -14,8 +14,38 @@ constexpr WrongLayout kExperts[] = {
      "  - --expert-model-parallel-size 8: the model has no experts; set --num-experts, or drop it\n"
      "  - --context-parallel-size 4 takes 4 ranks, but this process runs alone: add --nproc 4, or "
      "start 4 processes with mpirun -n 4 (or srun, torchrun)"},
-    {"--num-experts 4 --disable-bias-linear",
-     "--moe-router-topk 2: this version sends each token to one expert; set --moe-router-topk 1"},
+    {"--num-experts 4 --moe-router-topk 5 --disable-bias-linear",
+     "--moe-router-topk 5 is more than --num-experts 4: a token goes to different experts; change "
+     "one of them"},
+    {MOE "--moe-router-num-groups 2",
+     "--moe-router-num-groups 2 without --moe-router-group-topk: set how many of the groups the "
+     "experts of a token are in"},
+    {MOE "--moe-router-num-groups 2 --moe-router-group-topk 3",
+     "--moe-router-group-topk 3 is more than --moe-router-num-groups 2: change one of them"},
+    {MOE "--moe-router-num-groups 3 --moe-router-group-topk 1",
+     "--num-experts 4 is not a multiple of --moe-router-num-groups 3: groups have the same number "
+     "of experts; change one of them"},
+    {"--num-experts 4 --moe-router-topk 3 --disable-bias-linear --moe-router-num-groups 2 "
+     "--moe-router-group-topk 1",
+     "2 problems in the configuration:\n"
+     "  - --moe-router-topk 3 is more than the 2 experts of --moe-router-group-topk 1 groups: "
+     "change one of them\n"
+     "  - --moe-router-group-best 3 is more than the 2 experts of a group: set 2 or less"},
+    {MOE "--moe-aux-loss-coeff 0.1 0.2",
+     "--moe-aux-loss-coeff has 2 values for 1 of --moe-router-load-balancing-type: give one for "
+     "all, or one for each"},
+    {MOE "--moe-router-load-balancing-type aux_loss aux_loss",
+     "--moe-router-load-balancing-type has aux_loss twice: give each once"},
+    {MOE "--moe-router-load-balancing-type none aux_loss",
+     "--moe-router-load-balancing-type has none beside others: give none alone, or drop it"},
+    {MOE "--moe-router-load-balancing-type none --moe-aux-loss-coeff 0.1",
+     "--moe-aux-loss-coeff with --moe-router-load-balancing-type none has no effect: drop one of "
+     "them"},
+    {MOE "--moe-shared-expert-intermediate-size 33 --tensor-model-parallel-size 2 "
+         "--sequence-parallel --nproc 2",
+     "--moe-shared-expert-intermediate-size 33 is not a multiple of --tensor-model-parallel-size "
+     "2: every tensor-parallel rank has a part of the shared expert of the same width; change one "
+     "of them"},
     {"--num-experts 4 --moe-router-topk 1",
      "2 problems in the configuration:\n"
      "  - --moe-router-topk 1 without --moe-router-pre-softmax: a softmax over one chosen expert "
@@ -36,7 +66,7 @@ constexpr WrongLayout kExperts[] = {
      "--tensor-model-parallel-size"},
     {MOE "--tensor-model-parallel-size 2 --nproc 2",
      "--num-experts 4 with --tensor-model-parallel-size 2 needs --sequence-parallel: otherwise the "
-     "tensor-parallel ranks would send each token to its expert 2 times"},
+     "tensor-parallel ranks would send each token to its experts 2 times"},
     {MOE "--expert-model-parallel-size 4 --nproc 2",
      "--nproc 2 is not a multiple of 4, the ranks that its experts take "
      "(--expert-tensor-parallel-size 1 x --expert-model-parallel-size 4 x "

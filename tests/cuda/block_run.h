@@ -84,14 +84,20 @@ inline BlockCase qwen_like() {
   return result;
 }
 
-/// Llama's, with a mixture of five experts.
+/// Llama's, with a mixture of five experts of which a token uses two, and a shared one.
 inline BlockCase moe_like() {
   BlockCase result = llama_like();
   result.name = "moe_like";
   MlpSpec expert = std::get<MlpSpec>(result.spec.feed_forward);
   expert.name += ".experts";
   expert.ffn = 104;
-  result.spec.feed_forward = MoeSpec{.name = "layers.0.mlp", .experts = 5, .expert = expert};
+  MoeSpec moe;
+  moe.name = "layers.0.mlp";
+  moe.router = {"layers.0.mlp.router", 5, expert.hidden, {.topk = 2}, expert.init_std};
+  moe.expert = expert;
+  moe.shared = std::get<MlpSpec>(result.spec.feed_forward);
+  moe.shared->name += ".shared";
+  result.spec.feed_forward = moe;
   return result;
 }
 

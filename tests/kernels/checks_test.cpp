@@ -94,6 +94,7 @@ TEST_P(ChecksTest, NormsOfParts) {
 }
 
 TEST_P(ChecksTest, MixtureOfExperts) {
+  for (const OpCall& call : router_calls()) expect_all_refusals(call);
   for (const OpCall& call : moe_calls()) expect_all_refusals(call);
 }
 TEST_P(ChecksTest, PointwiseOps) {

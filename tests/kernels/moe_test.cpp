@@ -1,9 +1,8 @@
-// The ops of a mixture of experts against plain loops in double, and by hand.
+// The dispatch of rows to experts, and their products, against plain loops in double.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "tests/support/kernel_test.h"
 
@@ -14,9 +13,9 @@ struct Sorted {
   Values order, place, offsets;
 };
 
-// Rows of experts [first, first + local) in the order of experts, then of rows.
-Sorted sorted(const Values& expert, std::int64_t first, std::int64_t local) {
-  Sorted s{Values(expert.size(), -1), Values(expert.size(), -1), {0}};
+// Pairs of experts [first, first + local) in the order of experts, then of pairs; `places` of them.
+Sorted sorted(const Values& expert, std::int64_t first, std::int64_t local, std::int64_t places) {
+  Sorted s{Values(static_cast<std::size_t>(places), -1), Values(expert.size(), -1), {0}};
   std::size_t next = 0;
   for (std::int64_t e = first; e < first + local; ++e) {
     for (std::size_t i = 0; i < expert.size(); ++i)
@@ -40,50 +39,97 @@ class MoeTest : public KernelTest {
   const std::int64_t rows_ = 130, experts_ = 4;
 };
 
-TEST_P(MoeTest, TheRouterTakesTheLargestLogitAndTheLowestOfEqualOnes) {
-  const Values logits{1, 3, 2, /**/ 5, 5, 5, /**/ -1000, 0, 1000, /**/ 2, 7, 7};
-  const Tensor expert = empty(DType::i32, {4}), probability = empty(acc(), {4});
-  lab->route_top1(stream, expert, probability, lab.tensor(acc(), {4, 3}, logits));
-  EXPECT_EQ(lab.read(expert), (Values{1, 0, 2, 1}));
-  const double first = 1 / (1 + std::exp(-1) + std::exp(-2));
-  const double last = 1 / (2 + std::exp(-5));
-  EXPECT_LE(relative_error(lab.read(probability), {first, 1.0 / 3, 1, last}), 1e-6);
+// k different experts for each row.
+TEST_P(MoeTest, PairsAreSortedByExpertAndKeepTheirOrder) {
+  for (const std::int64_t rows : {0, 1, 5, 512, 1500})
+    for (const std::int64_t k : {1, 2, 8})
+      for (const auto& [first, local] : {std::pair(0, 1), std::pair(0, 8), std::pair(2, 3)}) {
+        SCOPED_TRACE(testing::Message()
+                     << rows << " x " << k << ", experts " << first << " + " << local);
+        Values chosen = indices({rows, k}, 8).values;
+        for (std::size_t i = 0; i < chosen.size(); ++i)
+          if (const auto j = i % static_cast<std::size_t>(k); j > 0)
+            chosen[i] = std::fmod(chosen[i - j] + static_cast<double>(j), 8.0);
+        const std::int64_t places = rows * std::min<std::int64_t>(k, local) + 3;
+        const Tensor order = empty(DType::i32, {places}), place = empty(DType::i32, {rows, k});
+        const Tensor offsets = empty(DType::i32, {local + 1});
+        lab->sort_by_expert(stream, order, place, offsets,
+                            lab.tensor(DType::i32, {rows, k}, chosen), first);
+        const Sorted want = sorted(chosen, first, local, places);
+        EXPECT_EQ(lab.read(order), want.order);
+        EXPECT_EQ(lab.read(place), want.place);
+        EXPECT_EQ(lab.read(offsets), want.offsets);
+      }
 }
 
-TEST_P(MoeTest, TheRoutersGradientIsThatOfTheSoftmax) {
-  const std::int64_t n = 50, e = 5;
-  const Input logits = random(acc(), {n, e}), dp = random(acc(), {n});
-  const Tensor expert = empty(DType::i32, {n}), probability = empty(acc(), {n});
-  lab->route_top1(stream, expert, probability, View(logits));
-  const Tensor got = empty({n, e});
-  lab->route_top1_backward(stream, got, View(dp), expert.view(), View(logits));
+// Copies are exact. Sums over pairs are those of the values; pairs without a place add nothing.
+TEST_P(MoeTest, RowsOfPairsAndTheirSums) {
+  const std::int64_t n = 5, c = 300, k = 3;
+  const Input x = random({n, c});
+  const Values order{4, -1, 14, 0, 1, -1};
+  const Tensor pairs = empty({6, c});
+  lab->permute_rows(stream, pairs, View(x), lab.tensor(DType::i32, {6}, order), k);
   Values want;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const double* row = logits.values.data() + i * e;
-    const auto chosen = std::max_element(row, row + e) - row;
-    double sum = 0;
-    for (std::int64_t j = 0; j < e; ++j) sum += std::exp(row[j]);
-    const double p = std::exp(row[chosen]) / sum;
-    for (std::int64_t j = 0; j < e; ++j)
-      want.push_back(dp.values[static_cast<std::size_t>(i)] * p *
-                     ((j == chosen ? 1 : 0) - std::exp(row[j]) / sum));
-  }
-  EXPECT_LE(relative_error(lab.read(got), want), tolerance(3));
+  for (const double pair : order)
+    for (std::int64_t j = 0; j < c; ++j)
+      want.push_back(
+          pair < 0
+              ? 0
+              : x.values[static_cast<std::size_t>(static_cast<std::int64_t>(pair) / k * c + j)]);
+  EXPECT_EQ(lab.read(pairs), want);
+  const Values place{0, 1, -1, /**/ -1, -1, -1, /**/ 4, 3, 2, /**/ 2, 2, 2, /**/ -1, 4, -1};
+  const Tensor sums = empty({n, c});
+  lab->unpermute_rows(stream, sums, View(x), lab.tensor(DType::i32, {n, k}, place));
+  Values want_sums;
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < c; ++j) {
+      double sum = 0;
+      for (std::int64_t p = 0; p < k; ++p)
+        if (const double from = place[static_cast<std::size_t>(i * k + p)]; from >= 0)
+          sum += x.values[static_cast<std::size_t>(static_cast<std::int64_t>(from) * c + j)];
+      want_sums.push_back(sum);
+    }
+  EXPECT_LE(relative_error(lab.read(sums), want_sums), tolerance());
 }
 
-TEST_P(MoeTest, RowsAreSortedByExpertAndKeepTheirOrder) {
-  for (const std::int64_t rows : {0, 1, 5, 1024, 3000})
-    for (const auto& [first, local] : {std::pair(0, 1), std::pair(0, 8), std::pair(2, 3)}) {
-      SCOPED_TRACE(testing::Message() << rows << " rows, experts " << first << " + " << local);
-      const Input expert = indices({rows}, 8);
-      const Tensor order = empty(DType::i32, {rows}), place = empty(DType::i32, {rows});
-      const Tensor offsets = empty(DType::i32, {local + 1});
-      lab->sort_by_expert(stream, order, place, offsets, View(expert), first);
-      const Sorted want = sorted(expert.values, first, local);
-      EXPECT_EQ(lab.read(order), want.order);
-      EXPECT_EQ(lab.read(place), want.place);
-      EXPECT_EQ(lab.read(offsets), want.offsets);
+// With and without a gate: values, gradients, and y computed again in place of dy.
+TEST_P(MoeTest, ActivationsOfExpertsAreWeighted) {
+  const std::int64_t n = 9, f = 150;
+  for (const bool gated : {false, true}) {
+    const std::int64_t width = gated ? 2 * f : f;
+    const Input x = random({n, width}), dy = random({n, f}), p = random(acc(), {n});
+    const auto silu = [](double v) { return v / (1 + std::exp(-v)); };
+    const auto slope = [](double v) {
+      const double s = 1 / (1 + std::exp(-v));
+      return s * (1 + v * (1 - s));
+    };
+    Values y, dx(static_cast<std::size_t>(n * width)), dp;
+    for (std::int64_t i = 0; i < n; ++i) {
+      dp.push_back(0);
+      const double weight = p.values[static_cast<std::size_t>(i)];
+      for (std::int64_t j = 0; j < f; ++j) {
+        const auto at = static_cast<std::size_t>(i * width + j);
+        const double g = x.values[at], d = dy.values[static_cast<std::size_t>(i * f + j)];
+        const double u = gated ? x.values[at + static_cast<std::size_t>(f)] : 1;
+        y.push_back(weight * silu(g) * u);
+        dp.back() += d * silu(g) * u;
+        dx[at] = weight * d * u * slope(g);
+        if (gated) dx[at + static_cast<std::size_t>(f)] = weight * d * silu(g);
+      }
     }
+    const Tensor got = empty({n, f}), got_dx = empty({n, width}), got_dp = empty(acc(), {n});
+    lab->expert_activation_forward(stream, got, View(x), View(p), Activation::silu);
+    EXPECT_LE(relative_error(lab.read(got), y), tolerance(2));
+    const Tensor again = lab.tensor(dtype(), {n, f}, dy.values);
+    lab->expert_activation_backward(stream, got_dx, again, got_dp, again.view(), View(x), View(p),
+                                    Activation::silu);
+    EXPECT_LE(relative_error(lab.read(again), y), tolerance(2));
+    EXPECT_LE(relative_error(lab.read(got_dx), dx), tolerance(2));
+    EXPECT_LE(relative_error(lab.read(got_dp), dp), std::max(1e-6, tolerance()));
+    lab->expert_activation_backward(stream, got_dx, {}, got_dp, View(dy), View(x), View(p),
+                                    Activation::silu);
+    EXPECT_LE(relative_error(lab.read(got_dx), dx), tolerance(2));
+  }
 }
 
 // Rows of no expert hold NaN in the input: they must not be read, and their results are 0.

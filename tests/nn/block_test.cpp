@@ -38,13 +38,42 @@ TEST_P(BlockForms, GptLike) {
 
 TEST_P(BlockForms, LlamaLike) { check_spec(llama_like()); }
 
-// Both forms of the MLP as experts, of which some get no rows.
+// An expert of width 6 in the place of the MLP.
+MoeSpec moe_spec(const MlpSpec& mlp, std::int64_t experts, const RouterSpec& choice) {
+  MoeSpec spec;
+  spec.name = "layers.0.mlp";
+  spec.router = {"layers.0.mlp.router", experts, mlp.hidden, choice, mlp.init_std};
+  spec.expert = mlp;
+  return spec;
+}
+
+// Both forms of the MLP as experts, of which some get no rows: one expert per token, several, all.
 TEST_P(BlockForms, MixtureOfExperts) {
-  for (const bool gated : {false, true}) {
+  const std::vector<std::pair<std::int64_t, RouterSpec>> routers{
+      {8, {.topk = 1}},
+      {8, {.topk = 3, .normalize = true}},
+      {4, {4, RouterScore::sigmoid, true, 2.5}},
+      {8, {2, RouterScore::sigmoid, true, 1.0, 4, 2, 2}}};
+  for (const auto& [experts, choice] : routers)
+    for (const bool gated : {false, true}) {
+      LayerSpec spec = llama_like();
+      MlpSpec expert = std::get<MlpSpec>(spec.feed_forward);
+      expert.gated = gated;
+      spec.feed_forward = moe_spec(expert, experts, choice);
+      check_spec(spec);
+    }
+}
+
+TEST_P(BlockForms, MixtureOfExpertsWithASharedOne) {
+  for (const bool gate : {false, true}) {
     LayerSpec spec = llama_like();
-    MlpSpec expert = std::get<MlpSpec>(spec.feed_forward);
-    expert.gated = gated;
-    spec.feed_forward = MoeSpec{"layers.0.mlp", 8, expert};
+    const MlpSpec mlp = std::get<MlpSpec>(spec.feed_forward);
+    MoeSpec moe = moe_spec(mlp, 4, {.topk = 2});
+    moe.shared = mlp;
+    moe.shared->name += ".shared";
+    const RouterSpec sigmoid{.score = RouterScore::sigmoid};
+    if (gate) moe.shared_gate = {mlp.name + ".shared_gate", 1, mlp.hidden, sigmoid, mlp.init_std};
+    spec.feed_forward = moe;
     check_spec(spec);
   }
 }

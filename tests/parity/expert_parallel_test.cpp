@@ -22,17 +22,18 @@ struct ExpertCase {
   ScheduleKind schedule = ScheduleKind::automatic;
   int microbatches = 2;
   bool gated = true;
+  std::string family = "moe";
 
   std::string text() const {
     return fmt::format(
-        "{}{} experts, expert {} x {} tensor {} context {} pipeline {} data {} sharding {} "
+        "{} {}{} experts, expert {} x {} tensor {} context {} pipeline {} data {} sharding {} "
         "recompute {} schedule {} microbatches {}",
-        experts, gated ? " gated" : "", expert, expert_tensor, tensor, context, pipeline, data,
-        static_cast<int>(sharding), static_cast<int>(recompute), static_cast<int>(schedule),
+        family, experts, gated ? " gated" : "", expert, expert_tensor, tensor, context, pipeline,
+        data, static_cast<int>(sharding), static_cast<int>(recompute), static_cast<int>(schedule),
         microbatches);
   }
   SessionOptions session(DType dtype) const {
-    SessionOptions options = test::tiny_session("moe");
+    SessionOptions options = test::tiny_session(family);
     options.shape = {16, 2};
     options.microbatches = microbatches;
     options.recompute.granularity = recompute;
@@ -57,7 +58,11 @@ struct ExpertCase {
     return options;
   }
   ExpertCase alone() const {
-    return {.experts = experts, .expert = 1, .microbatches = microbatches * data, .gated = gated};
+    return {.experts = experts,
+            .expert = 1,
+            .microbatches = microbatches * data,
+            .gated = gated,
+            .family = family};
   }
 };
 
@@ -131,6 +136,31 @@ TEST(ExpertParallel, RecomputeEqualsOneRank) {
   for (const auto recompute : {RecomputeGranularity::selective, RecomputeGranularity::full})
     expect_expert_cases(
         {{.data = 2, .recompute = recompute}, {.tensor = 2, .data = 2, .recompute = recompute}});
+}
+
+// Several experts per token, shared experts, groups, losses that balance: with every other axis.
+TEST(ExpertParallel, RoutersOfAllKindsEqualOneRank) {
+  for (const char* family : {"qwen_moe", "deepseek"})
+    expect_expert_cases(
+        {{.experts = 8, .data = 2, .family = family},
+         {.experts = 8, .expert = 4, .data = 4, .family = family},
+         {.experts = 8, .expert = 8, .data = 8, .sharding = Sharding::parameters, .family = family},
+         {.experts = 8, .tensor = 2, .data = 2, .family = family},
+         {.experts = 8,
+          .expert = 4,
+          .expert_tensor = 1,
+          .tensor = 2,
+          .context = 2,
+          .sharding = Sharding::optimizer,
+          .family = family},
+         {.experts = 8,
+          .expert_tensor = 2,
+          .tensor = 2,
+          .context = 2,
+          .pipeline = 2,
+          .schedule = ScheduleKind::zb_h1,
+          .family = family},
+         {.experts = 8, .data = 2, .recompute = RecomputeGranularity::full, .family = family}});
 }
 
 // Shorter types differ from layout to layout by rounding alone, but a token near the border of two

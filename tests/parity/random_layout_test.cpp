@@ -173,6 +173,27 @@ void throw_context(Dice& dice, SessionOptions& options) {
   throw_kinds(dice, options);
 }
 
+void throw_router(Dice& dice, ModelOptions& model, int tensor) {
+  const std::int64_t experts = model.num_experts;
+  model.mlp_bias = false;
+  model.moe_router_score = dice.coin() ? RouterScore::softmax : RouterScore::sigmoid;
+  if (experts % 2 == 0 && dice.coin()) {
+    model.moe_router_num_groups = 2;
+    model.moe_router_group_topk = dice.one_of({1, 2});
+    model.moe_router_group_best = dice.coin() ? 1 : std::min<std::int64_t>(2, experts / 2);
+  }
+  const std::int64_t eligible =
+      model.moe_router_num_groups > 0 ? experts / 2 * model.moe_router_group_topk : experts;
+  model.moe_router_topk = std::min<std::int64_t>(eligible, dice.one_of({1, 2, 3, 12}));
+  model.moe_router_pre_softmax = model.moe_router_topk == 1 || dice.coin();
+  model.moe_router_scaling_factor = dice.coin() ? 1 : 2.5;
+  if (dice.coin()) model.moe_shared_ffn = std::int64_t{tensor} * 6;
+  model.moe_shared_gate = model.moe_shared_ffn > 0 && dice.coin();
+  if (dice.coin()) model.moe_aux_loss_coeff = {0.1};
+  if (dice.coin()) model.moe_balance = {MoeBalance::microbatch, MoeBalance::sequence};
+  if (dice.coin()) model.moe_z_loss = 0.01;
+}
+
 // More data-parallel ranks are added until they hold whole sets of experts.
 void throw_experts(Dice& dice, SessionOptions& options) {
   ParallelOptions& p = options.parallel;
@@ -183,9 +204,7 @@ void throw_experts(Dice& dice, SessionOptions& options) {
   p.expert_tensor = dice.one_of({1, 2, p.tensor});
   model.num_experts = std::int64_t{p.expert} * dice.one_of({2, 3});
   model.moe_ffn_hidden_size = std::int64_t{p.expert_tensor} * dice.one_of({3, 8});
-  model.moe_router_topk = 1;
-  model.moe_router_pre_softmax = true;
-  model.mlp_bias = false;
+  throw_router(dice, model, p.tensor);
   if (dice.coin()) {
     p.context = 2;
     options.model.max_position_embeddings = options.shape.seq *= 4;
@@ -240,13 +259,14 @@ std::string text_of(int seed, const SessionOptions& o) {
       "case {}: context {} tensor {} grid {} sp {} data {} sharding {} instances {} heads {} "
       "groups {} seq {} "
       "batch {} layers {} pipeline {} schedule {} chunks {} microbatches {} layout {} experts {} "
-      "over {} x {}",
+      "over {} x {}, {} per token of {} groups, shared {}",
       seed, o.parallel.context, o.parallel.tensor, o.parallel.tensor_2d,
       o.parallel.sequence_parallel, o.parallel.data, static_cast<int>(o.parallel.sharding),
       o.parallel.sharding_instances, o.model.num_attention_heads, o.model.num_query_groups,
       o.shape.seq, o.shape.batch, o.model.num_layers, o.parallel.pipeline,
       static_cast<int>(o.pipeline.schedule), o.pipeline.chunks, o.microbatches, o.pipeline.layout,
-      o.model.num_experts, o.parallel.expert, o.parallel.expert_tensor);
+      o.model.num_experts, o.parallel.expert, o.parallel.expert_tensor, o.model.moe_router_topk,
+      o.model.moe_router_num_groups, o.model.moe_shared_ffn);
 }
 
 void expect_equal_one_rank(LayoutKind kind) {

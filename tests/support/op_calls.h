@@ -236,28 +236,89 @@ inline std::vector<OpCall> pointwise_calls() {
   };
 }
 
+inline std::vector<OpCall> router_calls() {
+  return {
+      {"route",
+       {{"expert", kI32, {3, 2}},
+        {"weight", kF32, {3, 2}},
+        {"scores", kF32, {3, 4}},
+        {"logits", kF32, {3, 4}, kLeads},
+        {"bias", kF32, {4}, kOptional}},
+       [](Lab& lab, const Views& v) {
+         lab->route(lab.stream, v[0], v[1], v[2], v[3], v[4], {.topk = 2});
+       }},
+      {"route_backward",
+       {{"dlogits", kF32, {3, 4}, kAnyFloat},
+        {"expert", kI32, {3, 2}},
+        {"scores", kF32, {3, 4}, kLeads},
+        {"dweight", kF32, {3, 2}},
+        {"dbalance", kF32, {2, 4}, kOptional | kAnyRows},
+        {"z", kF64, {1}, kOptional},
+        {"logits", kF32, {3, 4}}},
+       [](Lab& lab, const Views& v) {
+         lab->route_backward(lab.stream, v[0], v[1], v[2], {v[3], v[4], v[5], v[6]}, {.topk = 2});
+       }},
+      {"router_load",
+       {{"counts", kF64, {2, 4}, kAnyRows},
+        {"sums", kF64, {2, 4}},
+        {"expert", kI32, {3, 2}},
+        {"scores", kF32, {3, 4}, kLeads}},
+       [](Lab& lab, const Views& v) {
+         lab->router_load(lab.stream, v[0], v[1], v[2], v[3], {.topk = 2});
+       }},
+      {"balance_loss",
+       {{"loss", kF64, {1}},
+        {"dbalance", kF32, {2, 4}},
+        {"counts", kF64, {2, 4}, kLeads},
+        {"sums", kF64, {2, 4}},
+        {"grad_scale", kF64, {1}}},
+       [](Lab& lab, const Views& v) {
+         lab->balance_loss(lab.stream, v[0], v[1], v[2], v[3], v[4], 1, 1, false);
+       }},
+      {"router_z_loss",
+       {{"loss", kF64, {1}},
+        {"z", kF64, {1}},
+        {"logits", kF32, {3, 4}, kLeads | kAnyShape},
+        {"grad_scale", kF64, {1}}},
+       [](Lab& lab, const Views& v) {
+         lab->router_z_loss(lab.stream, v[0], v[1], v[2], v[3], 1, 1);
+       }},
+  };
+}
+
 inline std::vector<OpCall> moe_calls() {
   return {
-      {"route_top1",
-       {{"expert", kI32, {3}},
-        {"probability", kF32, {3}},
-        {"logits", kF32, {3, 4}, kLeads | kAnyShape}},
-       [](Lab& lab, const Views& v) { lab->route_top1(lab.stream, v[0], v[1], v[2]); }},
-      {"route_top1_backward",
-       {{"dlogits", kF32, {3, 4}, kAnyFloat},
-        {"dprobability", kF32, {3}},
-        {"expert", kI32, {3}},
-        {"logits", kF32, {3, 4}, kLeads}},
-       [](Lab& lab, const Views& v) {
-         lab->route_top1_backward(lab.stream, v[0], v[1], v[2], v[3]);
-       }},
       {"sort_by_expert",
-       {{"order", kI32, {5}},
-        {"place", kI32, {5}},
+       {{"order", kI32, {10}, kAnyShape},
+        {"place", kI32, {5, 2}},
         {"offsets", kI32, {3}, kAnyShape},
-        {"expert", kI32, {5}, kLeads}},
+        {"expert", kI32, {5, 2}, kLeads}},
        [](Lab& lab, const Views& v) {
          lab->sort_by_expert(lab.stream, v[0], v[1], v[2], v[3], 0);
+       }},
+      {"permute_rows",
+       {{"y", kF32, {5, 3}}, {"x", kF32, {4, 3}, kLeads | kAnyRows}, {"order", kI32, {5}, kLeads}},
+       [](Lab& lab, const Views& v) { lab->permute_rows(lab.stream, v[0], v[1], v[2], 2); }},
+      {"unpermute_rows",
+       {{"y", kF32, {4, 3}},
+        {"x", kF32, {5, 3}, kLeads | kAnyRows},
+        {"place", kI32, {4, 2}, kLeads | kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->unpermute_rows(lab.stream, v[0], v[1], v[2]); }},
+      {"expert_activation_forward",
+       {{"y", kF32, {3, 4}}, {"x", kF32, {3, 8}, kLeads}, {"weight", kF32, {3}}},
+       [](Lab& lab, const Views& v) {
+         lab->expert_activation_forward(lab.stream, v[0], v[1], v[2], Activation::silu);
+       }},
+      {"expert_activation_backward",
+       {{"dx", kF32, {3, 8}},
+        {"y", kF32, {3, 4}, kOptional},
+        {"dweight", kF32, {3}},
+        {"dy", kF32, {3, 4}},
+        {"x", kF32, {3, 8}, kLeads},
+        {"weight", kF32, {3}}},
+       [](Lab& lab, const Views& v) {
+         lab->expert_activation_backward(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5],
+                                         Activation::silu);
        }},
       {"grouped_gemm",
        {{"d", kF32, {5, 4}},

@@ -211,24 +211,53 @@ inline void run_optimizers(OpRun& t) {
   for (const Tensor& each : {squares, scales, state, records, value, master, m, v}) t.keep(each);
 }
 
-inline void run_moe(OpRun& t) {
-  const std::int64_t rows = 150, experts = 3;
-  const Tensor expert = t.zeros(DType::i32, {rows}), p = t.zeros(t.acc(), {rows});
+inline void run_router(OpRun& t) {
+  const std::int64_t rows = 150, experts = 40, groups = 3;
+  const RouterSpec spec{4, RouterScore::sigmoid, true, 2.5, 4, 2, 2};
+  const Tensor expert = t.zeros(DType::i32, {rows, 4}), weight = t.zeros(t.acc(), {rows, 4});
+  const Tensor scores = t.zeros(t.acc(), {rows, experts});
   const Tensor logits = t.random(t.acc(), {rows, experts});
-  t.lab->route_top1(t.stream, expert, p, logits);
+  t.lab->route(t.stream, expert, weight, scores, logits, {}, spec);
+  const Tensor counts = t.zeros(DType::f64, {groups, experts});
+  const Tensor sums = t.zeros(DType::f64, {groups, experts}), loss = t.zeros(DType::f64, {1});
+  const Tensor z = t.zeros(DType::f64, {1}), one = t.lab.full(DType::f64, {1}, 1);
+  const Tensor balance = t.zeros(t.acc(), {groups, experts});
+  t.lab->router_load(t.stream, counts, sums, expert.view(), scores.view(), spec);
+  t.lab->balance_loss(t.stream, loss, balance, counts.view(), sums.view(), one.view(), 1e-3, 1,
+                      false);
+  t.lab->router_z_loss(t.stream, loss, z, logits.view(), one.view(), 1e-3, 1);
   const Tensor dlogits = t.zeros(t.dtype, {rows, experts});
-  t.lab->route_top1_backward(t.stream, dlogits, p.view(), expert.view(), logits.view());
-  const Tensor order = t.zeros(DType::i32, {rows}), place = t.zeros(DType::i32, {rows});
+  t.lab->route_backward(t.stream, dlogits, expert.view(), scores.view(),
+                        {weight.view(), balance.view(), z.view(), logits.view()}, spec);
+  for (const Tensor& each : {expert, weight, scores, counts, sums, loss, z, balance, dlogits})
+    t.keep(each);
+}
+
+inline void run_moe(OpRun& t) {
+  const std::int64_t rows = 150, experts = 3, k = 2, pairs = rows * k;
+  const Tensor expert = t.zeros(DType::i32, {rows, k}), weight = t.zeros(t.acc(), {rows, k});
+  const Tensor logits = t.random(t.acc(), {rows, experts});
+  t.lab->route(t.stream, expert, weight, logits, logits.view(), {}, {.topk = k});
+  const Tensor order = t.zeros(DType::i32, {pairs}), place = t.zeros(DType::i32, {rows, k});
   const Tensor offsets = t.zeros(DType::i32, {experts});
   t.lab->sort_by_expert(t.stream, order, place, offsets, expert.view(), 1);
-  const Tensor x = t.random({rows, 80}), w = t.random({experts - 1, 90, 80});
-  const Tensor y = t.zeros(t.dtype, {rows, 90}), dw = t.zeros(t.acc(), {experts - 1, 90, 80});
+  const Tensor tokens = t.random({rows, 80}), w = t.random({experts - 1, 90, 80});
+  const Tensor x = t.zeros(t.dtype, {pairs, 80}), sums = t.zeros(t.dtype, {rows, 80});
+  t.lab->permute_rows(t.stream, x, tokens.view(), order.view(), k);
+  t.lab->unpermute_rows(t.stream, sums, x.view(), place.view());
+  const Tensor y = t.zeros(t.dtype, {pairs, 90}), dw = t.zeros(t.acc(), {experts - 1, 90, 80});
   t.lab->grouped_gemm(t.stream, y, x.view(), w.view(), offsets.view(), true);
   t.lab->grouped_weight_gradient(t.stream, dw, y.view(), x.view(), offsets.view(), false);
-  const Tensor scaled = t.zeros(t.dtype, {rows, 80}), dots = t.zeros(t.acc(), {rows});
+  const Tensor p = t.random(t.acc(), {pairs}), act = t.zeros(t.dtype, {pairs, 45});
+  const Tensor dy = t.zeros(t.dtype, {pairs, 90}), dp = t.zeros(t.acc(), {pairs});
+  t.lab->expert_activation_forward(t.stream, act, y.view(), p.view(), Activation::silu);
+  t.lab->expert_activation_backward(t.stream, dy, {}, dp, act.view(), y.view(), p.view(),
+                                    Activation::silu);
+  const Tensor scaled = t.zeros(t.dtype, {pairs, 80}), dots = t.zeros(t.acc(), {pairs});
   t.lab->scale_rows(t.stream, scaled, x.view(), p.view());
   t.lab->row_dot(t.stream, dots, x.view(), scaled.view());
-  for (const Tensor& each : {expert, p, dlogits, order, place, offsets, y, dw, scaled, dots})
+  for (const Tensor& each :
+       {expert, weight, order, place, offsets, x, sums, y, dw, act, dy, dp, scaled, dots})
     t.keep(each);
 }
 
@@ -244,6 +273,7 @@ inline constexpr NamedOp kEveryOp[] = {{"gemm", run_gemm},
                                        {"loss", run_loss},
                                        {"capped loss", run_capped_loss},
                                        {"embedding", run_embedding},
+                                       {"router", run_router},
                                        {"mixture of experts", run_moe},
                                        {"optimizers", run_optimizers}};
 

@@ -116,11 +116,40 @@ inline ModelOptions tiny_moe() {
   return model;
 }
 
+/// Two experts per token, a shared one with a gate, and all losses (Qwen2-MoE, and more).
+inline ModelOptions tiny_qwen_moe() {
+  ModelOptions model = tiny_moe();
+  model.moe_router_topk = 2;
+  model.moe_shared_ffn = 24;
+  model.moe_shared_gate = true;
+  model.moe_balance = {MoeBalance::sequence, MoeBalance::microbatch};
+  model.moe_aux_loss_coeff = {0.1, 0.2};
+  model.moe_z_loss = 0.01;
+  return model;
+}
+
+/// Sigmoid scores, groups of experts, a scale, a shared expert (DeepSeek-V3).
+inline ModelOptions tiny_deepseek() {
+  ModelOptions model = tiny_moe();
+  model.num_experts = 8;
+  model.moe_router_topk = 3;
+  model.moe_router_pre_softmax = false;
+  model.moe_router_score = RouterScore::sigmoid;
+  model.moe_router_scaling_factor = 2.5;
+  model.moe_router_num_groups = 4;
+  model.moe_router_group_topk = 2;
+  model.moe_router_group_best = 2;
+  model.moe_shared_ffn = 16;
+  model.moe_aux_loss_coeff = {0.1};
+  return model;
+}
+
 inline const std::map<std::string, ModelOptions (*)()>& tiny_models() {
   static const std::map<std::string, ModelOptions (*)()> models{
-      {"gpt", tiny_gpt},       {"llama", tiny_llama},     {"qwen3", tiny_qwen3},
-      {"gemma", tiny_gemma},   {"neox", tiny_neox},       {"olmo2", tiny_olmo2},
-      {"cohere", tiny_cohere}, {"granite", tiny_granite}, {"moe", tiny_moe}};
+      {"gpt", tiny_gpt},           {"llama", tiny_llama},      {"qwen3", tiny_qwen3},
+      {"gemma", tiny_gemma},       {"neox", tiny_neox},        {"olmo2", tiny_olmo2},
+      {"cohere", tiny_cohere},     {"granite", tiny_granite},  {"moe", tiny_moe},
+      {"qwen_moe", tiny_qwen_moe}, {"deepseek", tiny_deepseek}};
   return models;
 }
 

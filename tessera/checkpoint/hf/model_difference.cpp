@@ -70,6 +70,7 @@ class Differences {
   void compare(std::string_view what, T RopeOptions::*option) {
     add(what, wanted_.rope.*option, got_.rope.*option);
   }
+  bool have_experts() const { return wanted_.num_experts > 0 && got_.num_experts > 0; }
   std::string take() { return std::move(text_); }
 
  private:
@@ -106,6 +107,19 @@ void compare_positions(Differences& list) {
   list.compare("the frequency of layers without RoPE", &ModelOptions::no_rope_freq);
 }
 
+void compare_experts(Differences& list) {
+  list.compare("the size of an expert", &ModelOptions::moe_ffn_hidden_size);
+  list.compare("the number of experts per token", &ModelOptions::moe_router_topk);
+  list.compare("the router's score", &ModelOptions::moe_router_score);
+  list.compare("the router's softmax over all experts", &ModelOptions::moe_router_pre_softmax);
+  list.compare("the scale of the experts' weights", &ModelOptions::moe_router_scaling_factor);
+  list.compare("the number of groups of experts", &ModelOptions::moe_router_num_groups);
+  list.compare("the number of groups per token", &ModelOptions::moe_router_group_topk);
+  list.compare("the experts that make a group's score", &ModelOptions::moe_router_group_best);
+  list.compare("the size of the shared expert", &ModelOptions::moe_shared_ffn);
+  list.compare("the shared expert's gate", &ModelOptions::moe_shared_gate);
+}
+
 void compare_layers(Differences& list) {
   list.compare("the norm", &ModelOptions::normalization);
   list.compare("the norm's epsilon", &ModelOptions::norm_epsilon);
@@ -119,6 +133,7 @@ void compare_layers(Differences& list) {
   list.compare("the bias of attention's output", &ModelOptions::attention_output_bias);
   list.compare("the biases of the MLP", &ModelOptions::mlp_bias);
   list.compare("the number of experts", &ModelOptions::num_experts);
+  if (list.have_experts()) compare_experts(list);
   list.compare("the norm of queries and keys", &ModelOptions::qk_norm);
 }
 

@@ -2,6 +2,7 @@
 // at(&ModelOptions::num_layers): a function from Settings (const or not) to the stored option.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -231,6 +232,31 @@ Flag word(std::string_view name, Access access, std::string_view help) {
   for (const Stored<Access> value : enumerators<Stored<Access>>())
     names.push_back({value, to_string(value)});
   return word(name, access, std::move(names), help);
+}
+
+/// Several of these names, after one flag or after repeated ones.
+template <class Access>
+Flag words(std::string_view name, Access access, std::string_view help) {
+  using Each = typename Stored<Access>::value_type;
+  std::vector<Name<Each>> names;
+  for (const Each value : enumerators<Each>()) names.push_back({value, to_string(value)});
+  Flag flag = make_flag(name, Arity::many, "{" + listed(names, ",") + "}...", help);
+  flag.set = [access, names](Settings& s, const Values& values) {
+    access(s).clear();
+    for (const std::string& value : values) {
+      const auto known = std::ranges::find(names, value, &Name<Each>::text);
+      check_input(known != names.end(), "expected one of {}, got {}", listed(names, ", "),
+                  quote(value));
+      access(s).push_back(known->value);
+    }
+  };
+  flag.get = [access](const Settings& s) -> std::optional<Values> {
+    if (access(s).empty()) return std::nullopt;
+    Values values;
+    for (const Each each : access(s)) values.emplace_back(to_string(each));
+    return values;
+  };
+  return flag;
 }
 
 /// A switch that is not stored as a bool of its own; `is_on` returns its state.

@@ -17,6 +17,7 @@ void append(std::vector<Flag>& table, Group group, CommandSet commands, std::vec
 
 void append_model_flags(std::vector<Flag>& table);
 void append_layer_flags(std::vector<Flag>& table);
+void append_expert_flags(std::vector<Flag>& table);
 void append_run_flags(std::vector<Flag>& table);
 void append_parallel_flags(std::vector<Flag>& table);
 void append_pipeline_flags(std::vector<Flag>& table);

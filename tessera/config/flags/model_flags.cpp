@@ -134,26 +134,6 @@ std::vector<Flag> initialization_flags() {
   };
 }
 
-bool has_experts(const Settings& s) { return s.options.model.num_experts > 0; }
-
-std::vector<Flag> expert_flags() {
-  constexpr const char* kNeeds = "--num-experts";
-  return {
-      integer("num-experts", at(&ModelOptions::num_experts), {1, kMaxExperts},
-              "every layer is a mixture of N experts: MLPs of which each token uses one")
-          .shown_if(has_experts),
-      integer("moe-ffn-hidden-size", at(&ModelOptions::moe_ffn_hidden_size), {1, kMaxFfn},
-              "width inside an expert [default: --ffn-hidden-size]")
-          .only_if(has_experts, kNeeds),
-      integer("moe-router-topk", at(&ModelOptions::moe_router_topk), {1, kMaxExperts},
-              "experts that each token goes to; this version needs 1")
-          .only_if(has_experts, kNeeds),
-      toggle("moe-router-pre-softmax", at(&ModelOptions::moe_router_pre_softmax),
-             "the router's softmax is over all experts, before one is chosen")
-          .only_if(has_experts, kNeeds),
-  };
-}
-
 }  // namespace
 
 void append_model_flags(std::vector<Flag>& table) {
@@ -161,7 +141,7 @@ void append_model_flags(std::vector<Flag>& table) {
   append(table, Group::model, kModelCommands, position_flags());
   append(table, Group::model, kModelCommands, rope_scaling_flags());
   append_layer_flags(table);
-  append(table, Group::model, kModelCommands, expert_flags());
+  append_expert_flags(table);
   append(table, Group::initialization, {Command::train}, initialization_flags());
 }
 

@@ -1,5 +1,9 @@
 // The rules of mixtures of experts, and of their layout.
+#include <algorithm>
+#include <cstddef>
+
 #include "tessera/config/rules/rules.h"
+#include "tessera/options/model_names.h"
 
 namespace tessera::config {
 namespace {
@@ -8,17 +12,66 @@ void router_rules(const ModelOptions& m, Problems& problems) {
   problems.require(m.num_experts != 1,
                    "--num-experts 1: the router's softmax over one expert is always 1, and the "
                    "router would learn nothing; set 2 or more, or drop it");
-  problems.require(m.moe_router_topk == 1,
-                   "--moe-router-topk {}: this version sends each token to one expert; set "
-                   "--moe-router-topk 1",
-                   m.moe_router_topk);
-  problems.require(m.moe_router_topk != 1 || m.moe_router_pre_softmax,
+  problems.require(m.moe_router_topk <= m.num_experts,
+                   "--moe-router-topk {} is more than --num-experts {}: a token goes to different "
+                   "experts; change one of them",
+                   m.moe_router_topk, m.num_experts);
+  const bool softmax_of_one = m.moe_router_topk == 1 && !m.moe_router_pre_softmax &&
+                              m.moe_router_score == RouterScore::softmax;
+  problems.require(!softmax_of_one,
                    "--moe-router-topk 1 without --moe-router-pre-softmax: a softmax over one "
                    "chosen expert is always 1, and the router would learn nothing; add "
                    "--moe-router-pre-softmax");
   problems.require(!m.mlp_bias,
                    "--num-experts {}: experts have no biases; add --disable-bias-linear",
                    m.num_experts);
+}
+
+void router_group_rules(const ModelOptions& m, Problems& problems) {
+  const std::int64_t groups = m.moe_router_num_groups, topk = m.moe_router_group_topk;
+  if (groups == 0) return;
+  problems.require(topk > 0,
+                   "--moe-router-num-groups {} without --moe-router-group-topk: set how many of "
+                   "the groups the experts of a token are in",
+                   groups);
+  problems.require(topk <= groups,
+                   "--moe-router-group-topk {} is more than --moe-router-num-groups {}: change one "
+                   "of them",
+                   topk, groups);
+  problems.require(m.num_experts % groups == 0,
+                   "--num-experts {} is not a multiple of --moe-router-num-groups {}: groups have "
+                   "the same number of experts; change one of them",
+                   m.num_experts, groups);
+  if (topk == 0 || topk > groups || m.num_experts % groups != 0) return;
+  const std::int64_t size = m.num_experts / groups;
+  problems.require(m.moe_router_topk <= topk * size,
+                   "--moe-router-topk {} is more than the {} experts of --moe-router-group-topk {} "
+                   "groups: change one of them",
+                   m.moe_router_topk, topk * size, topk);
+  problems.require(m.moe_router_group_best <= size,
+                   "--moe-router-group-best {} is more than the {} experts of a group: set {} or "
+                   "less",
+                   m.moe_router_group_best, size, size);
+}
+
+void balance_rules(const ModelOptions& m, Problems& problems) {
+  const std::size_t kinds = m.moe_balance.size(), coefficients = m.moe_aux_loss_coeff.size();
+  problems.require(coefficients <= 1 || coefficients == kinds,
+                   "--moe-aux-loss-coeff has {} values for {} of --moe-router-load-balancing-type: "
+                   "give one for all, or one for each",
+                   coefficients, kinds);
+  for (const MoeBalance kind : {MoeBalance::sequence, MoeBalance::microbatch})
+    problems.require(std::ranges::count(m.moe_balance, kind) <= 1,
+                     "--moe-router-load-balancing-type has {} twice: give each once",
+                     to_string(kind));
+  const bool with_none = std::ranges::count(m.moe_balance, MoeBalance::none) > 0;
+  problems.require(!with_none || kinds == 1,
+                   "--moe-router-load-balancing-type has none beside others: give none alone, or "
+                   "drop it");
+  problems.require(!with_none || std::ranges::all_of(m.moe_aux_loss_coeff,
+                                                     [](double each) { return each == 0; }),
+                   "--moe-aux-loss-coeff with --moe-router-load-balancing-type none has no effect: "
+                   "drop one of them");
 }
 
 void expert_layout_rules(const Options& options, Problems& problems) {
@@ -31,7 +84,7 @@ void expert_layout_rules(const Options& options, Problems& problems) {
   problems.require(p.tensor == 1 || p.tensor_2d > 0 || p.sequence_parallel,
                    "--num-experts {} with --tensor-model-parallel-size {} needs "
                    "--sequence-parallel: otherwise the tensor-parallel ranks would send each token "
-                   "to its expert {} times",
+                   "to its experts {} times",
                    m.num_experts, p.tensor, p.tensor);
 }
 
@@ -44,6 +97,11 @@ void expert_split_rules(const Options& options, Problems& problems) {
                    "--moe-ffn-hidden-size {} is not a multiple of --expert-tensor-parallel-size "
                    "{}: every rank has a part of an expert of the same width; change one of them",
                    m.moe_ffn_hidden_size, p.expert_tensor_size());
+  problems.require(m.moe_shared_ffn % p.tensor == 0,
+                   "--moe-shared-expert-intermediate-size {} is not a multiple of "
+                   "--tensor-model-parallel-size {}: every tensor-parallel rank has a part of the "
+                   "shared expert of the same width; change one of them",
+                   m.moe_shared_ffn, p.tensor);
   problems.require(p.tensor_2d == 0,
                    "--num-experts {} with --tensor-model-parallel-grid: experts need 1-D tensor "
                    "parallelism; use --tensor-model-parallel-size",
@@ -54,6 +112,8 @@ void expert_rules(const Options& options, Problems& problems) {
   const ParallelOptions& p = options.parallel;
   if (options.model.num_experts > 0) {
     router_rules(options.model, problems);
+    router_group_rules(options.model, problems);
+    balance_rules(options.model, problems);
     expert_layout_rules(options, problems);
   } else {
     problems.require(p.expert == 1,

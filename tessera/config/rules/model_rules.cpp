@@ -61,9 +61,10 @@ bool sizes_in_range(const ModelOptions& m) {
   };
   return within(m.num_layers, kMaxLayers) && within(m.hidden_size, kMaxHidden) &&
          within(m.ffn_hidden_size, kMaxFfn) && within(m.num_experts, kMaxExperts) &&
-         within(m.moe_ffn_hidden_size, kMaxFfn) && within(m.num_attention_heads, kMaxHeads) &&
-         within(m.num_query_groups, kMaxHeads) && within(m.kv_channels, kMaxHeadSize) &&
-         within(m.vocab_size, kMaxVocabulary) && within(m.max_position_embeddings, kMaxPositions);
+         within(m.moe_ffn_hidden_size, kMaxFfn) && within(m.moe_shared_ffn, kMaxFfn) &&
+         within(m.num_attention_heads, kMaxHeads) && within(m.num_query_groups, kMaxHeads) &&
+         within(m.kv_channels, kMaxHeadSize) && within(m.vocab_size, kMaxVocabulary) &&
+         within(m.max_position_embeddings, kMaxPositions);
 }
 
 void parameter_count_rules(const ModelOptions& m, Problems& problems) {

@@ -2,10 +2,8 @@
 // activation: the formulas of kernels/activation.h are inlined into it, and the compiler vectorises
 // it. Elements are independent, so threads and lanes may divide them freely. Values are computed in
 // the accumulator and rounded once when stored.
-#include "tessera/kernels/activation.h"
-
+#include "tessera/kernels/cpu/activation_dispatch.h"
 #include "tessera/kernels/cpu/cpu_kernels.h"
-#include "tessera/kernels/cpu/math.h"
 #include "tessera/kernels/cpu/parallel.h"
 
 namespace tessera::cpu {
@@ -17,64 +15,56 @@ using std::int64_t;
 // handing it out costs little, and 64 KiB of f32 input stay in L2.
 constexpr int64_t kActivationPiece = 16384;  // elements per piece, as rows_per_piece
 
-// Calls f(TypeTag<T>{}, ActivationFunction{}) with the element type and the activation as template
-// arguments: 4 types x 6 activations.
-template <class F>
-void dispatch(DType dtype, Activation activation, const char* op, F&& f) {
-  dispatch_float(dtype, op, [&]<class T>(TypeTag<T> type) {
-    dispatch_activation(activation, [&]<Activation kActivation>(ActivationTag<kActivation>) {
-      f(type, ActivationFunction<kActivation, Math>{});
-    });
-  });
-}
-
 }  // namespace
 
 // y = act(x) for contiguous tensors of any shape. y may be x.
 void CpuKernels::do_activation_forward(Stream&, View y, ConstView x, Activation activation) {
-  dispatch(x.dtype(), activation, "activation_forward", [&]<class T, class F>(TypeTag<T>, F) {
-    // Both are contiguous, so the shape does not matter: a piece is a range of elements. In place,
-    // `out` equals `in` and is not shifted against it, so vector lanes are independent.
-    T* out = y.data<T>();
-    const T* in = x.data<T>();
-    parallel_pieces(threads_, x.numel(), kActivationPiece, [&](int64_t begin, int64_t end) {
+  dispatch_function(
+      x.dtype(), activation, "activation_forward", [&]<class T, class F>(TypeTag<T>, F) {
+        // Both are contiguous, so the shape does not matter: a piece is a range of elements. In
+        // place, `out` equals `in` and is not shifted against it, so vector lanes are independent.
+        T* out = y.data<T>();
+        const T* in = x.data<T>();
+        parallel_pieces(threads_, x.numel(), kActivationPiece, [&](int64_t begin, int64_t end) {
 #pragma omp simd
-      for (int64_t j = begin; j < end; ++j) store<T>(out[j], F::value(load(in[j])));
-    });
-  });
+          for (int64_t j = begin; j < end; ++j) store<T>(out[j], F::value(load(in[j])));
+        });
+      });
 }
 
 // dx = dy act'(x). dx may be dy or x.
 void CpuKernels::do_activation_backward(Stream&, View dx, ConstView dy, ConstView x,
                                         Activation activation) {
-  dispatch(x.dtype(), activation, "activation_backward", [&]<class T, class F>(TypeTag<T>, F) {
-    T* out = dx.data<T>();
-    const T* upstream = dy.data<T>();
-    const T* in = x.data<T>();
-    parallel_pieces(threads_, x.numel(), kActivationPiece, [&](int64_t begin, int64_t end) {
+  dispatch_function(
+      x.dtype(), activation, "activation_backward", [&]<class T, class F>(TypeTag<T>, F) {
+        T* out = dx.data<T>();
+        const T* upstream = dy.data<T>();
+        const T* in = x.data<T>();
+        parallel_pieces(threads_, x.numel(), kActivationPiece, [&](int64_t begin, int64_t end) {
 #pragma omp simd
-      for (int64_t j = begin; j < end; ++j)
-        store<T>(out[j], F::gradient(load(upstream[j]), load(in[j])));
-    });
-  });
+          for (int64_t j = begin; j < end; ++j)
+            store<T>(out[j], F::gradient(load(upstream[j]), load(in[j])));
+        });
+      });
 }
 
 // y[N, F] = act(gate) up, with x[N, 2F]: each row is [gate (F) | up (F)].
 void CpuKernels::do_gated_activation_forward(Stream&, View y, ConstView x, Activation activation) {
-  dispatch(x.dtype(), activation, "gated_activation_forward", [&]<class T, class F>(TypeTag<T>, F) {
-    // A piece is a number of whole rows: gate and up of a row are F elements apart, and their loads
-    // form two streams with unit stride.
-    const int64_t f = y.dim(1);
-    parallel_pieces(threads_, y.dim(0), rows_per_piece(f), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const T* gate = x.data<T>() + i * 2 * f;
-        const T* up = gate + f;
-        T* out = y.data<T>() + i * f;
+  dispatch_function(
+      x.dtype(), activation, "gated_activation_forward", [&]<class T, class F>(TypeTag<T>, F) {
+        // A piece is a number of whole rows: gate and up of a row are F elements apart, and their
+        // loads form two streams with unit stride.
+        const int64_t f = y.dim(1);
+        parallel_pieces(threads_, y.dim(0), rows_per_piece(f), [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const T* gate = x.data<T>() + i * 2 * f;
+            const T* up = gate + f;
+            T* out = y.data<T>() + i * f;
 #pragma omp simd
-        for (int64_t j = 0; j < f; ++j) store<T>(out[j], F::value(load(gate[j])) * load(up[j]));
-      }
-    });
-  });
+            for (int64_t j = 0; j < f; ++j) store<T>(out[j], F::value(load(gate[j])) * load(up[j]));
+          }
+        });
+      });
 }
 
 // dx[N, 2F] = [d gate | d up] = [dy up act'(gate) | dy act(gate)], and y again unless it is empty.
@@ -83,7 +73,7 @@ void CpuKernels::do_gated_activation_forward(Stream&, View y, ConstView x, Activ
 void CpuKernels::do_gated_activation_backward(Stream&, View dx, View y, ConstView dy, ConstView x,
                                               Activation activation) {
   constexpr const char* op = "gated_activation_backward";
-  dispatch(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
+  dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
     using A = Accumulator<T>;
     // Five streams with unit stride: gate, up and dy are read, d gate and d up are written; y is a
     // sixth.

@@ -79,9 +79,18 @@ inline float tanh_of(float x) {
   return std::fabs(x) < 0.625f ? near : far;
 }
 
-/// The elementary functions behind kernels/activation.h, logit_cap.h and the epilogues of gemm. A
+/// The elementary functions behind kernels/activation.h, logit_cap.h, router.h and the epilogues of
+/// gemm. A
 /// is f32 or f64.
 struct Math {
+  template <class A>
+  static A exp(A x) {
+    return exp_of(x);
+  }
+  template <class A>
+  static A log(A x) {
+    return std::log(x);
+  }
   template <class A>
   static A tanh(A x) {
     return tanh_of(x);

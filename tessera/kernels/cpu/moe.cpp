@@ -1,6 +1,7 @@
-// Mixture of experts: the top-1 router, the sort of rows by expert, and products with one matrix
-// per expert.
+// Mixture of experts: the sort of rows by expert, and products with one matrix per expert.
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 
 #include "tessera/kernels/cpu/cpu_kernels.h"
 #include "tessera/kernels/cpu/math.h"
@@ -12,15 +13,6 @@ namespace {
 using std::int32_t;
 using std::int64_t;
 
-// sum_j e^(x_j - maximum) over a row of E logits, in order. The term of the maximum is 1, so the
-// sum is at least 1.
-template <class A>
-A exp_sum(const A* x, int64_t n, A maximum) {
-  A sum = 0;
-  for (int64_t j = 0; j < n; ++j) sum += exp_of(x[j] - maximum);
-  return sum;
-}
-
 // The matrix of one expert, [n, k], out of [L, n, k].
 template <class AnyView>
 AnyView matrix(const AnyView& all, int64_t expert) {
@@ -30,54 +22,11 @@ AnyView matrix(const AnyView& all, int64_t expert) {
 
 }  // namespace
 
-// A row is one thread's. max_element returns the first of equal elements: the lowest expert number.
-void CpuKernels::do_route_top1(Stream&, View expert, View probability, ConstView logits) {
-  const int64_t experts = logits.dim(1);
-  const auto route = [&]<class A>(TypeTag<A>) {
-    const auto rows = [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const A* row = logits.data<A>() + i * experts;
-        const A* best = std::max_element(row, row + experts);
-        expert.data<int32_t>()[i] = static_cast<int32_t>(best - row);
-        probability.data<A>()[i] = A(1) / exp_sum(row, experts, *best);
-      }
-    };
-    parallel_pieces(threads_, logits.dim(0), rows_per_piece(experts), rows);
-  };
-  if (logits.dtype() == DType::f64)
-    route(TypeTag<double>{});
-  else
-    route(TypeTag<float>{});
-}
-
-// With p = softmax(l) and the chosen expert e: dl_j = dp_e p_e ([j = e] - p_j). The softmax is
-// computed again from the logits, which costs less than keeping it.
-void CpuKernels::do_route_top1_backward(Stream&, View dlogits, ConstView dprobability,
-                                        ConstView expert, ConstView logits) {
-  dispatch_float(dlogits.dtype(), "route_top1_backward", [&]<class T>(TypeTag<T>) {
-    using A = Accumulator<T>;
-    const int64_t experts = logits.dim(1);
-    parallel_pieces(
-        threads_, logits.dim(0), rows_per_piece(experts), [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            const A* row = logits.data<A>() + i * experts;
-            const int64_t chosen = expert.data<int32_t>()[i];
-            const A scale = A(1) / exp_sum(row, experts, row[chosen]);  // p of the chosen expert
-            const A gradient = dprobability.data<A>()[i] * scale;
-            for (int64_t j = 0; j < experts; ++j) {
-              const A p = exp_of(row[j] - row[chosen]) * scale;
-              store<T>(dlogits.data<T>()[i * experts + j], gradient * ((j == chosen ? 1 : 0) - p));
-            }
-          }
-        });
-  });
-}
-
-// A counting sort, which keeps the order of rows within an expert. One thread: it touches a few
-// integers per row, next to nothing beside the products of the same rows.
+// A counting sort, which keeps the order of pairs within an expert. One thread: it touches a few
+// integers per pair, next to nothing beside the products of the same rows.
 void CpuKernels::do_sort_by_expert(Stream&, View order, View place, View offsets, ConstView expert,
                                    int64_t first) {
-  const int64_t rows = expert.dim(0);
+  const int64_t pairs = expert.numel();
   const int64_t experts = offsets.dim(0) - 1;
   const int32_t* chosen = expert.data<int32_t>();
   int32_t* end_of = offsets.data<int32_t>();
@@ -86,18 +35,61 @@ void CpuKernels::do_sort_by_expert(Stream&, View order, View place, View offsets
   };
   std::fill_n(end_of, experts + 1, 0);
   // Counts of expert l are kept at l + 1, so that their running sum is where each expert begins.
-  for (int64_t i = 0; i < rows; ++i)
+  for (int64_t i = 0; i < pairs; ++i)
     if (is_local(i)) ++end_of[chosen[i] - first + 1];
   for (int64_t e = 0; e < experts; ++e) end_of[e + 1] += end_of[e];
-  std::fill_n(order.data<int32_t>(), rows, -1);
-  // Each expert's begin moves to its end while its rows are placed; then all move back by one.
-  for (int64_t i = 0; i < rows; ++i) {
+  std::fill_n(order.data<int32_t>(), order.dim(0), -1);
+  // Each expert's begin moves to its end while its pairs are placed; then all move back by one.
+  for (int64_t i = 0; i < pairs; ++i) {
     const int32_t at = is_local(i) ? end_of[chosen[i] - first]++ : -1;
     place.data<int32_t>()[i] = at;
     if (at >= 0) order.data<int32_t>()[at] = static_cast<int32_t>(i);
   }
   for (int64_t e = experts; e > 0; --e) end_of[e] = end_of[e - 1];
   end_of[0] = 0;
+}
+
+void CpuKernels::do_permute_rows(Stream&, View y, ConstView x, ConstView order, int64_t k) {
+  const auto bytes = static_cast<std::size_t>(x.dim(1)) * element_size(x.dtype());
+  const auto* from = static_cast<const std::byte*>(x.raw());
+  auto* to = static_cast<std::byte*>(y.raw());
+  const int32_t* pair = order.data<int32_t>();
+  parallel_pieces(threads_, y.dim(0), rows_per_piece(x.dim(1)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::byte* row = to + static_cast<std::size_t>(i) * bytes;
+      if (pair[i] < 0)
+        std::memset(row, 0, bytes);
+      else
+        std::memcpy(row, from + static_cast<std::size_t>(pair[i] / k) * bytes, bytes);
+    }
+  });
+}
+
+// The sum of a row is kept in a buffer of the accumulator's type and rounded once.
+void CpuKernels::do_unpermute_rows(Stream&, View y, ConstView x, ConstView place) {
+  dispatch_float(x.dtype(), "unpermute_rows", [&]<class T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const int64_t n = x.dim(1), k = place.dim(1);
+    constexpr int64_t kChunk = 256;  // columns at a time, on the stack
+    parallel_pieces(threads_, y.dim(0), rows_per_piece(n * k), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int32_t* from = place.data<int32_t>() + i * k;
+        for (int64_t c = 0; c < n; c += kChunk) {
+          const int64_t width = std::min(kChunk, n - c);
+          A sum[kChunk] = {};
+          for (int64_t j = 0; j < k; ++j) {
+            if (from[j] < 0) continue;
+            const T* row = x.data<T>() + from[j] * n + c;
+#pragma omp simd
+            for (int64_t e = 0; e < width; ++e) sum[e] += load(row[e]);
+          }
+          T* out = y.data<T>() + i * n + c;
+#pragma omp simd
+          for (int64_t e = 0; e < width; ++e) store<T>(out[e], sum[e]);
+        }
+      }
+    });
+  });
 }
 
 // One product per expert, each over all threads. Rows that belong to no expert are set to 0.

@@ -86,11 +86,21 @@ class CudaKernels final : public Kernels {
                         const TargetSpec&, const LogitSpec&) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
   // moe.cu and grouped_gemm.cu
-  void do_route_top1(Stream&, View, View, ConstView) override;
-  void do_route_top1_backward(Stream&, View, ConstView, ConstView, ConstView) override;
+  void do_route(Stream&, View, View, View, ConstView, ConstView, const RouterSpec&) override;
+  void do_route_backward(Stream&, View, ConstView, ConstView, const RouterGradients&,
+                         const RouterSpec&) override;
+  void do_router_load(Stream&, View, View, ConstView, ConstView, const RouterSpec&) override;
+  void do_balance_loss(Stream&, View, View, ConstView, ConstView, ConstView, double, double,
+                       bool) override;
+  void do_router_z_loss(Stream&, View, View, ConstView, ConstView, double, double) override;
   void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t) override;
+  void do_permute_rows(Stream&, View, ConstView, ConstView, std::int64_t) override;
+  void do_unpermute_rows(Stream&, View, ConstView, ConstView) override;
   void do_grouped_gemm(Stream&, View, ConstView, ConstView, ConstView, bool) override;
   void do_grouped_weight_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) override;
+  void do_expert_activation_forward(Stream&, View, ConstView, ConstView, Activation) override;
+  void do_expert_activation_backward(Stream&, View, View, View, ConstView, ConstView, ConstView,
+                                     Activation) override;
   void do_scale_rows(Stream&, View, ConstView, ConstView) override;
   void do_row_dot(Stream&, View, ConstView, ConstView) override;
   // optimizer.cu and step_state.cu. None of these waits for the host: the state of the step is in

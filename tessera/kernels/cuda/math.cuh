@@ -28,16 +28,24 @@ __device__ void contribute(T& x, Accumulator<T> value, bool accumulate) {
   store<T>(x, accumulate ? load(x) + value : value);
 }
 
-/// The functions that kernels/activation.h and logit_cap.h build on, accurate to the last digits of
+/// The functions that kernels/activation.h, logit_cap.h and router.h build on, accurate to the last digits of
 /// the accumulator.
 struct PreciseMath {
+  template <class A>
+  __device__ static A exp(A x) {
+    return ::exp(x);
+  }
+  template <class A>
+  __device__ static A log(A x) {
+    return ::log(x);
+  }
   template <class A>
   __device__ static A tanh(A x) {
     return ::tanh(x);
   }
   template <class A>
   __device__ static A sigmoid(A x) {
-    return A(1) / (A(1) + exp(-x));
+    return A(1) / (A(1) + ::exp(-x));
   }
 
   /// The normal distribution function, Phi(x) = erfc(-x / sqrt(2)) / 2. erfc keeps the digits of
@@ -49,7 +57,7 @@ struct PreciseMath {
   // phi(x) = e^(-x^2 / 2) / sqrt(2 pi).
   template <class A>
   __device__ static A normal_density(A x) {
-    return A(0.5 * M_2_SQRTPI * M_SQRT1_2) * exp(A(-0.5) * x * x);
+    return A(0.5 * M_2_SQRTPI * M_SQRT1_2) * ::exp(A(-0.5) * x * x);
   }
 
   // The tanh form of GELU (Hendrycks and Gimpel): gelu(x) = x (1 + tanh(u)) / 2 with u = sqrt(2 /

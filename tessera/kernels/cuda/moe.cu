@@ -1,5 +1,5 @@
-// Mixture of experts: the top-1 router, the sort of rows by expert, and the weights of rows. The
-// products with the experts' matrices are in grouped_gemm.cu.
+// Mixture of experts: the sort of rows by expert, and the weights of rows. The products with the
+// experts' matrices are in grouped_gemm.cu.
 //
 // Counts and offsets stay on the device, so that a step can be captured in a CUDA graph: the host
 // never learns how many rows an expert got.
@@ -13,48 +13,32 @@ namespace {
 using std::int32_t;
 using std::int64_t;
 
-// The sum of e^(x_j - maximum) over a row of logits, in order.
-template <class A>
-__device__ A exp_sum(const A* row, int64_t experts, A maximum) {
-  A sum = 0;
-  for (int64_t j = 0; j < experts; ++j) sum += exp(row[j] - maximum);
-  return sum;
-}
-
-// A thread per row: a row has as many logits as there are experts.
-template <class A>
-struct Route {
-  int32_t* expert;
-  A* probability;
-  const A* logits;
-  int64_t experts;
-  __device__ void operator()(int64_t i) const {
-    const A* row = logits + i * experts;
-    int32_t best = 0;
-    for (int32_t j = 1; j < experts; ++j)
-      if (row[j] > row[best]) best = j;
-    expert[i] = best;
-    probability[i] = A(1) / exp_sum(row, experts, row[best]);
+// A thread per element of y[S, n]: the row of pair order[i], or zeros.
+template <class T>
+struct PermuteRows {
+  T* y;
+  const T* x;
+  const int32_t* order;
+  int64_t n, k;
+  __device__ void operator()(int64_t e) const {
+    const int32_t pair = order[e / n];
+    y[e] = pair < 0 ? T(0.0f) : x[pair / k * n + e % n];
   }
 };
 
-// The softmax is computed again from the logits; see cpu/moe.cpp for the formula.
-template <class T, class A = Accumulator<T>>
-struct RouteBackward {
-  T* dlogits;
-  const A* dprobability;
-  const int32_t* expert;
-  const A* logits;
-  int64_t experts;
-  __device__ void operator()(int64_t i) const {
-    const A* row = logits + i * experts;
-    const int32_t chosen = expert[i];
-    const A scale = A(1) / exp_sum(row, experts, row[chosen]);
-    const A gradient = dprobability[i] * scale;
-    for (int64_t j = 0; j < experts; ++j) {
-      const A p = exp(row[j] - row[chosen]) * scale;
-      store<T>(dlogits[i * experts + j], gradient * (A(j == chosen ? 1 : 0) - p));
-    }
+// A thread per element of y[N, n]: the sum over the k pairs of a row, in order.
+template <class T>
+struct UnpermuteRows {
+  T* y;
+  const T* x;
+  const int32_t* place;
+  int64_t n, k;
+  __device__ void operator()(int64_t e) const {
+    const int32_t* from = place + e / n * k;
+    Accumulator<T> sum = 0;
+    for (int64_t j = 0; j < k; ++j)
+      if (from[j] >= 0) sum += load(x[from[j] * n + e % n]);
+    store<T>(y[e], sum);
   }
 };
 
@@ -93,33 +77,34 @@ __device__ FlagCounts count_flags(bool flag) {
   return counts;
 }
 
-// Block l places the rows of local expert l; the last block, l = L, marks what no expert of this
-// rank has. Every block counts the rows of the experts before its own by itself, so that blocks do
-// not wait for each other: two passes over M integers, which stay in the L2 cache. Rows of an
-// expert keep their order, since a block goes through them in chunks from front to back.
+// Block l places the pairs of local expert l; the last block, l = L, marks what no expert of this
+// rank has, and fills the rest of `order` [places]. Every block counts the pairs of the experts
+// before its own by itself, so that blocks do not wait for each other: two passes over the pairs,
+// which stay in the L2 cache. Pairs of an expert keep their order, since a block goes through them
+// in chunks from front to back.
 __global__ void __launch_bounds__(kSortThreads)
     sort_kernel(int32_t* order, int32_t* place, int32_t* offsets, const int32_t* expert,
-                int64_t rows, int64_t first, int64_t experts) {
+                int64_t pairs, int64_t places, int64_t first, int64_t experts) {
   const int64_t mine = blockIdx.x;
   int begin = 0;
-  for (int64_t chunk = 0; chunk < rows; chunk += kSortThreads) {
+  for (int64_t chunk = 0; chunk < pairs; chunk += kSortThreads) {
     const int64_t i = chunk + threadIdx.x;
-    const int64_t local = i < rows ? expert[i] - first : experts;
+    const int64_t local = i < pairs ? expert[i] - first : experts;
     begin += count_flags(local >= 0 && local < mine).all;
   }
   if (threadIdx.x == 0) offsets[mine] = begin;
   if (mine == experts) {
-    for (int64_t i = threadIdx.x; i < rows; i += kSortThreads) {
+    for (int64_t i = threadIdx.x; i < pairs; i += kSortThreads) {
       const int64_t local = expert[i] - first;
       if (local < 0 || local >= experts) place[i] = -1;
-      if (i >= begin) order[i] = -1;
     }
+    for (int64_t i = begin + threadIdx.x; i < places; i += kSortThreads) order[i] = -1;
     return;
   }
   int next = begin;
-  for (int64_t chunk = 0; chunk < rows; chunk += kSortThreads) {
+  for (int64_t chunk = 0; chunk < pairs; chunk += kSortThreads) {
     const int64_t i = chunk + threadIdx.x;
-    const bool here = i < rows && expert[i] - first == mine;
+    const bool here = i < pairs && expert[i] - first == mine;
     const FlagCounts counts = count_flags(here);
     if (here) {
       place[i] = next + counts.before;
@@ -147,34 +132,28 @@ __global__ void __launch_bounds__(kDotThreads)
 
 }  // namespace
 
-void CudaKernels::do_route_top1(Stream& stream, View expert, View probability, ConstView logits) {
-  const auto route = [&]<class A>(TypeTag<A>) {
-    for_each(
-        stream, "route_top1", logits.dim(0),
-        Route<A>{expert.data<int32_t>(), probability.data<A>(), logits.data<A>(), logits.dim(1)});
-  };
-  if (logits.dtype() == DType::f64)
-    route(TypeTag<double>{});
-  else
-    route(TypeTag<float>{});
-}
-
-void CudaKernels::do_route_top1_backward(Stream& stream, View dlogits, ConstView dprobability,
-                                         ConstView expert, ConstView logits) {
-  constexpr const char* op = "route_top1_backward";
-  dispatch_float(dlogits.dtype(), op, [&]<class T>(TypeTag<T>) {
-    using A = Accumulator<T>;
-    for_each(stream, op, logits.dim(0),
-             RouteBackward<T>{dlogits.data<T>(), dprobability.data<A>(), expert.data<int32_t>(),
-                              logits.data<A>(), logits.dim(1)});
-  });
-}
-
 void CudaKernels::do_sort_by_expert(Stream& stream, View order, View place, View offsets,
                                     ConstView expert, int64_t first) {
   launch(stream, "sort_by_expert", {offsets.dim(0), dim3(kSortThreads)}, sort_kernel,
          order.data<int32_t>(), place.data<int32_t>(), offsets.data<int32_t>(),
-         expert.data<int32_t>(), expert.dim(0), first, offsets.dim(0) - 1);
+         expert.data<int32_t>(), expert.numel(), order.dim(0), first, offsets.dim(0) - 1);
+}
+
+void CudaKernels::do_permute_rows(Stream& stream, View y, ConstView x, ConstView order, int64_t k) {
+  constexpr const char* op = "permute_rows";
+  dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
+    for_each(stream, op, y.numel(),
+             PermuteRows<T>{y.data<T>(), x.data<T>(), order.data<int32_t>(), x.dim(1), k});
+  });
+}
+
+void CudaKernels::do_unpermute_rows(Stream& stream, View y, ConstView x, ConstView place) {
+  constexpr const char* op = "unpermute_rows";
+  dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
+    for_each(
+        stream, op, y.numel(),
+        UnpermuteRows<T>{y.data<T>(), x.data<T>(), place.data<int32_t>(), x.dim(1), place.dim(1)});
+  });
 }
 
 void CudaKernels::do_scale_rows(Stream& stream, View y, ConstView x, ConstView scale) {

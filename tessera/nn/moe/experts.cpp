@@ -18,8 +18,8 @@ Range local_width(const MoeSpec& spec, const LayerContext& layer) {
 // Gate and up of one expert lie one after the other, then those of the next expert.
 Parameter up_weight(const MoeSpec& spec, const LayerContext& layer) {
   const LinearSpec linear = up_linear(spec.expert);
-  const std::int64_t first = layer.first_expert(spec.experts);
-  const std::int64_t count = layer.local_experts(spec.experts);
+  const std::int64_t first = layer.first_expert(spec.router.experts);
+  const std::int64_t count = layer.local_experts(spec.router.experts);
   const Range width = local_width(spec, layer);
   const std::int64_t parts = std::ssize(linear.parts), rows = parts * width.length();
   std::vector<ShardedTensor> tensors;
@@ -28,8 +28,11 @@ Parameter up_weight(const MoeSpec& spec, const LayerContext& layer) {
                            {count, width.length(), linear.in},
                            std::ssize(tensors) * width.length() * linear.in,
                            {rows * linear.in, linear.in, 1}};
-    tensors.push_back(
-        {part.name + ".weight", {spec.experts, part.out, linear.in}, {piece}, true, kPlacement});
+    tensors.push_back({part.name + ".weight",
+                       {spec.router.experts, part.out, linear.in},
+                       {piece},
+                       true,
+                       kPlacement});
   }
   return {layer.dtype,
           {count, rows, linear.in},
@@ -41,14 +44,18 @@ Parameter down_weight(const MoeSpec& spec, const LayerContext& layer) {
   const LinearSpec linear = down_linear(spec.expert);
   const LinearPart& part = linear.parts.front();
   const Range width = local_width(spec, layer);
-  const Shape local{layer.local_experts(spec.experts), part.out, width.length()};
-  const ShardPiece piece{{layer.first_expert(spec.experts), 0, width.begin},
+  const Shape local{layer.local_experts(spec.router.experts), part.out, width.length()};
+  const ShardPiece piece{{layer.first_expert(spec.router.experts), 0, width.begin},
                          local,
                          0,
                          {part.out * width.length(), width.length(), 1}};
   return {layer.dtype,
           local,
-          {{part.name + ".weight", {spec.experts, part.out, linear.in}, {piece}, true, kPlacement}},
+          {{part.name + ".weight",
+            {spec.router.experts, part.out, linear.in},
+            {piece},
+            true,
+            kPlacement}},
           {InitKind::normal, linear.init_std}};
 }
 
@@ -77,32 +84,27 @@ Experts::Saved Experts::plan_buffers(ActivationLayout& activations, ArenaLayout&
     saved.act = activations.until_weight.take(dtype_, {rows, ffn_});
   saved.dy = activations.gradient(scratch, dtype_, {rows, spec_.hidden});
   saved.dpre = activations.gradient(scratch, dtype_, {rows, pre_width()});
+  if (activations.gradients) saved.dweight = scratch.take(accumulator_type(dtype_), {rows});
   if (spec_.gated) saved.work = scratch.take(dtype_, {rows, ffn_});
   return saved;
 }
 
-void Experts::forward(Context& context, View y, ConstView offsets, const Saved& saved) const {
+void Experts::forward(Context& context, View y, const Rows& rows, const Saved& saved) const {
+  Kernels& kernels = context.kernels;
   const View act = saved.act ? saved.act : saved.work;
-  context.kernels.grouped_gemm(context.stream, saved.pre, saved.x, up_.value(), offsets, true);
-  if (spec_.gated)
-    context.kernels.gated_activation_forward(context.stream, act, saved.pre, spec_.activation);
-  else
-    context.kernels.activation_forward(context.stream, act, saved.pre, spec_.activation);
-  context.kernels.grouped_gemm(context.stream, y, act, down_.value(), offsets, true);
+  kernels.grouped_gemm(context.stream, saved.pre, saved.x, up_.value(), rows.offsets, true);
+  kernels.expert_activation_forward(context.stream, act, saved.pre, rows.weight, spec_.activation);
+  kernels.grouped_gemm(context.stream, y, act, down_.value(), rows.offsets, true);
 }
 
-void Experts::backward_input(Context& context, View dx, ConstView offsets, Saved& saved) const {
+void Experts::backward_input(Context& context, View dx, const Rows& rows, Saved& saved) const {
+  Kernels& kernels = context.kernels;
   const View dact = spec_.gated ? saved.work : saved.dpre;
-  context.kernels.grouped_gemm(context.stream, dact, saved.dy, down_.value(), offsets, false);
-  if (spec_.gated)
-    context.kernels.gated_activation_backward(context.stream, saved.dpre,
-                                              saved.act ? View() : saved.work, dact, saved.pre,
-                                              spec_.activation);
-  else
-    context.kernels.activation_backward(context.stream, saved.dpre, dact, saved.pre,
-                                        spec_.activation);
+  kernels.grouped_gemm(context.stream, dact, saved.dy, down_.value(), rows.offsets, false);
+  kernels.expert_activation_backward(context.stream, saved.dpre, saved.act ? View() : saved.work,
+                                     saved.dweight, dact, saved.pre, rows.weight, spec_.activation);
   saved.act_seen = saved.act ? saved.act : saved.work;
-  context.kernels.grouped_gemm(context.stream, dx, saved.dpre, up_.value(), offsets, false);
+  kernels.grouped_gemm(context.stream, dx, saved.dpre, up_.value(), rows.offsets, false);
 }
 
 void Experts::backward_weight(Context& context, ConstView offsets, const Saved& saved) {

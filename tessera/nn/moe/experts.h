@@ -14,15 +14,21 @@ namespace tessera {
 
 class Experts {
  public:
-  /// For M sorted tokens; F is this rank's shard of the experts' width.
+  /// For S sorted rows; F is this rank's shard of the experts' width.
   struct Saved {
-    View x;              ///< [M, hidden]: the input, written by the caller
-    View pre;            ///< [M, F], or [M, 2F] = gate | up: before the activation
-    View act;            ///< [M, F]: after it; gated: only if backward is split
-    View dy;             ///< [M, hidden]: the gradient of the output, written by the caller
+    View x;              ///< [S, hidden]: the input, written by the caller
+    View pre;            ///< [S, F], or [S, 2F] = gate | up: before the activation
+    View act;            ///< [S, F]: p act(..); gated: only if backward is split
+    View dy;             ///< [S, hidden]: the gradient of the output, written by the caller
     View dpre;           ///< as pre
-    View work;           ///< [M, F], gated only, scratch: as Mlp::Saved::work
+    View dweight;        ///< acc [S], scratch: the gradient of p
+    View work;           ///< [S, F], gated only, scratch: as Mlp::Saved::work
     ConstView act_seen;  ///< the activation's output, for backward_weight
+  };
+  /// What the rows are, from the token dispatcher.
+  struct Rows {
+    ConstView offsets;  ///< i32 [experts + 1]: where each expert's rows begin
+    ConstView weight;   ///< acc [S]
   };
 
   Experts(const MoeSpec& spec, const LayerContext& layer);
@@ -30,10 +36,10 @@ class Experts {
   void collect(ParameterList& parameters);
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, std::int64_t rows) const;
 
-  /// y [M, hidden] from saved.x. offsets: i32 [experts + 1], where each expert's rows begin.
-  void forward(Context&, View y, ConstView offsets, const Saved&) const;
-  /// dx [M, hidden] from saved.dy.
-  void backward_input(Context&, View dx, ConstView offsets, Saved&) const;
+  /// y [S, hidden] from saved.x.
+  void forward(Context&, View y, const Rows&, const Saved&) const;
+  /// dx [S, hidden] and saved.dweight from saved.dy.
+  void backward_input(Context&, View dx, const Rows&, Saved&) const;
   void backward_weight(Context&, ConstView offsets, const Saved&);
 
  private:

@@ -6,57 +6,109 @@ Moe::Moe(const MoeSpec& spec, const LayerContext& layer)
     : dtype_(layer.dtype),
       hidden_(spec.expert.hidden),
       rows_(layer),
-      router_(spec, layer),
-      dispatch_(spec.experts, spec.expert.hidden, layer),
-      experts_(spec, layer) {}
+      losses_(spec, layer),
+      router_(spec.router, needs_logits(spec), layer),
+      dispatch_(spec.router.experts, spec.router.choice.topk, spec.expert.hidden, layer),
+      experts_(spec, layer) {
+  if (spec.shared) shared_ = std::make_unique<Mlp>(*spec.shared, layer);
+  if (spec.shared_gate) gate_ = std::make_unique<Router>(*spec.shared_gate, false, layer);
+}
 
 void Moe::collect(ParameterList& parameters) {
   router_.collect(parameters);
   experts_.collect(parameters);
+  if (shared_) shared_->collect(parameters);
+  if (gate_) gate_->collect(parameters);
 }
 
 std::unique_ptr<Sublayer::Saved> Moe::plan_buffers(ActivationLayout& activations,
                                                    ArenaLayout& scratch,
                                                    const BatchShape& shape) const {
-  const std::int64_t rows = rows_.local_rows(shape), all = dispatch_.all_rows(rows);
+  const std::int64_t rows = rows_.local_rows(shape), sorted = dispatch_.sorted_rows(rows);
   auto planned = std::make_unique<Saved>();
   Saved& saved = *planned;
   saved.router = router_.plan_buffers(activations, scratch, rows);
+  saved.losses = losses_.plan_buffers(activations, scratch, shape, rows);
   saved.tokens = dispatch_.plan_buffers(activations, scratch, rows);
-  saved.experts = experts_.plan_buffers(activations, scratch, all);
-  saved.output = activations.until_input.take(dtype_, {rows, hidden_});
-  if (activations.gradients) saved.doutput = scratch.take(dtype_, {rows, hidden_});
-  saved.sorted = scratch.take(dtype_, {all, hidden_});
+  saved.experts = experts_.plan_buffers(activations, scratch, sorted);
+  saved.sorted = scratch.take(dtype_, {sorted, hidden_});
+  if (shared_) plan_shared(saved, activations, scratch, shape);
   return planned;
 }
 
-void Moe::forward(Context& context, const Microbatch&, View y, ConstView x, Sublayer::Saved& state,
-                  const LinearScratch&) const {
+void Moe::plan_shared(Saved& saved, ActivationLayout& activations, ArenaLayout& scratch,
+                      const BatchShape& shape) const {
+  const Shape rows{rows_.local_rows(shape), hidden_};
+  saved.shared = shared_->plan_buffers(activations, scratch, shape);
+  saved.shared_y = (gate_ ? activations.until_input : scratch).take(dtype_, rows);
+  if (activations.gradients) saved.shared_d = scratch.take(dtype_, rows);
+  if (!gate_) return;
+  saved.gate = gate_->plan_buffers(activations, scratch, rows[0]);
+  saved.gated = scratch.take(dtype_, rows);
+}
+
+void Moe::forward(Context& context, const Microbatch& batch, View y, ConstView x,
+                  Sublayer::Saved& state, const LinearScratch& linear) const {
   auto& saved = static_cast<Saved&>(state);
   saved.x = x;
   router_.forward(context, x, saved.router);
-  dispatch_.route(context, saved.router.expert, saved.tokens);
+  dispatch_.route(context, saved.router.expert, saved.router.weight, saved.tokens);
   dispatch_.dispatch(context, saved.experts.x, x, saved.tokens);
-  experts_.forward(context, saved.sorted, saved.tokens.offsets, saved.experts);
-  dispatch_.combine(context, saved.output, saved.sorted, saved.tokens);
-  context.kernels.scale_rows(context.stream, y, saved.output, saved.router.probability);
+  experts_.forward(context, saved.sorted, {saved.tokens.offsets, saved.tokens.weight},
+                   saved.experts);
+  dispatch_.combine(context, y, saved.sorted, saved.tokens);
+  if (shared_) add_shared(context, batch, y, saved, linear);
 }
 
-WorkHandle Moe::backward_input(Context& context, const Microbatch&, View dx, ConstView dy,
-                               Sublayer::Saved& state, const LinearScratch&) {
+void Moe::add_shared(Context& context, const Microbatch& batch, View y, Saved& saved,
+                     const LinearScratch& linear) const {
+  shared_->forward(context, batch, saved.shared_y, saved.x, *saved.shared, linear);
+  View branch = saved.shared_y;
+  if (gate_) {
+    gate_->forward(context, saved.x, saved.gate);
+    branch = saved.gated;
+    context.kernels.scale_rows(context.stream, branch, saved.shared_y,
+                               saved.gate.weight.reshape({y.dim(0)}));
+  }
+  context.kernels.add_dropout(context.stream, y, y, branch, {});
+}
+
+ConstView Moe::gate_backward(Context& context, ConstView dy, const Saved& saved) const {
+  const Shape rows{dy.dim(0)};
+  context.kernels.row_dot(context.stream, saved.gate.dweight.reshape(rows), dy, saved.shared_y);
+  context.kernels.scale_rows(context.stream, saved.gated, dy, saved.gate.weight.reshape(rows));
+  return saved.gated;
+}
+
+WorkHandle Moe::backward_input(Context& context, const Microbatch& batch, View dx, ConstView dy,
+                               Sublayer::Saved& state, const LinearScratch& linear) {
   auto& saved = static_cast<Saved&>(state);
-  context.kernels.scale_rows(context.stream, saved.doutput, dy, saved.router.probability);
-  dispatch_.dispatch(context, saved.experts.dy, saved.doutput, saved.tokens);
-  experts_.backward_input(context, saved.sorted, saved.tokens.offsets, saved.experts);
+  WorkHandle shared;
+  if (shared_) {
+    const ConstView d = gate_ ? gate_backward(context, dy, saved) : dy;
+    shared = shared_->backward_input(context, batch, saved.shared_d, d, *saved.shared, linear);
+  }
+  dispatch_.dispatch(context, saved.experts.dy, dy, saved.tokens);
+  experts_.backward_input(context, saved.sorted, {saved.tokens.offsets, saved.tokens.weight},
+                          saved.experts);
   dispatch_.combine(context, dx, saved.sorted, saved.tokens);
-  router_.backward_input(context, dx, dy, saved.output, saved.router);
+  dispatch_.combine_weights(context, saved.router.dweight, saved.experts.dweight, saved.tokens);
+  router_.backward_input(context, dx, saved.router,
+                         losses_.run(context, batch.shape, saved.router, saved.losses));
+  if (gate_) gate_->backward_input(context, dx, saved.gate);
+  if (shared_) {
+    shared->wait(context.stream);
+    context.kernels.add_dropout(context.stream, dx, dx, saved.shared_d, {});
+  }
   return std::make_shared<Work>();
 }
 
-void Moe::backward_weight(Context& context, Sublayer::Saved& state, const LinearScratch&) {
+void Moe::backward_weight(Context& context, Sublayer::Saved& state, const LinearScratch& linear) {
   auto& saved = static_cast<Saved&>(state);
   experts_.backward_weight(context, saved.tokens.offsets, saved.experts);
   router_.backward_weight(context, saved.x, saved.router);
+  if (shared_) shared_->backward_weight(context, *saved.shared, linear);
+  if (gate_) gate_->backward_weight(context, saved.x, saved.gate);
 }
 
 }  // namespace tessera

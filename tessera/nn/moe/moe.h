@@ -1,16 +1,18 @@
-// The mixture-of-experts sublayer: each token goes to one of several MLPs, possibly on another rank
-// (expert parallelism), and its output is weighted by the router's probability.
+// The mixture-of-experts sublayer: each token goes to a few of several MLPs, possibly on other
+// ranks (expert parallelism).
 //
-//   x --router--> expert, probability
-//   x --dispatch--> sorted tokens --experts--> sorted outputs --combine--> output
-//   y = probability x output
+//   x --router--> experts, weights
+//   x --dispatch--> sorted tokens --experts, weighted--> sorted outputs --combine--> y
+//   x --shared MLP (x gate)--> added to y, if there is one
 //
 // Unlike Mlp, it does not gather rows over the tensor-parallel group: the token dispatcher reaches
 // all ranks that hold experts.
 #pragma once
 
+#include "tessera/nn/mlp.h"
 #include "tessera/nn/moe/experts.h"
 #include "tessera/nn/moe/router.h"
+#include "tessera/nn/moe/router_losses.h"
 #include "tessera/nn/moe/token_dispatch.h"
 #include "tessera/nn/row_layout.h"
 #include "tessera/nn/sublayer.h"
@@ -22,16 +24,21 @@ class Moe final : public Sublayer {
   struct Saved final : Sublayer::Saved {
     ConstView x;
     Router::Saved router;
+    RouterLosses::Saved losses;
     TokenDispatch::Saved tokens;
     Experts::Saved experts;
-    View output;   ///< [n, hidden]: output of the experts, before it is weighted
-    View doutput;  ///< [n, hidden], scratch
-    View sorted;   ///< [M, hidden], scratch: outputs of the experts, gradients of their inputs
+    View sorted;  ///< [S, hidden], scratch: outputs of the experts, gradients of their inputs
+    std::unique_ptr<Sublayer::Saved> shared;
+    Router::Saved gate;
+    View shared_y;  ///< [n, hidden]: with a gate kept for backward, else scratch
+    View shared_d;  ///< [n, hidden], scratch: input gradient of the shared MLP
+    View gated;     ///< [n, hidden], scratch: gate x shared_y, and the gradient of shared_y
   };
 
   Moe(const MoeSpec& spec, const LayerContext& layer);
 
   void collect(ParameterList& parameters) override;
+  void collect_losses(ExtraLossList& losses) override { losses_.collect(losses); }
   std::unique_ptr<Sublayer::Saved> plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                                 const BatchShape& shape) const override;
 
@@ -42,12 +49,21 @@ class Moe final : public Sublayer {
   void backward_weight(Context&, Sublayer::Saved&, const LinearScratch&) override;
 
  private:
+  void plan_shared(Saved&, ActivationLayout& activations, ArenaLayout& scratch,
+                   const BatchShape& shape) const;
+  void add_shared(Context&, const Microbatch&, View y, Saved&, const LinearScratch&) const;
+  // The gradient of the shared MLP's output, and of its gate.
+  ConstView gate_backward(Context&, ConstView dy, const Saved&) const;
+
   DType dtype_;
   std::int64_t hidden_;
   RowLayout rows_;
+  RouterLosses losses_;
   Router router_;
   TokenDispatch dispatch_;
   Experts experts_;
+  std::unique_ptr<Mlp> shared_;   ///< may be null
+  std::unique_ptr<Router> gate_;  ///< of the shared MLP: one expert, whose score is the gate
 };
 
 }  // namespace tessera

@@ -5,27 +5,29 @@ namespace {
 
 // With sequence parallelism each tensor-parallel rank routes other rows, so its gradient is
 // partial.
-Parameter router_weight(const MoeSpec& spec, const LayerContext& layer) {
+Parameter router_weight(const RouterLayerSpec& spec, const LayerContext& layer) {
   const GradientGroup group = layer.sequence_parallel ? GradientGroup::tensor : GradientGroup::none;
-  return replicated_parameter(
-      layer.dtype, router_weight_name(spec), {spec.experts, spec.expert.hidden},
-      {InitKind::normal, spec.expert.init_std}, layer.tensor_rank, {.gradient_group = group});
+  return replicated_parameter(layer.dtype, weight_name(spec), {spec.experts, spec.hidden},
+                              {InitKind::normal, spec.init_std}, layer.tensor_rank,
+                              {.gradient_group = group});
 }
 
 }  // namespace
 
-Router::Router(const MoeSpec& spec, const LayerContext& layer)
-    : experts_(spec.experts), weight_(router_weight(spec, layer)) {}
+Router::Router(const RouterLayerSpec& spec, bool keep_logits, const LayerContext& layer)
+    : spec_(spec), keep_logits_(keep_logits), weight_(router_weight(spec, layer)) {}
 
 Router::Saved Router::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                    std::int64_t rows) const {
   const DType acc = accumulator_type(weight_.dtype());
+  const Shape all{rows, spec_.experts}, chosen{rows, spec_.choice.topk};
   Saved saved;
-  saved.logits = activations.until_input.take(acc, {rows, experts_});
-  saved.expert = activations.until_input.take(DType::i32, {rows});
-  saved.probability = activations.until_input.take(acc, {rows});
-  if (activations.gradients) saved.dprobability = scratch.take(acc, {rows});
-  saved.dlogits = activations.gradient(scratch, weight_.dtype(), {rows, experts_});
+  saved.scores = activations.until_input.take(acc, all);
+  saved.logits = keep_logits_ ? activations.until_input.take(acc, all) : saved.scores;
+  saved.expert = activations.until_input.take(DType::i32, chosen);
+  saved.weight = activations.until_input.take(acc, chosen);
+  if (activations.gradients) saved.dweight = scratch.take(acc, chosen);
+  saved.dlogits = activations.gradient(scratch, weight_.dtype(), all);
   return saved;
 }
 
@@ -34,14 +36,15 @@ void Router::forward(Context& context, ConstView x, const Saved& saved) const {
   spec.transpose_b = true;
   context.kernels.gemm(context.stream, saved.logits, x, ConstView(weight_.value()), spec,
                        context.workspace);
-  context.kernels.route_top1(context.stream, saved.expert, saved.probability, saved.logits);
+  context.kernels.route(context.stream, saved.expert, saved.weight, saved.scores, saved.logits, {},
+                        spec_.choice);
 }
 
-void Router::backward_input(Context& context, View dx, ConstView dy, ConstView output,
-                            const Saved& saved) const {
-  context.kernels.row_dot(context.stream, saved.dprobability, dy, output);
-  context.kernels.route_top1_backward(context.stream, saved.dlogits, saved.dprobability,
-                                      saved.expert, saved.logits);
+void Router::backward_input(Context& context, View dx, const Saved& saved,
+                            RouterGradients losses) const {
+  losses.weight = saved.dweight;
+  context.kernels.route_backward(context.stream, saved.dlogits, saved.expert, saved.scores, losses,
+                                 spec_.choice);
   GemmSpec spec;
   spec.accumulate = true;
   context.kernels.gemm(context.stream, dx, ConstView(saved.dlogits), ConstView(weight_.value()),

@@ -1,9 +1,10 @@
-// The top-1 router of a mixture of experts: selects the expert of each token, and its weight.
+// The router of a mixture of experts: selects the experts of each row, and their weights.
 //
-//   logits = x W^T;   expert = argmax(logits);   probability = softmax(logits)[expert]
+//   logits = x W^T;   scores = softmax(logits) or sigmoid(logits);   experts = the k best
 //
-// The output of the expert is multiplied by the probability, which is the source of the router's
-// gradient. Every rank routes its own tokens; all ranks hold the whole weight.
+// The formulas are those of kernels/router.h. What the experts compute is multiplied by the
+// weights, which is the source of the router's gradient; losses that balance the experts are
+// another (router_losses.h). Every rank routes its own rows; all ranks hold the whole W.
 #pragma once
 
 #include "tessera/nn/activation_layout.h"
@@ -15,28 +16,32 @@ namespace tessera {
 
 class Router {
  public:
-  /// For n rows and E experts. Logits and probabilities are in the accumulator type.
+  /// For n rows, E experts, k of them per row. Numbers are in the accumulator type.
   struct Saved {
-    View logits;       ///< [n, E]
-    View expert;       ///< i32 [n]
-    View probability;  ///< [n]
-    View dprobability, dlogits;
+    View logits;   ///< [n, E]; the same memory as scores unless a loss needs them
+    View scores;   ///< [n, E]
+    View expert;   ///< i32 [n, k]
+    View weight;   ///< [n, k]
+    View dweight;  ///< [n, k], scratch: written by the caller before backward_input
+    View dlogits;  ///< [n, E], in the dtype of W
   };
 
-  Router(const MoeSpec& spec, const LayerContext& layer);
+  /// `keep_logits`: a loss needs them.
+  Router(const RouterLayerSpec& spec, bool keep_logits, const LayerContext& layer);
 
   void collect(ParameterList& parameters) { parameters.push_back(&weight_); }
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, std::int64_t rows) const;
 
   /// x [n, hidden].
   void forward(Context&, ConstView x, const Saved&) const;
-  /// dx += the router's input gradient. dy [n, hidden]: gradient of the weighted output; output
-  /// [n, hidden]: the experts' output before it was weighted.
-  void backward_input(Context&, View dx, ConstView dy, ConstView output, const Saved&) const;
+  /// dx += the router's input gradient, from saved.dweight and the gradients of losses (`weight` is
+  /// ignored).
+  void backward_input(Context&, View dx, const Saved&, RouterGradients losses = {}) const;
   void backward_weight(Context&, ConstView x, const Saved&);
 
  private:
-  std::int64_t experts_;
+  RouterLayerSpec spec_;
+  bool keep_logits_;
   Parameter weight_;  ///< [E, hidden]
 };
 

@@ -1,0 +1,95 @@
+// Flags of mixtures of experts. Names and defaults are Megatron's, except where the help says so.
+#include "tessera/config/flags/flag_builders.h"
+#include "tessera/config/flags/flag_groups.h"
+
+namespace tessera::config {
+namespace {
+
+constexpr const char* kNeeds = "--num-experts";
+constexpr const char* kNeedsGroups = "--moe-router-num-groups";
+constexpr RealRange kCoefficient = {0, 1e3};
+
+bool has_experts(const Settings& s) { return s.options.model.num_experts > 0; }
+bool has_groups(const Settings& s) {
+  return has_experts(s) && s.options.model.moe_router_num_groups > 0;
+}
+bool has_shared_expert(const Settings& s) {
+  return has_experts(s) && s.options.model.moe_shared_ffn > 0;
+}
+
+std::vector<Flag> size_flags() {
+  return {
+      integer("num-experts", at(&ModelOptions::num_experts), {1, kMaxExperts},
+              "every layer is a mixture of N experts: MLPs of which each token uses a few")
+          .shown_if(has_experts),
+      integer("moe-ffn-hidden-size", at(&ModelOptions::moe_ffn_hidden_size), {1, kMaxFfn},
+              "width inside an expert [default: --ffn-hidden-size]")
+          .only_if(has_experts, kNeeds),
+      integer("moe-shared-expert-intermediate-size", at(&ModelOptions::moe_shared_ffn),
+              {1, kMaxFfn},
+              "width of a shared expert: an MLP that every token goes through, besides its own "
+              "experts [default: none]")
+          .only_if(has_experts, kNeeds),
+      toggle("moe-shared-expert-gate", at(&ModelOptions::moe_shared_gate),
+             "multiply the shared expert's output by the sigmoid of a logit of the token")
+          .only_if(has_shared_expert, "--moe-shared-expert-intermediate-size"),
+  };
+}
+
+std::vector<Flag> router_flags() {
+  return {
+      integer("moe-router-topk", at(&ModelOptions::moe_router_topk), {1, kMaxExperts},
+              "experts that each token goes to")
+          .only_if(has_experts, kNeeds),
+      word("moe-router-score-function", at(&ModelOptions::moe_router_score),
+           "how logits become scores of experts; sigmoid scores of several experts are divided by "
+           "their sum")
+          .only_if(has_experts, kNeeds),
+      toggle("moe-router-pre-softmax", at(&ModelOptions::moe_router_pre_softmax),
+             "the softmax is over all experts, instead of over the chosen ones")
+          .only_if(
+              [](const Settings& s) {
+                return has_experts(s) && s.options.model.moe_router_score == RouterScore::softmax;
+              },
+              "--num-experts and --moe-router-score-function softmax"),
+      real("moe-router-topk-scaling-factor", at(&ModelOptions::moe_router_scaling_factor),
+           {0, 1e6, true}, "factor on the weights of the chosen experts")
+          .only_if(has_experts, kNeeds),
+      integer("moe-router-num-groups", at(&ModelOptions::moe_router_num_groups),
+              {1, kMaxRouterGroups},
+              "group-limited choice: divides the experts into N groups [default: none]")
+          .only_if(has_experts, kNeeds),
+      integer("moe-router-group-topk", at(&ModelOptions::moe_router_group_topk),
+              {1, kMaxRouterGroups}, "groups that the experts of a token are in")
+          .only_if(has_groups, kNeedsGroups),
+      integer("moe-router-group-best", at(&ModelOptions::moe_router_group_best), {1, kMaxExperts},
+              "experts of a group whose scores, added up, are the group's: 1 in DeepSeek-V2, 2 in "
+              "DeepSeek-V3 [default: --moe-router-topk / --moe-router-group-topk, as Megatron]")
+          .only_if(has_groups, kNeedsGroups),
+  };
+}
+
+std::vector<Flag> balance_flags() {
+  return {
+      words("moe-router-load-balancing-type", at(&ModelOptions::moe_balance),
+            "losses that balance the experts: over each sequence (the same in every layout; the "
+            "default here) or each microbatch (Megatron's default)")
+          .only_if(has_experts, kNeeds),
+      reals("moe-aux-loss-coeff", at(&ModelOptions::moe_aux_loss_coeff), kCoefficient,
+            "coefficient of these losses: one for all, or one for each [default: 0, none]")
+          .only_if(has_experts, kNeeds),
+      real("moe-z-loss-coeff", at(&ModelOptions::moe_z_loss), kCoefficient,
+           "coefficient of the router's z-loss, which keeps its logits small [default: 0, none]")
+          .only_if(has_experts, kNeeds),
+  };
+}
+
+}  // namespace
+
+void append_expert_flags(std::vector<Flag>& table) {
+  append(table, Group::model, kModelCommands, size_flags());
+  append(table, Group::model, kModelCommands, router_flags());
+  append(table, Group::initialization, kTrain, balance_flags());
+}
+
+}  // namespace tessera::config

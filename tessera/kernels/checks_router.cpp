@@ -1,0 +1,116 @@
+// Argument checks of the router's ops. The numbers of experts are in device memory, so their values
+// are not checked.
+#include "tessera/kernels/kernels.h"
+#include "tessera/kernels/require.h"
+
+namespace tessera {
+namespace {
+
+// [N, E] in the accumulator type.
+void require_scores(const char* op, const char* name, const ConstView& x) {
+  require_rows(op, name, x, 2);
+  require_accumulator(op, name, x);
+  require_contiguous(op, name, x);
+  check(x.dim(1) > 0, "{}: there must be at least one expert, got {} {}", op, name, x);
+}
+
+// Sizes that the choice of a row relies on.
+void require_spec(const char* op, const RouterSpec& spec, std::int64_t experts) {
+  check(spec.groups >= 1 && spec.groups <= kMaxRouterGroups && experts % spec.groups == 0,
+        "{}: {} groups must be between 1 and {} and divide the {} experts", op, spec.groups,
+        kMaxRouterGroups, experts);
+  const std::int64_t size = experts / spec.groups;
+  check(spec.group_topk >= 1 && spec.group_topk <= spec.groups,
+        "{}: of {} groups {} cannot be chosen", op, spec.groups, spec.group_topk);
+  check(spec.group_best >= 1 && spec.group_best <= size, "{}: a group of {} experts has no best {}",
+        op, size, spec.group_best);
+  check(spec.topk >= 1 && spec.topk <= spec.group_topk * size,
+        "{}: {} experts cannot be chosen out of {}", op, spec.topk, spec.group_topk * size);
+}
+
+// [G, E] statistics of groups of rows.
+void require_groups(const char* op, const char* name, const ConstView& x, DType dtype,
+                    const ConstView& like) {
+  check(x && x.rank() == 2 && x.dim(0) > 0, "{}: {} must be [groups, experts], got {}", op, name,
+        x);
+  require(op, name, x, dtype, like.shape());
+}
+
+}  // namespace
+
+void Kernels::route(Stream& stream, View expert, View weight, View scores, ConstView logits,
+                    ConstView bias, const RouterSpec& spec) {
+  constexpr const char* op = "route";
+  require_scores(op, "logits", logits);
+  require_spec(op, spec, logits.dim(1));
+  require(op, "scores", scores, logits.dtype(), logits.shape());
+  require(op, "expert", expert, DType::i32, {logits.dim(0), spec.topk});
+  require(op, "weight", weight, logits.dtype(), expert.shape());
+  if (bias) require(op, "bias", bias, logits.dtype(), {logits.dim(1)});
+  do_route(stream, expert, weight, scores, logits, bias, spec);
+}
+
+void Kernels::route_backward(Stream& stream, View dlogits, ConstView expert, ConstView scores,
+                             const RouterGradients& gradients, const RouterSpec& spec) {
+  constexpr const char* op = "route_backward";
+  require_scores(op, "scores", scores);
+  require_spec(op, spec, scores.dim(1));
+  require(op, "expert", expert, DType::i32, {scores.dim(0), spec.topk});
+  require(op, "dweight", gradients.weight, scores.dtype(), expert.shape());
+  require(op, "dlogits", dlogits, dlogits.dtype(), scores.shape());
+  check(accumulator_type(dlogits.dtype()) == scores.dtype(),
+        "{}: the accumulator type of dlogits must be that of the scores, {}, got {}", op,
+        to_string(scores.dtype()), dlogits);
+  if (const ConstView& balance = gradients.balance) {
+    check(balance.rank() == 2 && balance.dim(0) > 0,
+          "{}: dbalance must be [groups, experts], got {}", op, balance);
+    require(op, "dbalance", balance, scores.dtype(), {balance.dim(0), scores.dim(1)});
+  }
+  if (gradients.z) {
+    require(op, "z", gradients.z, DType::f64, {1});
+    require(op, "logits", gradients.logits, scores.dtype(), scores.shape());
+  }
+  do_route_backward(stream, dlogits, expert, scores, gradients, spec);
+}
+
+void Kernels::router_load(Stream& stream, View counts, View sums, ConstView expert,
+                          ConstView scores, const RouterSpec& spec) {
+  constexpr const char* op = "router_load";
+  require_scores(op, "scores", scores);
+  require(op, "expert", expert, DType::i32, {scores.dim(0), spec.topk});
+  require_groups(op, "counts", counts, DType::f64, counts);
+  check(counts.dim(1) == scores.dim(1), "{}: counts must have {} columns, got {}", op,
+        scores.dim(1), counts);
+  require_groups(op, "sums", sums, DType::f64, counts);
+  do_router_load(stream, counts, sums, expert, scores, spec);
+}
+
+void Kernels::balance_loss(Stream& stream, View loss, View dbalance, ConstView counts,
+                           ConstView sums, ConstView grad_scale, double factor, double coefficient,
+                           bool accumulate) {
+  constexpr const char* op = "balance_loss";
+  require_groups(op, "counts", counts, DType::f64, counts);
+  require_groups(op, "sums", sums, DType::f64, counts);
+  require_rows(op, "dbalance", dbalance, 2);
+  require_accumulator(op, "dbalance", dbalance);
+  require(op, "dbalance", dbalance, dbalance.dtype(), {dbalance.dim(0), counts.dim(1)});
+  check(dbalance.dim(0) % counts.dim(0) == 0,
+        "{}: the rows of dbalance must be a multiple of the {} groups, got {}", op, counts.dim(0),
+        dbalance);
+  require(op, "loss", loss, DType::f64, {1});
+  require(op, "grad_scale", grad_scale, DType::f64, {1});
+  do_balance_loss(stream, loss, dbalance, counts, sums, grad_scale, factor, coefficient,
+                  accumulate);
+}
+
+void Kernels::router_z_loss(Stream& stream, View loss, View z, ConstView logits,
+                            ConstView grad_scale, double factor, double coefficient) {
+  constexpr const char* op = "router_z_loss";
+  require_scores(op, "logits", logits);
+  require(op, "loss", loss, DType::f64, {1});
+  require(op, "z", z, DType::f64, {1});
+  require(op, "grad_scale", grad_scale, DType::f64, {1});
+  do_router_z_loss(stream, loss, z, logits, grad_scale, factor, coefficient);
+}
+
+}  // namespace tessera
