@@ -17,9 +17,10 @@ namespace tessera::test {
 struct LayoutResult {
   std::vector<double> losses;
   std::vector<double> grad_norms;
-  GlobalTensors first_weights;    ///< as initialised
-  GlobalTensors first_gradients;  ///< of the first step
-  GlobalTensors weights;          ///< after the last step
+  std::vector<double> extra_losses;  ///< of all steps, one after the other
+  GlobalTensors first_weights;       ///< as initialised
+  GlobalTensors first_gradients;     ///< of the first step
+  GlobalTensors weights;             ///< after the last step
 };
 
 /// How far two layouts may be apart, relatively.
@@ -38,6 +39,10 @@ inline void expect_same_layouts(const LayoutResult& got, const LayoutResult& wan
     EXPECT_NEAR(got.grad_norms[i], want.grad_norms[i], tolerance.losses * want.grad_norms[i])
         << "step " << i;
   }
+  ASSERT_EQ(got.extra_losses.size(), want.extra_losses.size());
+  for (std::size_t i = 0; i < want.extra_losses.size(); ++i)
+    EXPECT_NEAR(got.extra_losses[i], want.extra_losses[i], tolerance.losses * want.extra_losses[i])
+        << "extra loss " << i;
   EXPECT_NEAR(got.grad_norms[0], want.grad_norms[0], tolerance.first_norm * want.grad_norms[0]);
   expect_tensors_near(got.first_weights, want.first_weights, 0.0);
   expect_tensors_near(got.first_gradients, want.first_gradients, tolerance.gradients);
@@ -142,6 +147,9 @@ inline LayoutResult run_layout(const SessionOptions& options, int steps,
       const std::lock_guard lock(mutex);
       result.losses.push_back(step.loss);
       result.grad_norms.push_back(step.grad_norm);
+      if (const ConstView extra = session.extra_losses().values())
+        result.extra_losses.insert(result.extra_losses.end(), extra.data<double>(),
+                                   extra.data<double>() + extra.numel());
     }
     add_all(weights, session, session.parameters().values());
   });
