@@ -13,23 +13,27 @@ constexpr std::int64_t kFactors = 3;
 
 }  // namespace
 
-std::int64_t ExtraLosses::bytes_for(const std::vector<std::string>& names) {
-  if (names.empty()) return 0;
-  return (std::ssize(names) + kFactors) * static_cast<std::int64_t>(sizeof(double));
+std::int64_t ExtraLosses::bytes_for(const std::vector<std::string>& names,
+                                    std::int64_t statistics) {
+  const std::int64_t values = std::ssize(names) + statistics;
+  return values == 0 ? 0 : (values + kFactors) * static_cast<std::int64_t>(sizeof(double));
 }
 
 ExtraLosses::ExtraLosses(std::vector<std::string> names, const ExtraLossList& own,
-                         std::int64_t sequences, Context& context, Memory& memory)
+                         std::int64_t sequences, std::int64_t statistics, Context& context,
+                         Memory& memory)
     : names_(std::move(names)) {
-  const std::int64_t count = std::ssize(names_);
-  check(count <= kMaxExtraLosses, "a model has at most {} extra losses, this one has {}",
+  const std::int64_t losses = std::ssize(names_), count = losses + statistics;
+  check(count <= kMaxExtraLosses, "a step's record has room for {} extra losses, this model has {}",
         kMaxExtraLosses, count);
   for (const ExtraLoss* loss : own)
     check(std::ranges::find(names_, loss->name()) != names_.end(),
           "the model's spec does not name the extra loss '{}'", loss->name());
-  if (names_.empty()) return;
+  if (count == 0) return;
   memory_ = memory.allocate(MemoryUse::data, DType::f64, {count + kFactors});
   values_ = memory_.view().slice(0, 0, count);
+  if (losses > 0) losses_ = values_.slice(0, 0, losses);
+  if (statistics > 0) statistics_ = values_.slice(0, losses, statistics);
   sequences_ = memory_.view().slice(0, count, 1);
   weight_ = memory_.view().slice(0, count + 1, 1);
   grad_scale_ = memory_.view().slice(0, count + 2, 1);
@@ -38,20 +42,20 @@ ExtraLosses::ExtraLosses(std::vector<std::string> names, const ExtraLossList& ow
   context.kernels.fill(context.stream, weight_, 1.0 / static_cast<double>(sequences));
   for (ExtraLoss* loss : own) {
     const auto name = std::ranges::find(names_, loss->name());
-    loss->bind(values_.slice(0, name - names_.begin(), 1), grad_scale_);
+    loss->bind(losses_.slice(0, name - names_.begin(), 1), grad_scale_);
   }
 }
 
 void ExtraLosses::begin_step(Context& context, const ConstView& state) {
-  if (names_.empty()) return;
-  context.kernels.fill(context.stream, values_, 0);
+  if (!losses_) return;
+  context.kernels.fill(context.stream, losses_, 0);
   context.kernels.start_step(context.stream, grad_scale_, weight_, state);
 }
 
 void ExtraLosses::finish_step(Context& context) {
-  if (names_.empty()) return;
-  context.mesh.world().all_reduce(values_, ReduceOp::sum, context.stream)->wait(context.stream);
-  context.kernels.divide_by_sum(context.stream, values_, sequences_);
+  if (!losses_) return;
+  context.mesh.world().all_reduce(losses_, ReduceOp::sum, context.stream)->wait(context.stream);
+  context.kernels.divide_by_sum(context.stream, losses_, sequences_);
 }
 
 }  // namespace tessera

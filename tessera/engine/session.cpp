@@ -49,6 +49,27 @@ std::vector<std::string> trained_extra_losses(const SessionOptions& options) {
                           : std::vector<std::string>();
 }
 
+// The number of layers with experts in the whole model.
+std::int64_t expert_layers(const ModelOptions& model) {
+  std::int64_t count = 0;
+  for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
+    count += has_experts(model, layer) ? 1 : 0;
+  return count;
+}
+
+ExpertLoadList trained_expert_loads(const SessionOptions& options, std::deque<GptModel>& chunks) {
+  ExpertLoadList all;
+  if (!options.training) return all;
+  for (GptModel& chunk : chunks)
+    for (ExpertLoad* load : chunk.expert_loads()) all.push_back(load);
+  return all;
+}
+
+std::int64_t statistics_of(const SessionOptions& options) {
+  return options.training && options.model.num_experts > 0 ? std::ssize(ExpertLoads::statistics())
+                                                           : 0;
+}
+
 std::int64_t positions_of(const SessionOptions& options) {
   return std::max(options.shape.seq, options.model.max_position_embeddings);
 }
@@ -256,13 +277,14 @@ Session::Session(const SessionOptions& options, const Rank& rank)
   std::vector<ParameterBuffers::Options> classes;
   for (const PlacementClass each : placement_classes(options))
     classes.push_back(buffer_options(options, each, mesh_.groups(each).sharding->rank()));
-  parameters_.emplace(all_fsdp_units(chunks_), *context_, memory_, classes,
-                      DataParallel::Options{options.parallel.sharding, options.microbatches,
-                                            options.parallel.overlap_grad_reduce,
-                                            options.parallel.overlap_param_gather});
+  parameters_.emplace(
+      all_fsdp_units(chunks_), *context_, memory_, classes,
+      DataParallel::Options{options.microbatches, options.parallel.overlap_grad_reduce,
+                            options.parallel.overlap_param_gather});
   parameters_->initialize(*context_, options.seed);
   if (options.training) optimizer_.emplace(options.optimizer, *parameters_, *context_, memory_);
   make_extra_losses();
+  make_expert_loads();
   runners_ = make_runners(chunks_, *context_, sizes.runner);
   runner_memory_.emplace(memory_for(runners_, memory_, sizes.runner));
   for (StageRunner& runner : runners_) {
@@ -276,11 +298,17 @@ Session::Session(const SessionOptions& options, const Rank& rank)
 }
 
 StepRunner::Parts Session::step_parts() {
-  return {options_,       *context_,
-          memory_,        *parameters_,
-          *extra_losses_, optimizer_ ? &*optimizer_ : nullptr,
-          runners_,       *runner_memory_,
-          *channels_,     head_runner() != nullptr};
+  return {options_,
+          *context_,
+          memory_,
+          *parameters_,
+          *extra_losses_,
+          *expert_loads_,
+          optimizer_ ? &*optimizer_ : nullptr,
+          runners_,
+          *runner_memory_,
+          *channels_,
+          head_runner() != nullptr};
 }
 
 void Session::make_extra_losses() {
@@ -290,7 +318,13 @@ void Session::make_extra_losses() {
   if (!options_.training) own.clear();
   const std::int64_t sequences =
       options_.shape.batch * options_.microbatches * options_.parallel.data;
-  extra_losses_.emplace(trained_extra_losses(options_), own, sequences, *context_, memory_);
+  extra_losses_.emplace(trained_extra_losses(options_), own, sequences, statistics_of(options_),
+                        *context_, memory_);
+}
+
+void Session::make_expert_loads() {
+  expert_loads_.emplace(trained_expert_loads(options_, chunks_), expert_layers(options_.model),
+                        options_.parallel.sequence_parallel, *context_, memory_);
 }
 
 StageRunner* Session::head_runner() {
@@ -299,10 +333,12 @@ StageRunner* Session::head_runner() {
   return nullptr;
 }
 
-std::int64_t Session::gathered_loss_bytes(const SessionOptions& options) {
+std::int64_t Session::step_value_bytes(const SessionOptions& options,
+                                       std::deque<GptModel>& chunks) {
   return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1) *
              static_cast<std::int64_t>(sizeof(double)) +
-         ExtraLosses::bytes_for(trained_extra_losses(options));
+         ExtraLosses::bytes_for(trained_extra_losses(options), statistics_of(options)) +
+         ExpertLoads::bytes_for(trained_expert_loads(options, chunks));
 }
 
 void Session::adopt_values() {

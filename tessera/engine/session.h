@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tessera/engine/device_batch.h"
+#include "tessera/engine/expert_loads.h"
 #include "tessera/engine/extra_losses.h"
 #include "tessera/engine/session_options.h"
 #include "tessera/engine/step_runner.h"
@@ -106,9 +107,9 @@ class Session {
   static RunnerMemory memory_for(const std::deque<StageRunner>& runners, Memory& memory,
                                  const RunnerOptions& options);
 
-  /// Bytes of the losses, weights and token counts gathered from all data-parallel ranks, and of
-  /// the extra losses.
-  static std::int64_t gathered_loss_bytes(const SessionOptions& options);
+  /// Bytes of the losses, weights and token counts gathered from all data-parallel ranks, of the
+  /// extra losses, and of the loads of these chunks' experts.
+  static std::int64_t step_value_bytes(const SessionOptions& options, std::deque<GptModel>& chunks);
 
   /// All ranks of `rank.world` call it together. Weights are initialised from the seed.
   Session(const SessionOptions& options, const Rank& rank);
@@ -122,6 +123,7 @@ class Session {
   /// Only with training.
   Optimizer& optimizer() { return *optimizer_; }
   ExtraLosses& extra_losses() { return *extra_losses_; }
+  ExpertLoads& expert_loads() { return *expert_loads_; }
   /// To be called after new parameter values were loaded; updates everything derived from them,
   /// such as master weights.
   void adopt_values();
@@ -134,6 +136,7 @@ class Session {
 
  private:
   void make_extra_losses();
+  void make_expert_loads();
   StepRunner::Parts step_parts();
 
   SessionOptions options_;
@@ -149,6 +152,7 @@ class Session {
   std::optional<Context> context_;
   std::optional<ModelParameters> parameters_;
   std::optional<ExtraLosses> extra_losses_;
+  std::optional<ExpertLoads> expert_loads_;
   std::optional<Optimizer> optimizer_;
   std::optional<RunnerMemory> runner_memory_;  ///< outlives the communication that runners started
   std::deque<StageRunner> runners_;

@@ -65,6 +65,7 @@ BoundaryBuffers StepRunner::make_boundary_buffers() {
 void StepRunner::begin_step() {
   parts_.parameters.begin_step();
   parts_.extra_losses.begin_step(parts_.context, parts_.optimizer->state());
+  parts_.expert_loads.begin_step(parts_.context);
 }
 
 void StepRunner::reduce_losses() {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tessera/engine/device_batch.h"
+#include "tessera/engine/expert_loads.h"
 #include "tessera/engine/extra_losses.h"
 #include "tessera/engine/session_options.h"
 #include "tessera/model/stage_runner.h"
@@ -29,6 +30,7 @@ class StepRunner {
     Memory& memory;
     ModelParameters& parameters;
     ExtraLosses& extra_losses;
+    ExpertLoads& expert_loads;
     Optimizer* optimizer;  ///< null without training
     std::deque<StageRunner>& runners;
     RunnerMemory& runner_memory;

@@ -23,6 +23,7 @@ void forward_backward(Session& session, LossAverage average) {
   const TraceRange range(context.trace, "gradient reduction and norm");
   session.step_runner().reduce_losses();
   session.extra_losses().finish_step(context);
+  session.expert_loads().finish_step(context, session.extra_losses().statistics());
   session.parameters().finish_gradients();
   session.optimizer().measure_gradients(context);
 }
@@ -31,6 +32,7 @@ void update_weights(Session& session) {
   const TraceRange range(session.context().trace, "optimizer");
   session.optimizer().update(session.context(), session.step_runner().losses(),
                              session.step_runner().weights(), session.extra_losses().values());
+  session.expert_loads().update_biases(session.context(), session.optimizer().state());
   session.parameters().parameters_updated();
 }
 

@@ -2,6 +2,7 @@
 // are not checked.
 #include "tessera/kernels/kernels.h"
 #include "tessera/kernels/require.h"
+#include "tessera/kernels/step_state.h"
 
 namespace tessera {
 namespace {
@@ -83,6 +84,33 @@ void Kernels::router_load(Stream& stream, View counts, View sums, ConstView expe
         scores.dim(1), counts);
   require_groups(op, "sums", sums, DType::f64, counts);
   do_router_load(stream, counts, sums, expert, scores, spec);
+}
+
+void Kernels::count_experts(Stream& stream, View counts, ConstView expert) {
+  constexpr const char* op = "count_experts";
+  require_rows(op, "counts", counts, 1);
+  require(op, "counts", counts, DType::f64, counts.shape());
+  require_rows(op, "expert", expert, 2);
+  require(op, "expert", expert, DType::i32, expert.shape());
+  if (expert.numel() > 0) do_count_experts(stream, counts, expert);
+}
+
+void Kernels::expert_statistics(Stream& stream, View out, ConstView counts, double factor) {
+  constexpr const char* op = "expert_statistics";
+  require_rows(op, "counts", counts, 2);
+  require(op, "counts", counts, DType::f64, counts.shape());
+  require(op, "out", out, DType::f64, {2});
+  do_expert_statistics(stream, out, counts, factor);
+}
+
+void Kernels::update_expert_bias(Stream& stream, View bias, ConstView counts, ConstView state,
+                                 double rate) {
+  constexpr const char* op = "update_expert_bias";
+  require_rows(op, "bias", bias, 1);
+  require_accumulator(op, "bias", bias);
+  require(op, "counts", counts, DType::f64, bias.shape());
+  require(op, "state", state, DType::u8, {static_cast<std::int64_t>(sizeof(StepState))});
+  do_update_expert_bias(stream, bias, counts, state, rate);
 }
 
 void Kernels::balance_loss(Stream& stream, View loss, View dbalance, ConstView counts,

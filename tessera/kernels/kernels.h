@@ -189,6 +189,15 @@ class Kernels {
   /// often each expert was chosen, sums f64 [G, E] = the sum of its probability for balancing.
   void router_load(Stream&, View counts, View sums, ConstView expert, ConstView scores,
                    const RouterSpec&);
+  /// counts f64 [E] += how often each expert occurs in expert i32 [N, k].
+  void count_experts(Stream&, View counts, ConstView expert);
+  /// From counts f64 [L, E] of L layers: out f64 [2] = factor x the sums over layers of the largest
+  /// count divided by the mean, and of the entropy of the counts divided by ln E (1: equal use). A
+  /// layer without any counts adds nothing.
+  void expert_statistics(Stream&, View out, ConstView counts, double factor);
+  /// bias acc [E] += rate x sign(mean of counts - counts), unless the step was skipped (state:
+  /// step_state.h).
+  void update_expert_bias(Stream&, View bias, ConstView counts, ConstView state, double rate);
   /// Switch Transformer's balancing loss of each group: loss f64 [1] += factor x sum over experts
   /// of counts x sums, and dbalance acc [R, E] (+)= its gradient, coefficient x grad_scale f64 [1]
   /// x factor x counts; row r takes group r mod G, and G divides R. The counts may be of more rows
@@ -310,6 +319,9 @@ class Kernels {
   virtual void do_route_backward(Stream&, View, ConstView, ConstView, const RouterGradients&,
                                  const RouterSpec&) = 0;
   virtual void do_router_load(Stream&, View, View, ConstView, ConstView, const RouterSpec&) = 0;
+  virtual void do_count_experts(Stream&, View, ConstView) = 0;
+  virtual void do_expert_statistics(Stream&, View, ConstView, double) = 0;
+  virtual void do_update_expert_bias(Stream&, View, ConstView, ConstView, double) = 0;
   virtual void do_balance_loss(Stream&, View, View, ConstView, ConstView, ConstView, double, double,
                                bool) = 0;
   virtual void do_router_z_loss(Stream&, View, View, ConstView, ConstView, double, double) = 0;

@@ -43,8 +43,9 @@ struct StepState {
   std::int64_t skipped = 0;  ///< 1: the update does nothing
 };
 
-/// Maximum number of losses besides the cross-entropy (such as auxiliary losses of MoE routers).
-inline constexpr int kMaxExtraLosses = 8;
+/// Maximum number of losses besides the cross-entropy (such as auxiliary losses of MoE routers),
+/// and of statistics that are recorded with them.
+inline constexpr int kMaxExtraLosses = 16;
 
 /// The record of one step for the log. Records are stored in a ring, indexed by iteration.
 struct StepRecord {

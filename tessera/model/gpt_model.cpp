@@ -62,6 +62,12 @@ ExtraLossList GptModel::extra_losses() {
   return losses;
 }
 
+ExpertLoadList GptModel::expert_loads() {
+  ExpertLoadList loads;
+  for (Block& block : blocks) block.collect_loads(loads);
+  return loads;
+}
+
 std::size_t GptModel::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                       std::int64_t keys) const {
   std::size_t bytes = final_norm ? final_norm->workspace_bytes(kernels, shape.rows()) : 0;

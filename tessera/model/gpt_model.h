@@ -45,6 +45,8 @@ class GptModel {
   ParameterList parameters();
   /// The extra losses of its sublayers.
   ExtraLossList extra_losses();
+  /// The loads of its experts, layer by layer.
+  ExpertLoadList expert_loads();
   /// The parameters by FSDP unit: the embedding, each block, the final norm, the output layer. Word
   /// embeddings that another stage has a copy of (tied embeddings) are a unit of their own.
   std::vector<ParameterList> fsdp_units();

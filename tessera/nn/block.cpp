@@ -79,6 +79,11 @@ void Block::collect_losses(ExtraLossList& losses) {
   feed_forward_.sublayer->collect_losses(losses);
 }
 
+void Block::collect_loads(ExpertLoadList& loads) {
+  mixer_.sublayer->collect_loads(loads);
+  feed_forward_.sublayer->collect_loads(loads);
+}
+
 // ---- memory
 
 void Block::plan_branch(const SublayerWithNorms& wrapped, Branch& branch,

@@ -54,6 +54,7 @@ class Block {
   /// The norm parameters, whose gradients are computed along with the input gradient.
   void collect_norms(ParameterList& parameters);
   void collect_losses(ExtraLossList& losses);
+  void collect_loads(ExpertLoadList& loads);
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                      const BatchShape& shape) const;
   KvCache::Layer plan_cache(ArenaLayout& memory, const BatchShape& capacity) const {

@@ -37,9 +37,12 @@ class Parameter {
   /// storage.
   bool decays() const { return tensors_.front().global.rank() >= 2; }
   std::string name() const { return tensors_.front().name; }
-  /// A frozen parameter keeps its value, and layers skip work that only its gradient needs.
-  bool trained() const { return trained_; }
-  void freeze() { trained_ = false; }
+  /// Whether the optimizer updates it: neither frozen nor a buffer. Layers skip work that only the
+  /// gradient of others needs.
+  bool trained() const { return !frozen_ && placement_class() != PlacementClass::buffer; }
+  /// A frozen parameter keeps its value.
+  bool frozen() const { return frozen_; }
+  void freeze() { frozen_ = true; }
 
   /// Whether another pipeline stage holds the same parameter of the model (tied embeddings).
   /// Their gradients are summed, and their values stay equal. The copy is neither saved nor
@@ -64,7 +67,7 @@ class Parameter {
   InitSpec init_;
   View value_;
   View grad_;
-  bool trained_ = true;
+  bool frozen_ = false;
   bool tied_ = false;
   bool contributed_ = false;
 };

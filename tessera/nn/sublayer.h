@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "tessera/nn/expert_load.h"
 #include "tessera/nn/extra_loss.h"
 #include "tessera/nn/linear.h"
 #include "tessera/nn/microbatch.h"
@@ -34,6 +35,7 @@ class Sublayer {
   /// The sublayer's extra losses; the layer's spec must name them as well (extra_loss_names in
   /// layer_spec.h).
   virtual void collect_losses(ExtraLossList& /*losses*/) {}
+  virtual void collect_loads(ExpertLoadList& /*loads*/) {}
 
   /// Runs twice, to measure and to lay out, and must take the same views in the same order. Scratch
   /// is overwritten when another sublayer runs, and with a split backward also between the two

@@ -131,13 +131,13 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
       memory, options.shape, options.microbatches, batch_limits(options),
       BatchShare{{std::max(1, options.parallel.tensor_2d), 0}, {options.parallel.context, 0}});
   MemoryCounters counters = memory.counters();
-  add(counters, MemoryUse::data, Session::gathered_loss_bytes(options));
+  add(counters, MemoryUse::data, Session::step_value_bytes(options, model.chunks()));
   const std::vector<ParameterPlan> parameters = plan_parameters(options, model.fsdp_units());
   const auto bytes = [](std::int64_t count, DType type) {
     return count * static_cast<std::int64_t>(element_size(type));
   };
   for (const ParameterPlan& each : parameters)
-    add(counters, MemoryUse::parameters, bytes(each.elements.all_values(), options.model.dtype));
+    add(counters, MemoryUse::parameters, bytes(each.elements.all_values(), each.options.dtype));
   for (const GptModel& chunk : model.chunks())
     add(counters, MemoryUse::parameters, chunk.rope_bytes(plan.positions));
   add(counters, MemoryUse::activations,
@@ -146,9 +146,10 @@ MemoryCounters plan_memory(const SessionOptions& options, int threads, int pipel
   add(counters, MemoryUse::workspace, static_cast<std::int64_t>(plan.workspace_bytes));
   if (!options.training) return counters;
   for (const ParameterPlan& each : parameters)
-    add(counters, MemoryUse::gradients,
-        bytes(each.elements.all_grads(), *each.options.gradients) +
-            bytes(each.elements.bf16_in + each.elements.bf16_out, DType::bf16));
+    if (each.options.gradients)
+      add(counters, MemoryUse::gradients,
+          bytes(each.elements.all_grads(), *each.options.gradients) +
+              bytes(each.elements.bf16_in + each.elements.bf16_out, DType::bf16));
   add(counters, MemoryUse::optimizer,
       Optimizer::bytes_for(options.optimizer, state_elements(parameters), options.model.dtype,
                            parameters.size()));

@@ -56,6 +56,8 @@ std::string format_log_line(const StepMetrics& step, const IntervalSums& interva
       "nan iterations:   0 | data wait (ms): {:.1f} |",
       m.number("loss_scale"), m.number("grad_norm"), interval.sum("skipped"),
       m.number("longest_data_wait") * 1e3);
+  if (m.find("expert_imbalance") != nullptr)
+    line += fmt::format(" expert tokens max/mean: {:.2f} |", interval.mean("expert_imbalance"));
   if (m.find("context_imbalance") != nullptr)
     line += fmt::format(" context work max/mean: {:.2f} |", interval.mean("context_imbalance"));
   return line;

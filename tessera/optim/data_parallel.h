@@ -29,7 +29,6 @@ namespace tessera {
 class DataParallel {
  public:
   struct Options {
-    Sharding sharding = Sharding::none;
     int microbatches = 1;  ///< per step
     bool overlap_grad_reduce = false;
     bool overlap_param_gather = false;
@@ -63,8 +62,8 @@ class DataParallel {
     bool reduced = false;  ///< this rank's gradients have been reduced over the ranks
   };
 
-  bool shards_gradients() const { return options_.sharding >= Sharding::gradients; }
-  bool shards_parameters() const { return options_.sharding == Sharding::parameters; }
+  bool shards_gradients() const { return buffers_.grads().sharded; }
+  bool shards_parameters() const { return buffers_.values().sharded; }
   void reduce(const Bucket& bucket);
   void zero_missing_gradients(const Bucket& bucket);
   void reset_accumulation(const Bucket& bucket);

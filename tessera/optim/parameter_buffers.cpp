@@ -49,6 +49,10 @@ ParameterBuffers::Options ParameterBuffers::options_for(const ParallelOptions& p
   const PlacementSizes sizes = placement_sizes(parallel, placement_class);
   Options options;
   options.placement_class = placement_class;
+  if (placement_class == PlacementClass::buffer) {
+    options.dtype = accumulator_type(dtype);
+    return options;
+  }
   options.dtype = dtype;
   options.gradients = gradients;
   options.bf16_communication = gradients && sizes.data_parallel > 1 &&

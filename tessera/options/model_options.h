@@ -65,6 +65,8 @@ struct ModelOptions {
   Activation activation = Activation::gelu;
   bool gated_mlp = false;        ///< act(gate) up instead of act(up); with silu it is SwiGLU
   std::int64_t num_experts = 0;  ///< 0: every layer has one MLP
+  /// Which layers have experts: every N-th from the first one, or a 0 or 1 for each layer.
+  std::vector<std::int64_t> moe_layer_freq = {1};
   std::int64_t moe_ffn_hidden_size = 0;  ///< width of an expert; derived: ffn_hidden_size
   std::int64_t moe_router_topk = 2;      ///< experts that a token goes to
   RouterScore moe_router_score = RouterScore::softmax;
@@ -74,6 +76,8 @@ struct ModelOptions {
   std::int64_t moe_router_group_topk = 0;  ///< groups that a token's experts are in
   std::int64_t moe_router_group_best = 0;  ///< experts whose scores make a group's; derived: topk /
                                            ///< group_topk, as in Megatron
+  bool moe_expert_bias = false;  ///< a bias per expert, for the choice only, that balances them
+  double moe_bias_update_rate = 1e-3;  ///< by how much a step changes it
   /// Losses that balance the experts, and a coefficient for all or for each; 0: none
   std::vector<MoeBalance> moe_balance = {MoeBalance::sequence};
   std::vector<double> moe_aux_loss_coeff;

@@ -90,6 +90,9 @@ void Mesh::make_placements(const ParallelOptions& options) {
       pairs_[static_cast<std::size_t>(Axis::data)][static_cast<std::size_t>(Axis::context)];
   make(PlacementClass::dense, data_context, axes_[0]);
   make(PlacementClass::expert, expert_data_, expert_tensor_expert_);
+  // Nothing is reduced or gathered over them, so they need no communicators of their own.
+  placements_[static_cast<std::size_t>(PlacementClass::buffer)] = {data_context, self_,
+                                                                   data_context, axes_[0]};
 }
 
 Communicator& Mesh::gradient_group(GradientGroup group) const {

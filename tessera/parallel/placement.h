@@ -16,8 +16,12 @@ namespace tessera {
 enum class PlacementClass {
   dense,   ///< split over tensor x pipeline ranks, replicated on data x context ranks
   expert,  ///< split over expert-tensor x expert x pipeline ranks, replicated on expert-data ranks
+  /// Not trained, but changed by rules of their own, such as an expert bias: in the accumulator's
+  /// type, whole on every rank of a stage, never sharded.
+  buffer,
 };
-inline constexpr std::array kPlacementClasses{PlacementClass::dense, PlacementClass::expert};
+inline constexpr std::array kPlacementClasses{PlacementClass::dense, PlacementClass::expert,
+                                              PlacementClass::buffer};
 std::string_view to_string(PlacementClass placement_class);
 
 /// Ranks that hold the same values of a parameter and partial gradients of it, although they are

@@ -41,9 +41,14 @@ LinearSpec down_linear(const MlpSpec& spec) {
 }
 
 std::string weight_name(const RouterLayerSpec& spec) { return spec.name + ".weight"; }
+std::string bias_name(const RouterLayerSpec& spec) { return spec.name + ".expert_bias"; }
+
+bool chooses_best(const RouterLayerSpec& spec) {
+  return spec.choice.groups == 1 && !spec.bias_rate;
+}
 
 bool needs_logits(const MoeSpec& spec) {
-  return spec.z_loss > 0 || (!spec.balance.empty() && spec.router.choice.groups > 1);
+  return spec.z_loss > 0 || (!spec.balance.empty() && !chooses_best(spec.router));
 }
 
 std::string_view loss_name(MoeBalance kind) {

@@ -69,6 +69,9 @@ struct RouterLayerSpec {
   std::int64_t hidden = 0;
   RouterSpec choice;
   double init_std = 0.02;
+  /// A bias per expert for the choice (layers.3.mlp.router.expert_bias): not trained, but moved by
+  /// this much per step towards equal use of the experts. Not set: there is none.
+  std::optional<double> bias_rate = {};
 };
 
 /// A loss that pulls a router towards equal use of its experts.
@@ -90,6 +93,9 @@ struct MoeSpec {
   std::optional<RouterLayerSpec> shared_gate;
 };
 std::string weight_name(const RouterLayerSpec& spec);
+std::string bias_name(const RouterLayerSpec& spec);
+/// Whether the chosen experts are those with the best scores: no groups and no bias.
+bool chooses_best(const RouterLayerSpec& spec);
 /// Whether losses need the router's logits besides its scores: the z-loss, and a balance over the
 /// best experts where the choice is another.
 bool needs_logits(const MoeSpec& spec);

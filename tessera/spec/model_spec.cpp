@@ -120,6 +120,7 @@ MoeSpec moe_spec(const ModelOptions& o, const MlpSpec& mlp) {
   MoeSpec spec;
   spec.name = mlp.name;
   spec.router = {mlp.name + ".router", o.num_experts, o.hidden_size, router_spec(o), o.init_std};
+  if (o.moe_expert_bias) spec.router.bias_rate = o.moe_bias_update_rate;
   spec.balance = balance_losses(o);
   spec.z_loss = o.moe_z_loss;
   spec.expert = mlp;
@@ -137,9 +138,10 @@ MoeSpec moe_spec(const ModelOptions& o, const MlpSpec& mlp) {
   return spec;
 }
 
-FeedForwardSpec feed_forward_spec(const ModelOptions& o, const std::string& name) {
+FeedForwardSpec feed_forward_spec(const ModelOptions& o, const std::string& name,
+                                  std::int64_t layer) {
   const MlpSpec mlp = mlp_spec(o, name);
-  if (o.num_experts == 0) return mlp;
+  if (!has_experts(o, layer)) return mlp;
   return moe_spec(o, mlp);
 }
 
@@ -148,7 +150,7 @@ LayerSpec layer_spec(const ModelOptions& o, std::int64_t layer) {
   spec.name = fmt::format("layers.{}", layer);
   spec.hidden = o.hidden_size;
   spec.mixer = attention_spec(o, spec.name, layer);
-  spec.feed_forward = feed_forward_spec(o, spec.name);
+  spec.feed_forward = feed_forward_spec(o, spec.name, layer);
   spec.norm = norm_spec(o);
   spec.norm_placement = o.norm_placement;
   spec.parallel = o.parallel_block;
@@ -164,6 +166,14 @@ EmbeddingSpec embedding_spec(const ModelOptions& o) {
 }
 
 }  // namespace
+
+bool has_experts(const ModelOptions& o, std::int64_t layer) {
+  if (o.num_experts == 0) return false;
+  const std::vector<std::int64_t>& freq = o.moe_layer_freq;
+  // Rules refuse other values, but may describe the model first.
+  if (freq.size() == 1) return freq[0] > 0 && layer % freq[0] == 0;
+  return layer < std::ssize(freq) && freq[static_cast<std::size_t>(layer)] == 1;
+}
 
 ModelSpec model_spec(const ModelOptions& o) {
   ModelSpec spec;

@@ -40,6 +40,9 @@ struct ModelSpec {
 /// The options must be resolved (config/resolve.h).
 ModelSpec model_spec(const ModelOptions& options);
 
+/// Whether a layer is a mixture of experts.
+bool has_experts(const ModelOptions& options, std::int64_t layer);
+
 /// The names of the model's losses besides the cross entropy, without duplicates.
 std::vector<std::string> extra_loss_names(const ModelSpec& spec);
 

@@ -65,6 +65,7 @@ class Walk {
   }
   void router(const RouterLayerSpec& spec) {
     tensor(weight_name(spec), {spec.experts, spec.hidden}, {InitKind::normal, spec.init_std});
+    if (spec.bias_rate) add_({bias_name(spec), {spec.experts}, {}, PlacementClass::buffer});
   }
   void experts(const MoeSpec& spec, const LinearSpec& linear) {
     for (const LinearPart& part : linear.parts)
@@ -113,6 +114,7 @@ const Shape& ParameterTable::shape(const std::string& name) const {
 double parameter_count(const ModelSpec& spec) {
   double count = 0;
   Walk([&](const ParameterInfo& info) {
+    if (info.placement_class == PlacementClass::buffer) return;
     double elements = 1;
     for (int i = 0; i < info.shape.rank(); ++i) elements *= static_cast<double>(info.shape[i]);
     count += elements;

@@ -38,8 +38,8 @@ class ParameterTable {
   std::unordered_map<std::string, std::size_t> numbers_;
 };
 
-/// The number of elements of all parameters. In double, which is exact up to 2^53, so that absurd
-/// sizes do not overflow.
+/// The number of elements of all parameters, without buffers. In double, which is exact up to 2^53,
+/// so that absurd sizes do not overflow.
 double parameter_count(const ModelSpec& spec);
 
 }  // namespace tessera

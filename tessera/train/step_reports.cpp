@@ -26,6 +26,8 @@ StepReports::StepReports(Session& session, const Options& options, Reporter& rep
       by_position_(divides_by_position(options.parallel)),
       data_waits_(session, iteration),
       extra_losses_(session.extra_losses().names()),
+      statistics_(session.extra_losses().statistics() ? ExpertLoads::statistics()
+                                                      : std::vector<std::string>()),
       tokens_(static_cast<double>(options.train.global_batch_size * options.data.seq_length)),
       flops_per_token_(flops_per_token(model_spec(options.model), options.data.seq_length) /
                        session.context().mesh.world().size()) {}
@@ -59,6 +61,8 @@ void StepReports::step(const StepRecord& record, std::int64_t iteration,
   metrics.add("lm_loss", kLossUnit, record.loss);
   for (std::size_t i = 0; i < extra_losses_.size(); ++i)
     metrics.add(extra_losses_[i], kLossUnit, record.extra_losses[i]);
+  for (std::size_t i = 0; i < statistics_.size(); ++i)
+    metrics.add(statistics_[i], "", record.extra_losses[extra_losses_.size() + i]);
   metrics.add("learning_rate", "", record.learning_rate);
   metrics.add("grad_norm", "", record.grad_norm);
   metrics.add("loss_scale", "", record.loss_scale);

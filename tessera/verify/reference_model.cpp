@@ -186,6 +186,17 @@ void shrink_router(ModelOptions& model, std::int64_t experts) {
   model.moe_router_topk = std::min(model.moe_router_topk, eligible);
 }
 
+// Layers with and without experts in the same proportion.
+void shrink_layer_pattern(const std::vector<std::int64_t>& before, ModelOptions& model) {
+  if (before.size() == 1) return;
+  const int64_t layers = model.num_layers;
+  model.moe_layer_freq.clear();
+  for (int64_t i = 0; i < layers; ++i)
+    model.moe_layer_freq.push_back(
+        before[static_cast<std::size_t>(i * std::ssize(before) / layers)]);
+  if (std::ranges::count(model.moe_layer_freq, 1) == 0) model.moe_layer_freq.back() = 1;
+}
+
 // At most two expert-parallel ranks with at most four experts each, two if a token goes to one.
 // More data-parallel ranks are added until they hold whole sets of experts.
 void shrink_experts(const ParallelOptions& before, SessionOptions& reference) {
@@ -234,6 +245,7 @@ ReferenceModel make_reference_model(const Options& options) {
   fit_exchanged_heads(after);
   shrink_experts(before.parallel, after);
   shrink_pipeline(after);
+  shrink_layer_pattern(before.model.moe_layer_freq, after.model);
   shrink_kinds(after);
   after.parallel.nproc = after.parallel.ranks();
   after.model.init_std = kInitStd;

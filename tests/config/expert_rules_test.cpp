@@ -17,6 +17,25 @@ constexpr WrongLayout kExperts[] = {
     {"--num-experts 4 --moe-router-topk 5 --disable-bias-linear",
      "--moe-router-topk 5 is more than --num-experts 4: a token goes to different experts; change "
      "one of them"},
+    {MOE "--moe-layer-freq [0,2]",
+     "--moe-layer-freq '[0,2]': expected a number N for every N-th layer, or a 0 or 1 for each "
+     "layer, such as [0,1,1,1] or ([0]*1+[1]*3)"},
+    {MOE "--moe-layer-freq ([0]*100000)",
+     "--moe-layer-freq '([0]*100000)': expected a number N for every N-th layer, or a 0 or 1 for "
+     "each layer, such as [0,1,1,1] or ([0]*1+[1]*3)"},
+    {MOE "--moe-layer-freq [0]*60000+[1]*60000",
+     "--moe-layer-freq '[0]*60000+[1]*60000': the list is longer than 65536 layers"},
+    {MOE "--moe-router-enable-expert-bias",
+     "--moe-router-enable-expert-bias 'true' has no effect: it belongs to --num-experts and "
+     "--moe-router-score-function sigmoid"},
+    {"--num-experts 4 --disable-bias-linear --moe-router-bias-update-rate 0.1",
+     "--moe-router-bias-update-rate '0.1' has no effect: it belongs to "
+     "--moe-router-enable-expert-bias"},
+    {MOE "--moe-layer-freq [0]",
+     "--moe-layer-freq has no layer with experts: set a 1 in it, or drop --num-experts"},
+    {MOE "--moe-layer-freq ([0]*1+[1]*30)",
+     "--moe-layer-freq has 31 values for --num-layers 4: give one number N for every N-th layer, "
+     "or a 0 or 1 for each layer"},
     {MOE "--moe-router-num-groups 2",
      "--moe-router-num-groups 2 without --moe-router-group-topk: set how many of the groups the "
      "experts of a token are in"},

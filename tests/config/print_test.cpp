@@ -138,6 +138,10 @@ TEST(PrintConfig, RoundTripsTrainings) {
         "--expert-model-parallel-size 4 --distributed-timeout-minutes 3 --nproc 4",
         "--num-experts 4 --moe-router-topk 1 --moe-router-pre-softmax --moe-ffn-hidden-size 32",
         "--num-experts 4 --expert-tensor-parallel-size 1",
+        "--num-experts 4 --moe-layer-freq 2",
+        "--num-experts 4 --moe-router-score-function sigmoid --moe-router-enable-expert-bias "
+        "--moe-router-bias-update-rate 0.01",
+        "--num-experts 4 --moe-layer-freq ([0]*1+[1,0]*2)",
         "--recompute-granularity full --distribute-saved-activations --nproc 2"})
     expect_round_trip("train", test::words(std::string(kTraining) + " " + line));
 }

@@ -20,7 +20,7 @@ TEST(ExtraLosses, AreMeansOverAllSequences) {
     ExtraLoss balance("balance"), other("other");
     ExtraLossList own{&balance};
     if (rank.rank == 1) own.push_back(&other);
-    ExtraLosses losses({"balance", "other"}, own, 8, context, lab.memory);
+    ExtraLosses losses({"balance", "other"}, own, 8, 1, context, lab.memory);
     const Tensor state = lab.full(DType::u8, {sizeof(StepState)}, 0);
     const StepState start{.loss_scale = 16};
     lab.stream.api().copy_bytes(lab.stream.native(), state.view().raw(), &start, sizeof(start));
@@ -31,9 +31,10 @@ TEST(ExtraLosses, AreMeansOverAllSequences) {
         balance.sum().data<double>()[0] += rank.rank + 1;
       if (rank.rank == 1) other.sum().data<double>()[0] = 4;
       losses.finish_step(context);
-      EXPECT_EQ(lab.read(losses.values()), (test::Values{6.0 / 8, 4.0 / 8}));
+      losses.statistics().data<double>()[0] = 7;
+      EXPECT_EQ(lab.read(losses.values()), (test::Values{6.0 / 8, 4.0 / 8, 7}));
     }
-    EXPECT_EQ(ExtraLosses::bytes_for(losses.names()), 5 * 8);
+    EXPECT_EQ(ExtraLosses::bytes_for(losses.names(), 1), 6 * 8);
   });
 }
 
@@ -42,7 +43,7 @@ TEST(ExtraLosses, CostNothingWhereThereAreNone) {
   const Mesh mesh({}, make_self_communicator());
   Context context{*lab.operator->(), lab.stream, mesh, {}};
   const std::int64_t before = lab.memory.counters().allocations;
-  ExtraLosses losses({}, {}, 8, context, lab.memory);
+  ExtraLosses losses({}, {}, 8, 0, context, lab.memory);
   losses.begin_step(context, {});
   losses.finish_step(context);
   EXPECT_EQ(lab.memory.counters().allocations, before);
@@ -54,7 +55,7 @@ TEST(ExtraLosses, MustBeNamedByTheModel) {
   const Mesh mesh({}, make_self_communicator());
   Context context{*lab.operator->(), lab.stream, mesh, {}};
   ExtraLoss loss("balance");
-  EXPECT_THROW(ExtraLosses({}, {&loss}, 8, context, lab.memory).names(), Error);
+  EXPECT_THROW(ExtraLosses({}, {&loss}, 8, 0, context, lab.memory).names(), Error);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "tessera/kernels/step_state.h"
 #include "tests/support/kernel_test.h"
 
 namespace tessera::test {
@@ -254,6 +255,39 @@ TEST_P(RouterTest, LoadOfManyRows) {
     }
   EXPECT_EQ(lab.read(counts), want_counts);
   EXPECT_LE(relative_error(lab.read(sums), want_sums), 1e-6);
+}
+
+// More pairs than a block of threads counts, and a layer that was never used.
+TEST_P(RouterTest, CountsAndStatisticsOfExperts) {
+  const int64_t rows = 3000, experts = 70;
+  const Values chosen = route(random(acc(), {rows, experts}).values, experts, {.topk = 2}).expert;
+  const Tensor counts = lab.full(DType::f64, {experts}, 1);
+  lab->count_experts(stream, counts, lab.tensor(DType::i32, {rows, 2}, chosen).view());
+  Values want(static_cast<size_t>(experts), 1.0);
+  for (const double each : chosen) ++want[static_cast<size_t>(each)];
+  EXPECT_EQ(lab.read(counts), want);
+  const Tensor layers = lab.tensor(DType::f64, {3, 4}, {2, 3, 2, 1, 0, 0, 0, 0, 4, 4, 4, 4});
+  const Tensor out = lab.full(DType::f64, {2}, kNaN);
+  lab->expert_statistics(stream, out, layers.view(), 0.5);
+  const double entropy =
+      (2 * 0.25 * std::log(4.0) + 0.375 * std::log(8.0 / 3) + 0.125 * std::log(8.0)) /
+      std::log(4.0);
+  expect_close(lab.read(out), {0.5 * (1.5 + 1), 0.5 * (entropy + 1)}, 1e-12, "means");
+}
+
+TEST_P(RouterTest, BiasMovesTowardsEqualUse) {
+  const Tensor bias = lab.full(acc(), {4}, 0.5);
+  const Tensor counts = lab.tensor(DType::f64, {4}, {2, 3, 2, 1});
+  const Tensor state = lab.full(DType::u8, {sizeof(StepState)}, 0);
+  const auto update = [&](std::int64_t skipped) {
+    const StepState now{.skipped = skipped};
+    stream.api().copy_bytes(stream.native(), state.view().raw(), &now, sizeof(now));
+    lab->update_expert_bias(stream, bias, counts.view(), state.view(), 0.25);
+    stream.synchronize();
+    return lab.read(bias);
+  };
+  EXPECT_EQ(update(1), (Values{0.5, 0.5, 0.5, 0.5})) << "a skipped step";
+  EXPECT_EQ(update(0), (Values{0.5, 0.25, 0.5, 0.75}));
 }
 
 TESSERA_KERNEL_SUITE(RouterTest);

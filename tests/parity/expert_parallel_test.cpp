@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/support/layout_cases.h"
 #include "tests/support/tiny_models.h"
 
@@ -161,6 +163,34 @@ TEST(ExpertParallel, RoutersOfAllKindsEqualOneRank) {
           .schedule = ScheduleKind::zb_h1,
           .family = family},
          {.experts = 8, .data = 2, .recompute = RecomputeGranularity::full, .family = family}});
+}
+
+// The bias of an expert moves once per step, by whether the whole batch chose it more or less often
+// than the others.
+TEST(ExpertParallel, BiasFollowsTheCountsOfTheWholeBatch) {
+  for (const ExpertCase& c : std::vector<ExpertCase>{
+           {.experts = 8, .expert = 1, .family = "deepseek"},
+           {.experts = 8, .data = 2, .microbatches = 1, .family = "deepseek"}}) {
+    SessionOptions options = c.session(DType::f64);
+    options.model.moe_bias_update_rate = 0.25;
+    const test::LayoutResult result = test::run_layout(options, 1);
+    bool moved = false;
+    for (const auto& [name, tensor] : result.weights) {
+      if (!name.ends_with("expert_bias")) continue;
+      for (const double each : tensor.values) {
+        EXPECT_TRUE(each == 0 || std::abs(each) == 0.25) << name << " " << each;
+        moved = moved || each != 0;
+      }
+    }
+    EXPECT_TRUE(moved);
+  }
+  SessionOptions frozen =
+      ExpertCase{.experts = 8, .expert = 1, .family = "deepseek"}.session(DType::f64);
+  frozen.optimizer.frozen = {"*.expert_bias"};
+  for (const auto& [name, tensor] : test::run_layout(frozen, 2).weights) {
+    if (!name.ends_with("expert_bias")) continue;
+    for (const double each : tensor.values) EXPECT_EQ(each, 0) << name;
+  }
 }
 
 // Shorter types differ from layout to layout by rounding alone, but a token near the border of two

@@ -173,10 +173,20 @@ void throw_context(Dice& dice, SessionOptions& options) {
   throw_kinds(dice, options);
 }
 
+// A 0 or 1 for each layer, and at least one 1.
+std::vector<std::int64_t> throw_expert_layers(Dice& dice, std::int64_t layers) {
+  std::vector<std::int64_t> pattern;
+  for (std::int64_t i = 0; i < layers; ++i) pattern.push_back(dice.below(2));
+  pattern[static_cast<std::size_t>(dice.below(static_cast<int>(layers)))] = 1;
+  return pattern;
+}
+
 void throw_router(Dice& dice, ModelOptions& model, int tensor) {
   const std::int64_t experts = model.num_experts;
   model.mlp_bias = false;
   model.moe_router_score = dice.coin() ? RouterScore::softmax : RouterScore::sigmoid;
+  model.moe_expert_bias = model.moe_router_score == RouterScore::sigmoid && dice.coin();
+  model.moe_bias_update_rate = 0.05;
   if (experts % 2 == 0 && dice.coin()) {
     model.moe_router_num_groups = 2;
     model.moe_router_group_topk = dice.one_of({1, 2});
@@ -204,6 +214,7 @@ void throw_experts(Dice& dice, SessionOptions& options) {
   p.expert_tensor = dice.one_of({1, 2, p.tensor});
   model.num_experts = std::int64_t{p.expert} * dice.one_of({2, 3});
   model.moe_ffn_hidden_size = std::int64_t{p.expert_tensor} * dice.one_of({3, 8});
+  if (dice.coin()) model.moe_layer_freq = throw_expert_layers(dice, model.num_layers);
   throw_router(dice, model, p.tensor);
   if (dice.coin()) {
     p.context = 2;

@@ -266,6 +266,17 @@ inline std::vector<OpCall> router_calls() {
        [](Lab& lab, const Views& v) {
          lab->router_load(lab.stream, v[0], v[1], v[2], v[3], {.topk = 2});
        }},
+      {"count_experts",
+       {{"counts", kF64, {4}, kAnyShape}, {"expert", kI32, {3, 2}, kLeads | kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->count_experts(lab.stream, v[0], v[1]); }},
+      {"expert_statistics",
+       {{"out", kF64, {2}}, {"counts", kF64, {3, 4}, kLeads | kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->expert_statistics(lab.stream, v[0], v[1], 1); }},
+      {"update_expert_bias",
+       {{"bias", kF32, {4}, kLeads}, {"counts", kF64, {4}}, {"state", kU8, {sizeof(StepState)}}},
+       [](Lab& lab, const Views& v) {
+         lab->update_expert_bias(lab.stream, v[0], v[1], v[2], 1e-3);
+       }},
       {"balance_loss",
        {{"loss", kF64, {1}},
         {"dbalance", kF32, {2, 4}},

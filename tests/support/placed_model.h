@@ -112,9 +112,9 @@ class PlacedModel {
     for (const PlacementClass each : kPlacementClasses)
       classes.push_back(options_for(each, mesh_.groups(each).sharding->rank()));
     const ParallelOptions& p = layout.parallel;
-    parameters.emplace(units_, context_, lab_.memory, classes,
-                       DataParallel::Options{p.sharding, kMicrobatches, p.overlap_grad_reduce,
-                                             p.overlap_param_gather});
+    parameters.emplace(
+        units_, context_, lab_.memory, classes,
+        DataParallel::Options{kMicrobatches, p.overlap_grad_reduce, p.overlap_param_gather});
     parameters->initialize(context_, 5);
     optimizer.emplace(optimizer_options(), *parameters, context_, lab_.memory);
     const double rate = 0.1;

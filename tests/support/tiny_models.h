@@ -120,6 +120,7 @@ inline ModelOptions tiny_moe() {
 inline ModelOptions tiny_qwen_moe() {
   ModelOptions model = tiny_moe();
   model.moe_router_topk = 2;
+  model.moe_layer_freq = {2};
   model.moe_shared_ffn = 24;
   model.moe_shared_gate = true;
   model.moe_balance = {MoeBalance::sequence, MoeBalance::microbatch};
@@ -139,6 +140,8 @@ inline ModelOptions tiny_deepseek() {
   model.moe_router_num_groups = 4;
   model.moe_router_group_topk = 2;
   model.moe_router_group_best = 2;
+  model.moe_expert_bias = true;
+  model.moe_bias_update_rate = 0.05;
   model.moe_shared_ffn = 16;
   model.moe_aux_loss_coeff = {0.1};
   return model;

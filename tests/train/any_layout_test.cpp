@@ -65,7 +65,12 @@ Options layout_options(const fs::path& folder, const Layout* layout, DType dtype
   options.model.dtype = dtype;
   options.model.num_layers = 8;
   options.model.num_experts = experts;
-  if (experts > 0) options.model.mlp_bias = false;
+  if (experts > 0) {
+    options.model.mlp_bias = false;
+    options.model.moe_router_score = RouterScore::sigmoid;
+    options.model.moe_expert_bias = true;
+    options.model.moe_bias_update_rate = 0.01;
+  }
   options.train.eval_iters = 0;
   options.train.save_interval = kSaved;
   options.train.exit_interval = kSaved;

@@ -52,6 +52,7 @@ struct ResumedKind {
   OptimizerKind optimizer = OptimizerKind::adam;
   double dropout = 0.1;
   GradientType gradients = GradientType::accumulator;
+  std::int64_t experts = 0;  ///< with a bias per expert
 };
 
 class ResumeAnywhere : public testing::TestWithParam<std::tuple<ResumedKind, Device>> {
@@ -64,6 +65,13 @@ class ResumeAnywhere : public testing::TestWithParam<std::tuple<ResumedKind, Dev
     options.model.attention_dropout = options.model.hidden_dropout = kind.dropout;
     options.optimizer.kind = kind.optimizer;
     options.optimizer.gradients = kind.gradients;
+    if (kind.experts > 0) {
+      options.model.num_experts = kind.experts;
+      options.model.moe_ffn_hidden_size = 24;
+      options.model.mlp_bias = false;
+      options.model.moe_router_score = RouterScore::sigmoid;
+      options.model.moe_expert_bias = true;
+    }
     options.optimizer.sgd_momentum = 0.9;
     options.optimizer.initial_loss_scale = 0x1p30;  // f16 skips its first steps
     options.optimizer.loss_scale_window = 4;
@@ -108,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(
                         ResumedKind{"bf16_sgd", DType::bf16, OptimizerKind::sgd},
                         ResumedKind{"bf16_no_dropout", DType::bf16, OptimizerKind::adam, 0},
                         ResumedKind{"bf16_gradients", DType::bf16, OptimizerKind::adam, 0.1,
-                                    GradientType::parameters}),
+                                    GradientType::parameters},
+                        ResumedKind{.name = "bf16_experts", .dtype = DType::bf16, .experts = 4}),
         testing::ValuesIn(test::devices())),
     name_of_resumed);
 

@@ -99,7 +99,7 @@ TEST(Verify, ExpertParallelLayoutsPass) {
     const ReferenceModel reference = make_reference_model(options);
     EXPECT_EQ(reference.session.parallel.expert, 2);
     EXPECT_EQ(reference.session.parallel.expert_tensor, expert_tensor);
-    EXPECT_EQ(reference.session.model.num_experts, 4);
+    EXPECT_EQ(reference.session.model.num_experts, 8) << "four on each of two ranks";
     const VerifyResult result = verify_layout(reference.session);
     EXPECT_TRUE(result.same) << result.where;
   }

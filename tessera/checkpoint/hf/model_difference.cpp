@@ -1,11 +1,13 @@
 #include "tessera/checkpoint/hf/model_difference.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <string_view>
+#include <vector>
 
 #include "tessera/options/model_names.h"
+#include "tessera/spec/model_spec.h"
 
 namespace tessera {
 namespace {
@@ -31,6 +33,13 @@ RopeOptions effective_rope(const RopeOptions& rope) {
   return used;
 }
 
+// A 0 or 1 for each layer.
+std::vector<std::int64_t> expert_layers(const ModelOptions& model) {
+  std::vector<std::int64_t> layers;
+  for (std::int64_t i = 0; i < model.num_layers; ++i) layers.push_back(has_experts(model, i));
+  return layers;
+}
+
 // The same model, with options that have no effect at their defaults.
 ModelOptions effective(ModelOptions model) {
   const ModelOptions standard;
@@ -44,6 +53,7 @@ ModelOptions effective(ModelOptions model) {
       model.rope.scaling == RopeScaling::none && model.rope_local_base == model.rope.base;
   if (!rope || model.attention_window == 0 || same_base) model.rope_local_base = 0.0;
   if (model.normalization == Normalization::rms_norm) model.norm_bias = true;
+  if (model.num_experts > 0) model.moe_layer_freq = expert_layers(model);
   if (model.softmax_scale == 1.0 / std::sqrt(static_cast<double>(model.kv_channels)))
     model.softmax_scale = 0.0;
   return model;
@@ -108,6 +118,7 @@ void compare_positions(Differences& list) {
 }
 
 void compare_experts(Differences& list) {
+  list.compare("the layers with experts", &ModelOptions::moe_layer_freq);
   list.compare("the size of an expert", &ModelOptions::moe_ffn_hidden_size);
   list.compare("the number of experts per token", &ModelOptions::moe_router_topk);
   list.compare("the router's score", &ModelOptions::moe_router_score);
@@ -116,6 +127,7 @@ void compare_experts(Differences& list) {
   list.compare("the number of groups of experts", &ModelOptions::moe_router_num_groups);
   list.compare("the number of groups per token", &ModelOptions::moe_router_group_topk);
   list.compare("the experts that make a group's score", &ModelOptions::moe_router_group_best);
+  list.compare("the bias of experts", &ModelOptions::moe_expert_bias);
   list.compare("the size of the shared expert", &ModelOptions::moe_shared_ffn);
   list.compare("the shared expert's gate", &ModelOptions::moe_shared_gate);
 }

@@ -1,6 +1,7 @@
 // Flags of mixtures of experts. Names and defaults are Megatron's, except where the help says so.
 #include "tessera/config/flags/flag_builders.h"
 #include "tessera/config/flags/flag_groups.h"
+#include "tessera/config/layer_pattern.h"
 
 namespace tessera::config {
 namespace {
@@ -17,11 +18,26 @@ bool has_shared_expert(const Settings& s) {
   return has_experts(s) && s.options.model.moe_shared_ffn > 0;
 }
 
+Flag layer_freq_flag() {
+  Flag flag = make_flag("moe-layer-freq", Arity::one, "N|LIST",
+                        "the layers that have experts: every N-th from the first one, or a 0 or 1 "
+                        "for each layer, such as [0,1,1] or ([0]*1+[1]*26)");
+  flag.quoted = true;
+  flag.set = [](Settings& s, const Values& values) {
+    s.options.model.moe_layer_freq = parse_layer_pattern(values.at(0));
+  };
+  flag.get = [](const Settings& s) -> std::optional<Values> {
+    return Values{layer_pattern_text(s.options.model.moe_layer_freq)};
+  };
+  return std::move(flag).only_if(has_experts, kNeeds);
+}
+
 std::vector<Flag> size_flags() {
   return {
       integer("num-experts", at(&ModelOptions::num_experts), {1, kMaxExperts},
-              "every layer is a mixture of N experts: MLPs of which each token uses a few")
+              "layers are mixtures of N experts: MLPs of which each token uses a few")
           .shown_if(has_experts),
+      layer_freq_flag(),
       integer("moe-ffn-hidden-size", at(&ModelOptions::moe_ffn_hidden_size), {1, kMaxFfn},
               "width inside an expert [default: --ffn-hidden-size]")
           .only_if(has_experts, kNeeds),
@@ -34,6 +50,18 @@ std::vector<Flag> size_flags() {
              "multiply the shared expert's output by the sigmoid of a logit of the token")
           .only_if(has_shared_expert, "--moe-shared-expert-intermediate-size"),
   };
+}
+
+// A part of the model, since its values are in checkpoints.
+Flag expert_bias_flag() {
+  return toggle("moe-router-enable-expert-bias", at(&ModelOptions::moe_expert_bias),
+                "balance the experts by a bias per expert, which is added to its score for the "
+                "choice only, and moves after every step towards equal use (DeepSeek-V3)")
+      .only_if(
+          [](const Settings& s) {
+            return has_experts(s) && s.options.model.moe_router_score == RouterScore::sigmoid;
+          },
+          "--num-experts and --moe-router-score-function sigmoid");
 }
 
 std::vector<Flag> router_flags() {
@@ -66,11 +94,17 @@ std::vector<Flag> router_flags() {
               "experts of a group whose scores, added up, are the group's: 1 in DeepSeek-V2, 2 in "
               "DeepSeek-V3 [default: --moe-router-topk / --moe-router-group-topk, as Megatron]")
           .only_if(has_groups, kNeedsGroups),
+      expert_bias_flag(),
   };
 }
 
 std::vector<Flag> balance_flags() {
   return {
+      real("moe-router-bias-update-rate", at(&ModelOptions::moe_bias_update_rate), {0, 1},
+           "by how much a step moves the bias of an expert")
+          .only_if(
+              [](const Settings& s) { return has_experts(s) && s.options.model.moe_expert_bias; },
+              "--moe-router-enable-expert-bias"),
       words("moe-router-load-balancing-type", at(&ModelOptions::moe_balance),
             "losses that balance the experts: over each sequence (the same in every layout; the "
             "default here) or each microbatch (Megatron's default)")

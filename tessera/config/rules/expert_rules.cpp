@@ -8,6 +8,17 @@
 namespace tessera::config {
 namespace {
 
+void layer_rules(const ModelOptions& m, Problems& problems) {
+  const std::vector<std::int64_t>& freq = m.moe_layer_freq;
+  problems.require(std::ranges::count(freq, 0) < std::ssize(freq),
+                   "--moe-layer-freq has no layer with experts: set a 1 in it, or drop "
+                   "--num-experts");
+  problems.require(freq.size() == 1 || std::ssize(freq) == m.num_layers,
+                   "--moe-layer-freq has {} values for --num-layers {}: give one number N for "
+                   "every N-th layer, or a 0 or 1 for each layer",
+                   freq.size(), m.num_layers);
+}
+
 void router_rules(const ModelOptions& m, Problems& problems) {
   problems.require(m.num_experts != 1,
                    "--num-experts 1: the router's softmax over one expert is always 1, and the "
@@ -111,6 +122,7 @@ void expert_split_rules(const Options& options, Problems& problems) {
 void expert_rules(const Options& options, Problems& problems) {
   const ParallelOptions& p = options.parallel;
   if (options.model.num_experts > 0) {
+    layer_rules(options.model, problems);
     router_rules(options.model, problems);
     router_group_rules(options.model, problems);
     balance_rules(options.model, problems);

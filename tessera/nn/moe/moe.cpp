@@ -8,6 +8,7 @@ Moe::Moe(const MoeSpec& spec, const LayerContext& layer)
       rows_(layer),
       losses_(spec, layer),
       router_(spec.router, needs_logits(spec), layer),
+      load_(spec.router.experts, router_.bias(), spec.router.bias_rate.value_or(0)),
       dispatch_(spec.router.experts, spec.router.choice.topk, spec.expert.hidden, layer),
       experts_(spec, layer) {
   if (spec.shared) shared_ = std::make_unique<Mlp>(*spec.shared, layer);
@@ -93,6 +94,8 @@ WorkHandle Moe::backward_input(Context& context, const Microbatch& batch, View d
                           saved.experts);
   dispatch_.combine(context, dx, saved.sorted, saved.tokens);
   dispatch_.combine_weights(context, saved.router.dweight, saved.experts.dweight, saved.tokens);
+  if (load_.counts())
+    context.kernels.count_experts(context.stream, load_.counts(), saved.router.expert);
   router_.backward_input(context, dx, saved.router,
                          losses_.run(context, batch.shape, saved.router, saved.losses));
   if (gate_) gate_->backward_input(context, dx, saved.gate);

@@ -39,6 +39,7 @@ class Moe final : public Sublayer {
 
   void collect(ParameterList& parameters) override;
   void collect_losses(ExtraLossList& losses) override { losses_.collect(losses); }
+  void collect_loads(ExpertLoadList& loads) override { loads.push_back(&load_); }
   std::unique_ptr<Sublayer::Saved> plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                                 const BatchShape& shape) const override;
 
@@ -60,6 +61,7 @@ class Moe final : public Sublayer {
   RowLayout rows_;
   RouterLosses losses_;
   Router router_;
+  ExpertLoad load_;
   TokenDispatch dispatch_;
   Experts experts_;
   std::unique_ptr<Mlp> shared_;   ///< may be null

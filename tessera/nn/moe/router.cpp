@@ -12,10 +12,24 @@ Parameter router_weight(const RouterLayerSpec& spec, const LayerContext& layer) 
                               {.gradient_group = group});
 }
 
+std::optional<Parameter> expert_bias(const RouterLayerSpec& spec, const LayerContext& layer) {
+  if (!spec.bias_rate) return std::nullopt;
+  return replicated_parameter(accumulator_type(layer.dtype), bias_name(spec), {spec.experts}, {},
+                              layer.tensor_rank, {.placement_class = PlacementClass::buffer});
+}
+
 }  // namespace
 
 Router::Router(const RouterLayerSpec& spec, bool keep_logits, const LayerContext& layer)
-    : spec_(spec), keep_logits_(keep_logits), weight_(router_weight(spec, layer)) {}
+    : spec_(spec),
+      keep_logits_(keep_logits),
+      weight_(router_weight(spec, layer)),
+      bias_(expert_bias(spec, layer)) {}
+
+void Router::collect(ParameterList& parameters) {
+  parameters.push_back(&weight_);
+  if (bias_) parameters.push_back(&*bias_);
+}
 
 Router::Saved Router::plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                    std::int64_t rows) const {
@@ -36,8 +50,9 @@ void Router::forward(Context& context, ConstView x, const Saved& saved) const {
   spec.transpose_b = true;
   context.kernels.gemm(context.stream, saved.logits, x, ConstView(weight_.value()), spec,
                        context.workspace);
-  context.kernels.route(context.stream, saved.expert, saved.weight, saved.scores, saved.logits, {},
-                        spec_.choice);
+  const ConstView bias = bias_ ? bias_->value() : View();
+  context.kernels.route(context.stream, saved.expert, saved.weight, saved.scores, saved.logits,
+                        bias, spec_.choice);
 }
 
 void Router::backward_input(Context& context, View dx, const Saved& saved,

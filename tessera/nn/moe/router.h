@@ -4,8 +4,12 @@
 //
 // The formulas are those of kernels/router.h. What the experts compute is multiplied by the
 // weights, which is the source of the router's gradient; losses that balance the experts are
-// another (router_losses.h). Every rank routes its own rows; all ranks hold the whole W.
+// another (router_losses.h). Every rank routes its own rows; all ranks hold the whole W. A bias per
+// expert, which only the choice sees, can balance the experts as well: it has no gradient, and is
+// moved after each step (expert_load.h).
 #pragma once
+
+#include <optional>
 
 #include "tessera/nn/activation_layout.h"
 #include "tessera/nn/parameter.h"
@@ -29,7 +33,9 @@ class Router {
   /// `keep_logits`: a loss needs them.
   Router(const RouterLayerSpec& spec, bool keep_logits, const LayerContext& layer);
 
-  void collect(ParameterList& parameters) { parameters.push_back(&weight_); }
+  void collect(ParameterList& parameters);
+  /// Null: none.
+  Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, std::int64_t rows) const;
 
   /// x [n, hidden].
@@ -42,7 +48,8 @@ class Router {
  private:
   RouterLayerSpec spec_;
   bool keep_logits_;
-  Parameter weight_;  ///< [E, hidden]
+  Parameter weight_;               ///< [E, hidden]
+  std::optional<Parameter> bias_;  ///< acc [E]
 };
 
 }  // namespace tessera

@@ -6,6 +6,7 @@ namespace tessera {
 
 RouterLosses::RouterLosses(const MoeSpec& spec, const LayerContext& layer)
     : choice_(spec.router.choice),
+      chooses_best_(chooses_best(spec.router)),
       experts_(spec.router.experts),
       context_size_(layer.context_size),
       sequence_parallel_(layer.sequence_parallel),
@@ -31,7 +32,7 @@ RouterLosses::Saved RouterLosses::plan_buffers(ActivationLayout& activations, Ar
   saved.counts = scratch.take(DType::f64, groups);
   saved.sums = scratch.take(DType::f64, groups);
   saved.dbalance = scratch.take(acc_, groups);
-  if (plain_choice()) return saved;
+  if (chooses_best_) return saved;
   saved.expert = scratch.take(DType::i32, chosen);
   saved.weight = scratch.take(acc_, chosen);
   saved.scores = scratch.take(acc_, {n, experts_});
@@ -71,7 +72,7 @@ RouterGradients RouterLosses::run(Context& context, const BatchShape& shape,
   }
   if (balance_.empty()) return gradients;
   ConstView expert = router.expert;
-  if (!plain_choice()) {
+  if (!chooses_best_) {
     RouterSpec plain = choice_;
     plain.groups = plain.group_topk = plain.group_best = 1;
     context.kernels.route(context.stream, saved.expert, saved.weight, saved.scores, router.logits,

@@ -25,7 +25,7 @@ class RouterLosses {
     View counts, sums;  ///< f64 [B, E]
     View dbalance;      ///< acc [B, E]
     View z;             ///< f64 [1]
-    View expert;        ///< i32 [n, k]: the best experts without groups, if the choice has groups
+    View expert;  ///< i32 [n, k]: the best experts, if groups or a bias make others the chosen
     View weight, scores;
   };
 
@@ -45,11 +45,11 @@ class RouterLosses {
     BalanceLossSpec spec;
     ExtraLoss loss;
   };
-  bool plain_choice() const { return choice_.groups == 1; }
   void add_balance(Context&, const BatchShape& shape, const Balance&, ConstView expert,
                    ConstView scores, const Saved&, bool accumulate) const;
 
   RouterSpec choice_;
+  bool chooses_best_;
   std::int64_t experts_;
   std::int64_t context_size_;
   bool sequence_parallel_;

@@ -1,0 +1,60 @@
+#include "tessera/engine/expert_loads.h"
+
+#include <algorithm>
+
+#include "tessera/base/check.h"
+
+namespace tessera {
+
+std::int64_t ExpertLoads::bytes_for(const ExpertLoadList& own) {
+  std::int64_t counts = 0;
+  for (const ExpertLoad* load : own) counts += load->experts();
+  return counts * static_cast<std::int64_t>(sizeof(double));
+}
+
+ExpertLoads::ExpertLoads(const ExpertLoadList& own, std::int64_t layers, bool sequence_parallel,
+                         Context& context, Memory& memory)
+    : own_(own),
+      per_layer_(1.0 / static_cast<double>(std::max<std::int64_t>(1, layers))),
+      sequence_parallel_(sequence_parallel) {
+  if (own.empty()) return;
+  const std::int64_t experts = own.front()->experts();
+  counts_ = memory.allocate(MemoryUse::data, DType::f64, {std::ssize(own), experts});
+  context.kernels.fill(context.stream, counts_, 0);
+  for (std::int64_t i = 0; i < std::ssize(own); ++i) {
+    ExpertLoad& load = *own[static_cast<std::size_t>(i)];
+    check(load.experts() == experts, "layers with {} and with {} experts in one model", experts,
+          load.experts());
+    load.bind(counts_.view().slice(0, i, 1).reshape({experts}));
+  }
+}
+
+void ExpertLoads::begin_step(Context& context) {
+  if (!own_.empty()) context.kernels.fill(context.stream, counts_, 0);
+}
+
+// The counts are whole numbers, so the sums are exact in any order.
+void ExpertLoads::finish_step(Context& context, const View& statistics) {
+  if (!statistics) return;
+  const Mesh& mesh = context.mesh;
+  Stream& stream = context.stream;
+  if (own_.empty()) {
+    context.kernels.fill(stream, statistics, 0);
+  } else {
+    if (sequence_parallel_) mesh.tensor().all_reduce(counts_, ReduceOp::sum, stream)->wait(stream);
+    mesh.groups(PlacementClass::buffer)
+        .data_parallel->all_reduce(counts_, ReduceOp::sum, stream)
+        ->wait(stream);
+    context.kernels.expert_statistics(stream, statistics, ConstView(counts_.view()), per_layer_);
+  }
+  mesh.pipeline().all_reduce(statistics, ReduceOp::sum, stream)->wait(stream);
+}
+
+void ExpertLoads::update_biases(Context& context, const ConstView& state) {
+  for (const ExpertLoad* load : own_)
+    if (const Parameter* bias = load->bias(); bias != nullptr && !bias->frozen())
+      context.kernels.update_expert_bias(context.stream, bias->value(), load->counts(), state,
+                                         load->bias_rate());
+}
+
+}  // namespace tessera

@@ -1,0 +1,42 @@
+// How evenly routers use their experts in a step, over all ranks: counts per layer and expert,
+// their statistics for the log, and the biases that the counts move. A model without experts pays
+// nothing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/nn/expert_load.h"
+#include "tessera/parallel/context.h"
+#include "tessera/tensor/memory.h"
+
+namespace tessera {
+
+class ExpertLoads {
+ public:
+  /// `own`: those of this rank's layers, which are bound to their memory here. `layers`: number of
+  /// layers with experts in the whole model. `sequence_parallel`: tensor-parallel ranks route
+  /// different rows.
+  ExpertLoads(const ExpertLoadList& own, std::int64_t layers, bool sequence_parallel,
+              Context& context, Memory& memory);
+  static std::int64_t bytes_for(const ExpertLoadList& own);
+
+  /// What finish_step computes, as means over layers: 1 means that all experts are used equally.
+  static std::vector<std::string> statistics() { return {"expert_imbalance", "expert_entropy"}; }
+
+  /// To be called before the microbatches.
+  void begin_step(Context& context);
+  /// To be called after the microbatches, by all ranks of the world together. `statistics` is
+  /// f64 [2]; empty if the model has no experts.
+  void finish_step(Context& context, const View& statistics);
+  /// After the optimizer's update; does nothing in a skipped step (`state`: the StepState).
+  void update_biases(Context& context, const ConstView& state);
+
+ private:
+  ExpertLoadList own_;
+  double per_layer_;  ///< weight of a layer in the mean
+  bool sequence_parallel_;
+  Tensor counts_;  ///< f64 [layers of this rank, experts]
+};
+
+}  // namespace tessera
