@@ -44,13 +44,16 @@ void Staging::collect(bool with_optimizer) {
       for (KeptSlice& kept : kept_slices(session_.context().mesh, block))
         if (kept.writes) slices_.push_back({file, prefix + kept.tensor, kept, block});
   };
-  add(SaveFile::model, "", session_.parameters().values());
+  // In a file, wide types come first, so that all are aligned.
+  const auto wider = [](const ParameterBlock& a, const ParameterBlock& b) {
+    return element_size(a.memory.dtype()) > element_size(b.memory.dtype());
+  };
+  std::vector<ParameterBlock> values = session_.parameters().values();
+  std::ranges::stable_sort(values, wider);
+  add(SaveFile::model, "", values);
   if (!with_optimizer) return;
   std::vector<Optimizer::State> states = session_.optimizer().states();
-  std::stable_sort(states.begin(), states.end(), [](const auto& a, const auto& b) {
-    return element_size(a.blocks.front().memory.dtype()) >
-           element_size(b.blocks.front().memory.dtype());
-  });
+  std::ranges::stable_sort(states, wider, [](const auto& state) { return state.blocks.front(); });
   for (const Optimizer::State& state : states)
     add(SaveFile::optimizer, state.name + ".", state.blocks);
 }

@@ -32,7 +32,7 @@ Flag layer_freq_flag() {
   return std::move(flag).only_if(has_experts, kNeeds);
 }
 
-std::vector<Flag> size_flags() {
+std::vector<Flag> expert_size_flags() {
   return {
       integer("num-experts", at(&ModelOptions::num_experts), {1, kMaxExperts},
               "layers are mixtures of N experts: MLPs of which each token uses a few")
@@ -121,7 +121,7 @@ std::vector<Flag> balance_flags() {
 }  // namespace
 
 void append_expert_flags(std::vector<Flag>& table) {
-  append(table, Group::model, kModelCommands, size_flags());
+  append(table, Group::model, kModelCommands, expert_size_flags());
   append(table, Group::model, kModelCommands, router_flags());
   append(table, Group::initialization, kTrain, balance_flags());
 }

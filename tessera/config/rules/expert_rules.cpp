@@ -8,7 +8,7 @@
 namespace tessera::config {
 namespace {
 
-void layer_rules(const ModelOptions& m, Problems& problems) {
+void expert_layer_rules(const ModelOptions& m, Problems& problems) {
   const std::vector<std::int64_t>& freq = m.moe_layer_freq;
   problems.require(std::ranges::count(freq, 0) < std::ssize(freq),
                    "--moe-layer-freq has no layer with experts: set a 1 in it, or drop "
@@ -122,7 +122,7 @@ void expert_split_rules(const Options& options, Problems& problems) {
 void expert_rules(const Options& options, Problems& problems) {
   const ParallelOptions& p = options.parallel;
   if (options.model.num_experts > 0) {
-    layer_rules(options.model, problems);
+    expert_layer_rules(options.model, problems);
     router_rules(options.model, problems);
     router_group_rules(options.model, problems);
     balance_rules(options.model, problems);
