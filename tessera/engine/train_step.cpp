@@ -56,10 +56,19 @@ double read_token_count(Session& session) {
   return std::accumulate(tokens.begin(), tokens.end(), 0.0);
 }
 
-// CUDA graphs need a GPU and communicators that can be captured.
+// Ranks that exchange tokens by all-to-all read the counts of every layer.
+bool waits_in_layers(const SessionOptions& options) {
+  const ParallelOptions& p = options.parallel;
+  return options.model.num_experts > 0 && p.expert_ranks() > 1 &&
+         p.token_dispatcher == TokenDispatcher::alltoall;
+}
+
+// CUDA graphs need a GPU, communicators that can be captured, and layers in which the host never
+// waits.
 bool can_replay(Session& session) {
-  return session.options().device.kind == DeviceKind::cuda &&
-         session.context().mesh.world().capturable();
+  const SessionOptions& options = session.options();
+  return options.device.kind == DeviceKind::cuda && session.context().mesh.world().capturable() &&
+         !waits_in_layers(options);
 }
 
 }  // namespace

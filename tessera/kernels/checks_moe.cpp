@@ -57,6 +57,34 @@ void Kernels::sort_by_expert(Stream& stream, View order, View place, View offset
   do_sort_by_expert(stream, order, place, offsets, expert, first);
 }
 
+void Kernels::expert_shards(Stream& stream, View shard, ConstView expert, std::int64_t local,
+                            std::int64_t ranks) {
+  constexpr const char* op = "expert_shards";
+  require_rows(op, "expert", expert, 2);
+  require(op, "expert", expert, DType::i32, expert.shape());
+  check(local >= 1 && ranks >= 1, "{}: got {} experts per rank, and {} ranks", op, local, ranks);
+  require(op, "shard", shard, DType::i32, {expert.dim(0), expert.dim(1) * ranks});
+  if (shard.numel() > 0) do_expert_shards(stream, shard, expert, local, ranks);
+}
+
+void Kernels::sort_received(Stream& stream, View order, View place, View offsets,
+                            ConstView offsets_of_ranks, std::int64_t rank) {
+  constexpr const char* op = "sort_received";
+  require_rows(op, "order", order, 1);
+  require_indices(op, "order", order, order.dim(0));
+  require(op, "place", place, DType::i32, {order.dim(0), 1});
+  require_rows(op, "offsets", offsets, 1);
+  require_indices(op, "offsets", offsets, offsets.dim(0));
+  check(offsets.dim(0) >= 2,
+        "{}: offsets must have one element more than there are experts, got {}", op, offsets);
+  require_rows(op, "offsets_of_ranks", offsets_of_ranks, 2);
+  const std::int64_t ranks = offsets_of_ranks.dim(0);
+  require(op, "offsets_of_ranks", offsets_of_ranks, DType::i32,
+          {ranks, ranks * (offsets.dim(0) - 1) + 1});
+  check(rank >= 0 && rank < ranks, "{}: rank {} of {} ranks", op, rank, ranks);
+  do_sort_received(stream, order, place, offsets, offsets_of_ranks, rank);
+}
+
 void Kernels::permute_rows(Stream& stream, View y, ConstView x, ConstView order, std::int64_t k) {
   constexpr const char* op = "permute_rows";
   require_rows(op, "x", x, 2);

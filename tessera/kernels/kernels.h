@@ -219,6 +219,15 @@ class Kernels {
   /// caller provides that all fit, S >= N min(k, L).
   void sort_by_expert(Stream&, View order, View place, View offsets, ConstView expert,
                       std::int64_t first);
+  /// The shards of chosen experts, whose matrices are split over T ranks: shard i32 [N, k T] of
+  /// expert i32 [N, k]. Shard numbers go by rank: (e / L) T L + t L + e % L for t < T; -1 stays.
+  void expert_shards(Stream&, View shard, ConstView expert, std::int64_t local, std::int64_t ranks);
+  /// The order by expert of S rows that came from R ranks, each of which sent them sorted by expert.
+  /// offsets_of_ranks i32 [R, R L + 1]: the offsets of sort_by_expert on every rank, for the shards
+  /// of all ranks; this is rank `rank`. order i32 [S], place i32 [S, 1] and offsets i32 [L + 1] as
+  /// of sort_by_expert; rows of an expert are in the order of ranks.
+  void sort_received(Stream&, View order, View place, View offsets, ConstView offsets_of_ranks,
+                     std::int64_t rank);
   /// y[S, C] = the row of each sorted pair: x[order[i] / k]; -1 gives a row of zeros. x[N, C].
   void permute_rows(Stream&, View y, ConstView x, ConstView order, std::int64_t k);
   /// y[N, C] = the sum over the k pairs of each row of x[place[i, j]], in the accumulator and in
@@ -326,6 +335,8 @@ class Kernels {
                                bool) = 0;
   virtual void do_router_z_loss(Stream&, View, View, ConstView, ConstView, double, double) = 0;
   virtual void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t) = 0;
+  virtual void do_expert_shards(Stream&, View, ConstView, std::int64_t, std::int64_t) = 0;
+  virtual void do_sort_received(Stream&, View, View, View, ConstView, std::int64_t) = 0;
   virtual void do_permute_rows(Stream&, View, ConstView, ConstView, std::int64_t) = 0;
   virtual void do_unpermute_rows(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_grouped_gemm(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tessera/base/cp_comm_type.h"
+#include "tessera/base/token_dispatcher.h"
 #include "tessera/tensor/arena_layout.h"
 
 namespace tessera {
@@ -56,8 +57,11 @@ struct LayerContext {
   int expert_size = 1;
   int expert_tensor_rank = 0;
   int expert_tensor_size = 1;
+  TokenDispatcher token_dispatcher = TokenDispatcher::alltoall;
   bool recompute_core_attention = false;  ///< in backward, instead of keeping its output
 
+  /// The number of ranks that exchange tokens with each other.
+  int expert_ranks() const { return expert_size * expert_tensor_size; }
   /// The first of this rank's experts, and their number, of a multiple of expert_size.
   std::int64_t local_experts(std::int64_t experts) const { return experts / expert_size; }
   std::int64_t first_expert(std::int64_t experts) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tessera/base/cp_comm_type.h"
+#include "tessera/base/token_dispatcher.h"
 
 namespace tessera {
 
@@ -26,6 +27,7 @@ struct ParallelOptions {
   std::vector<int> hierarchical_context = {};
   int expert = 1;
   int expert_tensor = 0;               ///< tensor-parallel size of experts; derived: tensor
+  TokenDispatcher token_dispatcher = TokenDispatcher::alltoall;
   int data = 1;                        ///< derived: ranks / (tensor x pipeline x context)
   bool distributed_optimizer = false;  ///< optimizer state is sharded
   bool fsdp = false;                   ///< shard as `fsdp_strategy` selects
@@ -51,6 +53,9 @@ struct ParallelOptions {
   int context_heads() const { return hierarchical_context.empty() ? 1 : hierarchical_context[0]; }
   /// Also before it was derived.
   int expert_tensor_size() const { return expert_tensor > 0 ? expert_tensor : tensor; }
+
+  /// The ranks that exchange tokens for experts with each other.
+  int expert_ranks() const { return expert * expert_tensor_size(); }
 
   /// The sizes whose product is the number of ranks of one copy of the model.
   std::array<int, 3> model_sizes() const { return {tensor, context, pipeline}; }

@@ -25,6 +25,7 @@ struct Local {
   int64_t shares;                  // over how many ranks heads and the MLP's width are split
   int64_t experts, expert_shares;  // over how many ranks the experts, and their width
   int64_t dispatch;                // G: ranks that exchange rows of experts
+  bool all_to_all;                 // how they do
   int64_t head_ranks;              // R: context-parallel ranks that exchange heads
 };
 
@@ -52,7 +53,8 @@ Local local_sizes(const LayerSpec& layer, const ParallelOptions& p, const BatchS
           p.tensor_2d > 0 ? p.tensor_2d : p.tensor,
           p.expert,
           p.expert_tensor_size(),
-          int64_t{p.expert} * p.expert_tensor_size(),
+          p.expert_ranks(),
+          p.expert_ranks() > 1 && p.token_dispatcher == TokenDispatcher::alltoall,
           head_ranks(layer, p)};
 }
 
@@ -111,8 +113,16 @@ class Terms {
     const bool gated = spec.expert.gated;
     router(spec.router, "router", rows);
     if (needs_logits(spec)) add("router: logits", "S B E", rows * spec.router.experts * number_);
-    add("permutation", "G S B k'", sorted * kIndex);
-    add("its inverse", "G S B k", pairs * kIndex);
+    if (local_.all_to_all) {
+      const int64_t sent = rows * spec.router.choice.topk * local_.expert_shares;
+      add("order of sent rows", "S B k ETP", sent * kIndex);
+      add("its inverse", "S B k ETP", sent * kIndex);
+      add("order of received rows", "G S B k'", sorted * kIndex);
+      add("its inverse", "G S B k'", sorted * kIndex);
+    } else {
+      add("permutation", "G S B k'", sorted * kIndex);
+      add("its inverse", "G S B k", pairs * kIndex);
+    }
     add("expert offsets", "E / EP + 1", (own + 1) * kIndex);
     add("weights of pairs", "G S B k'", sorted * number_);
     add("dispatched tokens", "G S B k' h", sorted * local_.hidden * element_);

@@ -62,6 +62,55 @@ TEST_P(MoeTest, PairsAreSortedByExpertAndKeepTheirOrder) {
       }
 }
 
+// Each shard of an expert is a number of its own; the shards of one rank are consecutive.
+TEST_P(MoeTest, ShardsOfExpertsAreNumberedByRank) {
+  const std::int64_t local = 2, ranks = 3;
+  const Tensor shard = empty(DType::i32, {2, 6});
+  lab->expert_shards(stream, shard, lab.tensor(DType::i32, {2, 2}, {0, 3, -1, 5}), local, ranks);
+  EXPECT_EQ(lab.read(shard), (Values{0, 2, 4, 7, 9, 11, /**/ -1, -1, -1, 13, 15, 17}));
+}
+
+// What ranks sent in the order of their own pairs, against a stable sort of all rows by expert.
+TEST_P(MoeTest, ReceivedRowsAreSortedByExpertThenRank) {
+  for (const std::int64_t ranks : {1, 2, 7})
+    for (const std::int64_t local : {1, 3})
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        const std::int64_t experts = ranks * local;
+        Values all;                // offsets of all ranks
+        std::vector<Values> rows;  // of each local expert, the numbers of received rows
+        rows.resize(static_cast<std::size_t>(local));
+        double next = 0;
+        for (std::int64_t r = 0; r < ranks; ++r) {
+          all.push_back(0);
+          for (std::int64_t e = 0; e < experts; ++e) {
+            const std::int64_t count = (r * 5 + e * 3) % 4 * (e % 2 == 0 ? 70 : 1);
+            all.push_back(all.back() + static_cast<double>(count));
+            if (e / local != rank) continue;
+            for (std::int64_t i = 0; i < count; ++i)
+              rows[static_cast<std::size_t>(e % local)].push_back(next++);
+          }
+        }
+        Values order, place(static_cast<std::size_t>(next)), offsets{0};
+        for (const Values& of_expert : rows) {
+          for (const double row : of_expert) {
+            place[static_cast<std::size_t>(row)] = static_cast<double>(order.size());
+            order.push_back(row);
+          }
+          offsets.push_back(static_cast<double>(order.size()));
+        }
+        const auto count = static_cast<std::int64_t>(next);
+        const Tensor got_order = empty(DType::i32, {count}),
+                     got_place = empty(DType::i32, {count, 1});
+        const Tensor got_offsets = empty(DType::i32, {local + 1});
+        lab->sort_received(stream, got_order, got_place, got_offsets,
+                           lab.tensor(DType::i32, {ranks, experts + 1}, all), rank);
+        SCOPED_TRACE(testing::Message() << ranks << " ranks x " << local << ", rank " << rank);
+        EXPECT_EQ(lab.read(got_order), order);
+        EXPECT_EQ(lab.read(got_place), place);
+        EXPECT_EQ(lab.read(got_offsets), offsets);
+      }
+}
+
 // Copies are exact. Sums over pairs are those of the values; pairs without a place add nothing.
 TEST_P(MoeTest, RowsOfPairsAndTheirSums) {
   const std::int64_t n = 5, c = 300, k = 3;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "tessera/base/enumerators.h"
 #include "tests/train/session_run.h"
 
 namespace tessera::test {
@@ -22,6 +23,7 @@ struct Case {
   int expert = 1;
   int context = 1;
   std::vector<CpCommType> kinds = {CpCommType::p2p};
+  TokenDispatcher dispatcher = TokenDispatcher::alltoall;
 };
 
 constexpr int kLayers = 8;
@@ -42,6 +44,7 @@ SessionOptions spread(const Case& c, int ranks, Device device) {
   p.sequence_parallel = c.tensor > 1;
   p.pipeline = c.pipeline;
   p.expert = c.expert;
+  p.token_dispatcher = c.dispatcher;
   p.context = c.context;
   p.cp_comm_types = c.kinds;
   if (c.context == 4) p.hierarchical_context = {2, 2};
@@ -129,7 +132,11 @@ void register_nccl_trainings(std::shared_ptr<Communicator> world, Device device)
     cases.push_back({"TwoGroups", Sharding::parameters, 2});
     cases.push_back({"TensorParallelPairs", Sharding::parameters, 1, true, 2});
   }
-  cases.push_back({.name = "Experts", .sharding = Sharding::optimizer, .expert = world->size()});
+  for (const TokenDispatcher dispatcher : enumerators<TokenDispatcher>())
+    cases.push_back({.name = "Experts_" + std::string(to_string(dispatcher)),
+                     .sharding = Sharding::optimizer,
+                     .expert = world->size(),
+                     .dispatcher = dispatcher});
   if (world->size() == 4)
     cases.push_back({.name = "CopiesOfExpertsOnTensorPairs",
                      .sharding = Sharding::parameters,

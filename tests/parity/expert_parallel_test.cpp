@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "tessera/base/enumerators.h"
 #include "tests/support/layout_cases.h"
 #include "tests/support/tiny_models.h"
 
@@ -25,14 +26,15 @@ struct ExpertCase {
   int microbatches = 2;
   bool gated = true;
   std::string family = "moe";
+  TokenDispatcher dispatcher = TokenDispatcher::alltoall;
 
   std::string text() const {
     return fmt::format(
         "{} {}{} experts, expert {} x {} tensor {} context {} pipeline {} data {} sharding {} "
-        "recompute {} schedule {} microbatches {}",
+        "recompute {} schedule {} microbatches {} by {}",
         family, experts, gated ? " gated" : "", expert, expert_tensor, tensor, context, pipeline,
         data, static_cast<int>(sharding), static_cast<int>(recompute), static_cast<int>(schedule),
-        microbatches);
+        microbatches, to_string(dispatcher));
   }
   SessionOptions session(DType dtype) const {
     SessionOptions options = test::tiny_session(family);
@@ -50,6 +52,7 @@ struct ExpertCase {
     ParallelOptions& parallel = options.parallel;
     parallel.expert = expert;
     parallel.expert_tensor = expert_tensor;
+    parallel.token_dispatcher = dispatcher;
     parallel.tensor = tensor;
     parallel.sequence_parallel = tensor > 1;
     parallel.context = context;
@@ -71,12 +74,14 @@ struct ExpertCase {
 void expect_expert_cases(const std::vector<ExpertCase>& cases) {
   test::LayoutResults results;
   constexpr int kSteps = 3;
-  for (const ExpertCase& c : cases) {
-    SCOPED_TRACE(c.text());
-    test::expect_same_layouts(test::run_layout(c.session(DType::f64), kSteps),
-                              test::alone(results, c, DType::f64, kSteps), {1e-11, 1e-11, 1e-11});
-    if (testing::Test::HasFailure()) return;
-  }
+  for (ExpertCase c : cases)
+    for (const TokenDispatcher dispatcher : enumerators<TokenDispatcher>()) {
+      c.dispatcher = dispatcher;
+      SCOPED_TRACE(c.text());
+      test::expect_same_layouts(test::run_layout(c.session(DType::f64), kSteps),
+                                test::alone(results, c, DType::f64, kSteps), {1e-11, 1e-11, 1e-11});
+      if (testing::Test::HasFailure()) return;
+    }
 }
 
 // The ranks that share the experts are data-parallel ranks for everything else.
@@ -191,6 +196,20 @@ TEST(ExpertParallel, BiasFollowsTheCountsOfTheWholeBatch) {
     if (!name.ends_with("expert_bias")) continue;
     for (const double each : tensor.values) EXPECT_EQ(each, 0) << name;
   }
+}
+
+// With the all-to-all, what a token gets from its experts is one sum in one order, whoever has
+// them.
+TEST(ExpertParallel, LossesDoNotDependOnWhereExpertsAre) {
+  for (const DType dtype : {DType::bf16, DType::f32})
+    for (const char* family : {"qwen_moe", "deepseek"}) {
+      const auto losses = [&](int expert) {
+        const ExpertCase c{.experts = 8, .expert = expert, .data = 4, .family = family};
+        return test::run_layout(c.session(dtype), 1).losses;
+      };
+      const std::vector<double> want = losses(1);
+      for (const int expert : {2, 4}) EXPECT_EQ(losses(expert), want) << family << " " << expert;
+    }
 }
 
 // Shorter types differ from layout to layout by rounding alone, but a token near the border of two

@@ -212,6 +212,8 @@ void throw_experts(Dice& dice, SessionOptions& options) {
   options.recompute.distribute_saved_activations &= !p.sequence_parallel;
   p.expert = dice.one_of({1, 2, 3, 4});
   p.expert_tensor = dice.one_of({1, 2, p.tensor});
+  p.token_dispatcher = dice.one_of(
+      {TokenDispatcher::alltoall, TokenDispatcher::alltoall, TokenDispatcher::allgather});
   model.num_experts = std::int64_t{p.expert} * dice.one_of({2, 3});
   model.moe_ffn_hidden_size = std::int64_t{p.expert_tensor} * dice.one_of({3, 8});
   if (dice.coin()) model.moe_layer_freq = throw_expert_layers(dice, model.num_layers);
@@ -270,13 +272,14 @@ std::string text_of(int seed, const SessionOptions& o) {
       "case {}: context {} tensor {} grid {} sp {} data {} sharding {} instances {} heads {} "
       "groups {} seq {} "
       "batch {} layers {} pipeline {} schedule {} chunks {} microbatches {} layout {} experts {} "
-      "over {} x {}, {} per token of {} groups, shared {}",
+      "over {} x {} by {}, {} per token of {} groups, shared {}",
       seed, o.parallel.context, o.parallel.tensor, o.parallel.tensor_2d,
       o.parallel.sequence_parallel, o.parallel.data, static_cast<int>(o.parallel.sharding),
       o.parallel.sharding_instances, o.model.num_attention_heads, o.model.num_query_groups,
       o.shape.seq, o.shape.batch, o.model.num_layers, o.parallel.pipeline,
       static_cast<int>(o.pipeline.schedule), o.pipeline.chunks, o.microbatches, o.pipeline.layout,
-      o.model.num_experts, o.parallel.expert, o.parallel.expert_tensor, o.model.moe_router_topk,
+      o.model.num_experts, o.parallel.expert, o.parallel.expert_tensor,
+      to_string(o.parallel.token_dispatcher), o.model.moe_router_topk,
       o.model.moe_router_num_groups, o.model.moe_shared_ffn);
 }
 

@@ -307,6 +307,17 @@ inline std::vector<OpCall> moe_calls() {
        [](Lab& lab, const Views& v) {
          lab->sort_by_expert(lab.stream, v[0], v[1], v[2], v[3], 0);
        }},
+      {"expert_shards",
+       {{"shard", kI32, {5, 6}}, {"expert", kI32, {5, 2}, kLeads}},
+       [](Lab& lab, const Views& v) { lab->expert_shards(lab.stream, v[0], v[1], 2, 3); }},
+      {"sort_received",
+       {{"order", kI32, {5}, kLeads},
+        {"place", kI32, {5, 1}},
+        {"offsets", kI32, {3}, kLeads},
+        {"offsets_of_ranks", kI32, {2, 5}, kLeads}},
+       [](Lab& lab, const Views& v) {
+         lab->sort_received(lab.stream, v[0], v[1], v[2], v[3], 1);
+       }},
       {"permute_rows",
        {{"y", kF32, {5, 3}}, {"x", kF32, {4, 3}, kLeads | kAnyRows}, {"order", kI32, {5}, kLeads}},
        [](Lab& lab, const Views& v) { lab->permute_rows(lab.stream, v[0], v[1], v[2], 2); }},

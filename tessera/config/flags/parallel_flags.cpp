@@ -90,6 +90,10 @@ std::vector<Flag> degree_flags() {
               "number of ranks that each expert's matrices are split over [default: "
               "--tensor-model-parallel-size]")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
+      word("moe-token-dispatcher-type", at(&ParallelOptions::token_dispatcher),
+           "how tokens travel to the ranks of their experts: each to those ranks (results do not "
+           "depend on the number of ranks; a step on GPUs is no CUDA graph), or all to all ranks")
+          .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
   };
 }
 

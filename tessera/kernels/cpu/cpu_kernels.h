@@ -90,6 +90,8 @@ class CpuKernels final : public Kernels {
                        bool) override;
   void do_router_z_loss(Stream&, View, View, ConstView, ConstView, double, double) override;
   void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t) override;
+  void do_expert_shards(Stream&, View, ConstView, std::int64_t, std::int64_t) override;
+  void do_sort_received(Stream&, View, View, View, ConstView, std::int64_t) override;
   void do_permute_rows(Stream&, View, ConstView, ConstView, std::int64_t) override;
   void do_unpermute_rows(Stream&, View, ConstView, ConstView) override;
   void do_grouped_gemm(Stream&, View, ConstView, ConstView, ConstView, bool) override;

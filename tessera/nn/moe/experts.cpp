@@ -59,6 +59,14 @@ Parameter down_weight(const MoeSpec& spec, const LayerContext& layer) {
           {InitKind::normal, linear.init_std}};
 }
 
+Experts::Saved first_rows_of(const Experts::Saved& planned, std::int64_t rows) {
+  Experts::Saved saved = planned;
+  for (View* view :
+       {&saved.x, &saved.pre, &saved.act, &saved.dy, &saved.dpre, &saved.dweight, &saved.work})
+    if (*view) *view = view->slice(0, 0, rows);
+  return saved;
+}
+
 }  // namespace
 
 Experts::Experts(const MoeSpec& spec, const LayerContext& layer)
@@ -89,32 +97,35 @@ Experts::Saved Experts::plan_buffers(ActivationLayout& activations, ArenaLayout&
   return saved;
 }
 
-void Experts::forward(Context& context, View y, const Rows& rows, const Saved& saved) const {
+void Experts::forward(Context& context, View y, const Rows& rows, const Saved& planned) const {
   Kernels& kernels = context.kernels;
+  const Saved saved = first_rows_of(planned, rows.count());
   const View act = saved.act ? saved.act : saved.work;
   kernels.grouped_gemm(context.stream, saved.pre, saved.x, up_.value(), rows.offsets, true);
   kernels.expert_activation_forward(context.stream, act, saved.pre, rows.weight, spec_.activation);
   kernels.grouped_gemm(context.stream, y, act, down_.value(), rows.offsets, true);
 }
 
-void Experts::backward_input(Context& context, View dx, const Rows& rows, Saved& saved) const {
+void Experts::backward_input(Context& context, View dx, const Rows& rows, Saved& planned) const {
   Kernels& kernels = context.kernels;
+  const Saved saved = first_rows_of(planned, rows.count());
   const View dact = spec_.gated ? saved.work : saved.dpre;
   kernels.grouped_gemm(context.stream, dact, saved.dy, down_.value(), rows.offsets, false);
   kernels.expert_activation_backward(context.stream, saved.dpre, saved.act ? View() : saved.work,
                                      saved.dweight, dact, saved.pre, rows.weight, spec_.activation);
-  saved.act_seen = saved.act ? saved.act : saved.work;
+  planned.act_seen = saved.act ? saved.act : saved.work;
   kernels.grouped_gemm(context.stream, dx, saved.dpre, up_.value(), rows.offsets, false);
 }
 
-void Experts::backward_weight(Context& context, ConstView offsets, const Saved& saved) {
+void Experts::backward_weight(Context& context, const Rows& rows, const Saved& planned) {
+  const Saved saved = first_rows_of(planned, rows.count());
   const auto add = [&](Parameter& parameter, ConstView dy, ConstView x) {
     if (!parameter.trained()) return;
     const Gradient gradient = parameter.grad();
-    context.kernels.grouped_weight_gradient(context.stream, gradient.view, dy, x, offsets,
+    context.kernels.grouped_weight_gradient(context.stream, gradient.view, dy, x, rows.offsets,
                                             gradient.accumulate);
   };
-  add(down_, saved.dy, saved.act_seen);
+  add(down_, saved.dy, planned.act_seen);
   add(up_, saved.dpre, saved.x);
 }
 

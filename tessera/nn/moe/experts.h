@@ -14,7 +14,7 @@ namespace tessera {
 
 class Experts {
  public:
-  /// For S sorted rows; F is this rank's shard of the experts' width.
+  /// For up to S sorted rows; F is this rank's shard of the experts' width.
   struct Saved {
     View x;              ///< [S, hidden]: the input, written by the caller
     View pre;            ///< [S, F], or [S, 2F] = gate | up: before the activation
@@ -29,6 +29,7 @@ class Experts {
   struct Rows {
     ConstView offsets;  ///< i32 [experts + 1]: where each expert's rows begin
     ConstView weight;   ///< acc [S]
+    std::int64_t count() const { return weight.dim(0); }
   };
 
   Experts(const MoeSpec& spec, const LayerContext& layer);
@@ -36,11 +37,12 @@ class Experts {
   void collect(ParameterList& parameters);
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, std::int64_t rows) const;
 
+  // Below, S is the count of rows, of which there may be fewer than planned.
   /// y [S, hidden] from saved.x.
   void forward(Context&, View y, const Rows&, const Saved&) const;
   /// dx [S, hidden] and saved.dweight from saved.dy.
   void backward_input(Context&, View dx, const Rows&, Saved&) const;
-  void backward_weight(Context&, ConstView offsets, const Saved&);
+  void backward_weight(Context&, const Rows&, const Saved&);
 
  private:
   std::int64_t pre_width() const { return spec_.gated ? 2 * ffn_ : ffn_; }

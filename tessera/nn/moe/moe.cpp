@@ -1,6 +1,17 @@
 #include "tessera/nn/moe/moe.h"
 
 namespace tessera {
+namespace {
+
+View first_rows(const View& planned, const TokenDispatch::Saved& tokens) {
+  return planned.slice(0, 0, tokens.rows);
+}
+
+Experts::Rows sorted_rows(const TokenDispatch::Saved& tokens) {
+  return {tokens.offsets, first_rows(tokens.weight, tokens)};
+}
+
+}  // namespace
 
 Moe::Moe(const MoeSpec& spec, const LayerContext& layer)
     : dtype_(layer.dtype),
@@ -9,7 +20,8 @@ Moe::Moe(const MoeSpec& spec, const LayerContext& layer)
       losses_(spec, layer),
       router_(spec.router, needs_logits(spec), layer),
       load_(spec.router.experts, router_.bias(), spec.router.bias_rate.value_or(0)),
-      dispatch_(spec.router.experts, spec.router.choice.topk, spec.expert.hidden, layer),
+      dispatch_(make_token_dispatch(spec.router.experts, spec.router.choice.topk,
+                                    spec.expert.hidden, layer)),
       experts_(spec, layer) {
   if (spec.shared) shared_ = std::make_unique<Mlp>(*spec.shared, layer);
   if (spec.shared_gate) gate_ = std::make_unique<Router>(*spec.shared_gate, false, layer);
@@ -25,12 +37,12 @@ void Moe::collect(ParameterList& parameters) {
 std::unique_ptr<Sublayer::Saved> Moe::plan_buffers(ActivationLayout& activations,
                                                    ArenaLayout& scratch,
                                                    const BatchShape& shape) const {
-  const std::int64_t rows = rows_.local_rows(shape), sorted = dispatch_.sorted_rows(rows);
+  const std::int64_t rows = rows_.local_rows(shape), sorted = dispatch_->most_sorted_rows(rows);
   auto planned = std::make_unique<Saved>();
   Saved& saved = *planned;
   saved.router = router_.plan_buffers(activations, scratch, rows);
   saved.losses = losses_.plan_buffers(activations, scratch, shape, rows);
-  saved.tokens = dispatch_.plan_buffers(activations, scratch, rows);
+  saved.tokens = dispatch_->plan_buffers(activations, scratch, rows);
   saved.experts = experts_.plan_buffers(activations, scratch, sorted);
   saved.sorted = scratch.take(dtype_, {sorted, hidden_});
   if (shared_) plan_shared(saved, activations, scratch, shape);
@@ -51,27 +63,28 @@ void Moe::plan_shared(Saved& saved, ActivationLayout& activations, ArenaLayout& 
 void Moe::forward(Context& context, const Microbatch& batch, View y, ConstView x,
                   Sublayer::Saved& state, const LinearScratch& linear) const {
   auto& saved = static_cast<Saved&>(state);
+  TokenDispatch::Saved& tokens = *saved.tokens;
   saved.x = x;
   router_.forward(context, x, saved.router);
-  dispatch_.route(context, saved.router.expert, saved.router.weight, saved.tokens);
-  dispatch_.dispatch(context, saved.experts.x, x, saved.tokens);
-  experts_.forward(context, saved.sorted, {saved.tokens.offsets, saved.tokens.weight},
-                   saved.experts);
-  dispatch_.combine(context, y, saved.sorted, saved.tokens);
-  if (shared_) add_shared(context, batch, y, saved, linear);
+  dispatch_->route(context, saved.router.expert, saved.router.weight, tokens);
+  const TokenDispatch::Sent sent = dispatch_->send(context, x, tokens);
+  ConstView shared;
+  if (shared_) shared = shared_forward(context, batch, saved, linear);
+  dispatch_->receive(context, first_rows(saved.experts.x, tokens), sent, tokens);
+  const View sorted = first_rows(saved.sorted, tokens);
+  experts_.forward(context, sorted, sorted_rows(tokens), saved.experts);
+  dispatch_->combine(context, y, sorted, tokens);
+  if (shared_) context.kernels.add_dropout(context.stream, y, y, shared, {});
 }
 
-void Moe::add_shared(Context& context, const Microbatch& batch, View y, Saved& saved,
-                     const LinearScratch& linear) const {
+ConstView Moe::shared_forward(Context& context, const Microbatch& batch, Saved& saved,
+                              const LinearScratch& linear) const {
   shared_->forward(context, batch, saved.shared_y, saved.x, *saved.shared, linear);
-  View branch = saved.shared_y;
-  if (gate_) {
-    gate_->forward(context, saved.x, saved.gate);
-    branch = saved.gated;
-    context.kernels.scale_rows(context.stream, branch, saved.shared_y,
-                               saved.gate.weight.reshape({y.dim(0)}));
-  }
-  context.kernels.add_dropout(context.stream, y, y, branch, {});
+  if (!gate_) return saved.shared_y;
+  gate_->forward(context, saved.x, saved.gate);
+  context.kernels.scale_rows(context.stream, saved.gated, saved.shared_y,
+                             saved.gate.weight.reshape({saved.x.dim(0)}));
+  return saved.gated;
 }
 
 ConstView Moe::gate_backward(Context& context, ConstView dy, const Saved& saved) const {
@@ -84,16 +97,19 @@ ConstView Moe::gate_backward(Context& context, ConstView dy, const Saved& saved)
 WorkHandle Moe::backward_input(Context& context, const Microbatch& batch, View dx, ConstView dy,
                                Sublayer::Saved& state, const LinearScratch& linear) {
   auto& saved = static_cast<Saved&>(state);
+  const TokenDispatch::Saved& tokens = *saved.tokens;
+  const TokenDispatch::Sent sent = dispatch_->send(context, dy, tokens);
   WorkHandle shared;
   if (shared_) {
     const ConstView d = gate_ ? gate_backward(context, dy, saved) : dy;
     shared = shared_->backward_input(context, batch, saved.shared_d, d, *saved.shared, linear);
   }
-  dispatch_.dispatch(context, saved.experts.dy, dy, saved.tokens);
-  experts_.backward_input(context, saved.sorted, {saved.tokens.offsets, saved.tokens.weight},
-                          saved.experts);
-  dispatch_.combine(context, dx, saved.sorted, saved.tokens);
-  dispatch_.combine_weights(context, saved.router.dweight, saved.experts.dweight, saved.tokens);
+  dispatch_->receive(context, first_rows(saved.experts.dy, tokens), sent, tokens);
+  const View sorted = first_rows(saved.sorted, tokens);
+  experts_.backward_input(context, sorted, sorted_rows(tokens), saved.experts);
+  dispatch_->combine(context, dx, sorted, tokens);
+  dispatch_->combine_weights(context, saved.router.dweight,
+                             first_rows(saved.experts.dweight, tokens), tokens);
   if (load_.counts())
     context.kernels.count_experts(context.stream, load_.counts(), saved.router.expert);
   router_.backward_input(context, dx, saved.router,
@@ -108,7 +124,7 @@ WorkHandle Moe::backward_input(Context& context, const Microbatch& batch, View d
 
 void Moe::backward_weight(Context& context, Sublayer::Saved& state, const LinearScratch& linear) {
   auto& saved = static_cast<Saved&>(state);
-  experts_.backward_weight(context, saved.tokens.offsets, saved.experts);
+  experts_.backward_weight(context, sorted_rows(*saved.tokens), saved.experts);
   router_.backward_weight(context, saved.x, saved.router);
   if (shared_) shared_->backward_weight(context, *saved.shared, linear);
   if (gate_) gate_->backward_weight(context, saved.x, saved.gate);

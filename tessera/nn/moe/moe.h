@@ -5,8 +5,9 @@
 //   x --dispatch--> sorted tokens --experts, weighted--> sorted outputs --combine--> y
 //   x --shared MLP (x gate)--> added to y, if there is one
 //
-// Unlike Mlp, it does not gather rows over the tensor-parallel group: the token dispatcher reaches
-// all ranks that hold experts.
+// The shared MLP computes while tokens are on their way to other ranks. Unlike Mlp, it does not
+// gather rows over the tensor-parallel group: the token dispatcher reaches all ranks that hold
+// experts.
 #pragma once
 
 #include "tessera/nn/mlp.h"
@@ -25,9 +26,9 @@ class Moe final : public Sublayer {
     ConstView x;
     Router::Saved router;
     RouterLosses::Saved losses;
-    TokenDispatch::Saved tokens;
+    std::unique_ptr<TokenDispatch::Saved> tokens;
     Experts::Saved experts;
-    View sorted;  ///< [S, hidden], scratch: outputs of the experts, gradients of their inputs
+    View sorted;  ///< [most S, hidden], scratch: outputs of the experts, gradients of their inputs
     std::unique_ptr<Sublayer::Saved> shared;
     Router::Saved gate;
     View shared_y;  ///< [n, hidden]: with a gate kept for backward, else scratch
@@ -52,7 +53,8 @@ class Moe final : public Sublayer {
  private:
   void plan_shared(Saved&, ActivationLayout& activations, ArenaLayout& scratch,
                    const BatchShape& shape) const;
-  void add_shared(Context&, const Microbatch&, View y, Saved&, const LinearScratch&) const;
+  // The output of the shared MLP, times its gate.
+  ConstView shared_forward(Context&, const Microbatch&, Saved&, const LinearScratch&) const;
   // The gradient of the shared MLP's output, and of its gate.
   ConstView gate_backward(Context&, ConstView dy, const Saved&) const;
 
@@ -62,7 +64,7 @@ class Moe final : public Sublayer {
   RouterLosses losses_;
   Router router_;
   ExpertLoad load_;
-  TokenDispatch dispatch_;
+  std::unique_ptr<TokenDispatch> dispatch_;
   Experts experts_;
   std::unique_ptr<Mlp> shared_;   ///< may be null
   std::unique_ptr<Router> gate_;  ///< of the shared MLP: one expert, whose score is the gate

@@ -15,6 +15,7 @@
 #include "tessera/nn/activation_layout.h"
 #include "tessera/nn/extra_loss.h"
 #include "tessera/nn/moe/router.h"
+#include "tessera/spec/batch_shape.h"
 
 namespace tessera {
 

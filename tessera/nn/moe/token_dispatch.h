@@ -1,20 +1,17 @@
-// All-gather token dispatcher (as Megatron's --moe-token-dispatcher-type allgather): sends tokens
-// to the ranks that hold their experts, and returns the results, over the expert-parallel x
-// expert-tensor-parallel group (Mesh::expert_tensor_expert). Each rank has n tokens of its own.
+// Sends tokens to the ranks that hold their experts, and returns the results, over the
+// expert-parallel x expert-tensor-parallel group (Mesh::expert_tensor_expert), R ranks. Every rank
+// has n tokens of its own, each of which goes to k experts. A pair is a token and one of its
+// experts.
 //
-// Every rank gathers the tokens of all ranks, M = ranks x n, and their k experts and weights. A
-// pair is a token and one of its experts; a rank has up to S = M min(k, its experts) pairs of its
-// own. On the way back it has the sum of its pairs of each token, and the reduce-scatter over the
-// group gives each rank the results of its own tokens. The same reduce-scatter also sums the
-// partial outputs of expert-tensor-parallel ranks.
+//   dispatch   tokens [n]  ------------>  sorted by expert [S]     of all ranks, for this rank's
+//   experts combine    tokens [n]  <---- sum ---  sorted by expert [S]
 //
-//   dispatch   tokens [n]  -- all-gather -->  all [M]  -- permute -->  sorted [S]
-//   combine    tokens [n]  <-- reduce-scatter --  all [M]  <-- sum over pairs --  sorted [S]
-//
-// dispatch and combine are each other's backward. Buffers are sized for the worst case (all pairs
-// on one rank): no token is dropped (no capacity factor), and token counts never reach the host.
-// Cost: expert activations take up to EP times the memory of balanced routing.
+// dispatch and combine are each other's backward. The kinds differ in what they exchange
+// (gather_dispatch.h, exchange_dispatch.h). Buffers are sized for the worst case, in which all
+// tokens go to experts of one rank: no token is dropped for lack of memory.
 #pragma once
+
+#include <memory>
 
 #include "tessera/nn/activation_layout.h"
 #include "tessera/parallel/context.h"
@@ -24,50 +21,39 @@ namespace tessera {
 class TokenDispatch {
  public:
   struct Saved {
-    View order;    ///< i32 [S]: the pair of each sorted row; see Kernels::sort_by_expert
-    View place;    ///< i32 [M, k]: the sorted row of each pair, -1: not of this rank
+    virtual ~Saved() = default;
     View offsets;  ///< i32 [local experts + 1]: first sorted row of each expert, and the end
-    View weight;   ///< acc [S]: the weight of each sorted pair
-    // Scratch for what is gathered, with several ranks:
-    View expert;   ///< i32 [M, k]: the experts of each token
-    View weights;  ///< acc [M, k]: their weights, or gradients of these
-    View all;      ///< [M, hidden]: the tokens
+    View weight;   ///< acc [most sorted rows]: the weight of each sorted pair
+    std::int64_t rows = 0;  ///< S, known after route
+  };
+  /// Tokens on their way.
+  struct Sent {
+    WorkHandle work;
+    ConstView rows;  ///< where they arrive
   };
 
-  /// `experts` must be a multiple of the expert-parallel size.
-  TokenDispatch(std::int64_t experts, std::int64_t topk, std::int64_t hidden,
-                const LayerContext& layer);
+  virtual ~TokenDispatch() = default;
 
-  /// Number of sorted rows (S) if each rank has `rows`.
-  std::int64_t sorted_rows(std::int64_t rows) const;
-  Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, std::int64_t rows) const;
+  /// The largest S if each rank has `rows`.
+  virtual std::int64_t most_sorted_rows(std::int64_t rows) const = 0;
+  virtual std::unique_ptr<Saved> plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
+                                              std::int64_t rows) const = 0;
 
-  /// From the experts and weights [n, k] of this rank's tokens: computes the permutation and the
-  /// weights of the sorted pairs.
-  void route(Context&, ConstView expert, ConstView weight, const Saved&) const;
-  /// sorted [S, hidden] = the tokens of local pairs, sorted by expert, zero-padded at the end.
-  void dispatch(Context&, View sorted, ConstView rows, const Saved&) const;
+  /// From the experts and weights [n, k] of this rank's tokens: the permutation and the weights of
+  /// the sorted pairs. Expert -1: the pair goes nowhere and adds nothing.
+  virtual void route(Context&, ConstView expert, ConstView weight, Saved&) const = 0;
+  /// Starts to send rows [n, hidden]; they may not change until receive.
+  virtual Sent send(Context&, ConstView rows, const Saved&) const = 0;
+  /// sorted [S, hidden].
+  virtual void receive(Context&, View sorted, const Sent&, const Saved&) const = 0;
   /// rows [n, hidden] = for each token the sum over its pairs.
-  void combine(Context&, View rows, ConstView sorted, const Saved&) const;
+  virtual void combine(Context&, View rows, ConstView sorted, const Saved&) const = 0;
   /// weights [n, k] from the numbers of sorted pairs [S], the gradients of their weights.
-  void combine_weights(Context&, View weights, ConstView sorted, const Saved&) const;
-
- private:
-  std::int64_t all_rows(std::int64_t rows) const { return rows * ranks_; }
-  // The rows of all ranks: gathered into `all`, or `rows` if there is one rank.
-  ConstView gathered(Context&, const View& all, const ConstView& rows) const;
-  // Where this rank writes its part of the sum over ranks before calling `sum`.
-  const View& partial_sum(const View& all, const View& rows) const {
-    return ranks_ > 1 ? all : rows;
-  }
-  void sum(Context&, const View& rows, const View& all) const;
-
-  DType dtype_;
-  std::int64_t topk_;
-  std::int64_t hidden_;
-  std::int64_t ranks_;
-  std::int64_t local_;
-  std::int64_t first_;
+  virtual void combine_weights(Context&, View weights, ConstView sorted, const Saved&) const = 0;
 };
+
+/// By LayerContext::token_dispatcher. `experts` must be a multiple of the expert-parallel size.
+std::unique_ptr<TokenDispatch> make_token_dispatch(std::int64_t experts, std::int64_t topk,
+                                                   std::int64_t hidden, const LayerContext& layer);
 
 }  // namespace tessera
