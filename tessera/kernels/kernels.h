@@ -222,10 +222,10 @@ class Kernels {
   /// The shards of chosen experts, whose matrices are split over T ranks: shard i32 [N, k T] of
   /// expert i32 [N, k]. Shard numbers go by rank: (e / L) T L + t L + e % L for t < T; -1 stays.
   void expert_shards(Stream&, View shard, ConstView expert, std::int64_t local, std::int64_t ranks);
-  /// The order by expert of S rows that came from R ranks, each of which sent them sorted by expert.
-  /// offsets_of_ranks i32 [R, R L + 1]: the offsets of sort_by_expert on every rank, for the shards
-  /// of all ranks; this is rank `rank`. order i32 [S], place i32 [S, 1] and offsets i32 [L + 1] as
-  /// of sort_by_expert; rows of an expert are in the order of ranks.
+  /// The order by expert of S rows that came from R ranks, each of which sent them sorted by
+  /// expert. offsets_of_ranks i32 [R, R L + 1]: the offsets of sort_by_expert on every rank, for
+  /// the shards of all ranks; this is rank `rank`. order i32 [S], place i32 [S, 1] and offsets i32
+  /// [L + 1] as of sort_by_expert; rows of an expert are in the order of ranks.
   void sort_received(Stream&, View order, View place, View offsets, ConstView offsets_of_ranks,
                      std::int64_t rank);
   /// y[S, C] = the row of each sorted pair: x[order[i] / k]; -1 gives a row of zeros. x[N, C].

@@ -26,7 +26,7 @@ struct ParallelOptions {
   /// a2a+p2p: ranks that exchange heads, and groups of them in a ring; empty: none
   std::vector<int> hierarchical_context = {};
   int expert = 1;
-  int expert_tensor = 0;               ///< tensor-parallel size of experts; derived: tensor
+  int expert_tensor = 0;  ///< tensor-parallel size of experts; derived: tensor
   TokenDispatcher token_dispatcher = TokenDispatcher::alltoall;
   int data = 1;                        ///< derived: ranks / (tensor x pipeline x context)
   bool distributed_optimizer = false;  ///< optimizer state is sharded

@@ -315,9 +315,7 @@ inline std::vector<OpCall> moe_calls() {
         {"place", kI32, {5, 1}},
         {"offsets", kI32, {3}, kLeads},
         {"offsets_of_ranks", kI32, {2, 5}, kLeads}},
-       [](Lab& lab, const Views& v) {
-         lab->sort_received(lab.stream, v[0], v[1], v[2], v[3], 1);
-       }},
+       [](Lab& lab, const Views& v) { lab->sort_received(lab.stream, v[0], v[1], v[2], v[3], 1); }},
       {"permute_rows",
        {{"y", kF32, {5, 3}}, {"x", kF32, {4, 3}, kLeads | kAnyRows}, {"order", kI32, {5}, kLeads}},
        [](Lab& lab, const Views& v) { lab->permute_rows(lab.stream, v[0], v[1], v[2], 2); }},

@@ -28,8 +28,8 @@ __device__ void contribute(T& x, Accumulator<T> value, bool accumulate) {
   store<T>(x, accumulate ? load(x) + value : value);
 }
 
-/// The functions that kernels/activation.h, logit_cap.h and router.h build on, accurate to the last digits of
-/// the accumulator.
+/// The functions that kernels/activation.h, logit_cap.h and router.h build on, accurate to the last
+/// digits of the accumulator.
 struct PreciseMath {
   template <class A>
   __device__ static A exp(A x) {
