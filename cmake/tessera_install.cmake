@@ -13,7 +13,7 @@ set_target_properties(tessera_run PROPERTIES EXPORT_NAME tessera)
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/tessera" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING
   PATTERN tessera/tessera.h
   PATTERN tessera/options/*.h
-  REGEX "/tessera/base/(activation|check|cp_comm_type|dtype|enumerators|host_device|router_spec)\\.h$"
+  REGEX "/tessera/base/(activation|check|cp_comm_type|dtype|enumerators|host_device|router_spec|token_dispatcher)\\.h$"
   REGEX "/tessera/observe/metrics\\.h$"
   REGEX "/tessera/run/train\\.h$")
 

@@ -24,7 +24,8 @@ enum class RngPurpose : std::uint32_t {
   hidden_dropout = 2,
   attention_dropout = 3,
   sampling = 4,
-  test = 5
+  test = 5,
+  router_jitter = 6
 };
 
 RngKey rng_key(std::uint64_t seed, RngPurpose purpose, std::string_view name);

@@ -8,6 +8,10 @@ namespace tessera {
 /// The score of an expert, from the logits of all experts or from its own.
 enum class RouterScore { softmax, sigmoid };
 
+/// Which of its tokens an expert keeps if there are more than it has capacity for: those with the
+/// highest weights, or the first ones of the sequence.
+enum class DropPolicy { probs, position };
+
 /// A row goes to the `topk` experts with the highest scores; a bias per expert, if there is one, is
 /// added for this choice only. Of equal scores the lower expert number comes first.
 struct RouterSpec {
@@ -22,6 +26,9 @@ struct RouterSpec {
   std::int64_t groups = 1;
   std::int64_t group_topk = 1;
   std::int64_t group_best = 1;
+  /// Row i goes to experts k i, k i + 1, ... modulo their number, whatever the scores: equal use,
+  /// for benchmarks.
+  bool forced_balance = false;
 
   bool operator==(const RouterSpec&) const = default;
 };

@@ -8,7 +8,7 @@ namespace tessera {
 
 std::int64_t ExpertLoads::bytes_for(const ExpertLoadList& own) {
   std::int64_t counts = 0;
-  for (const ExpertLoad* load : own) counts += load->experts();
+  for (const ExpertLoad* load : own) counts += load->experts() * (load->limited() ? 2 : 1);
   return counts * static_cast<std::int64_t>(sizeof(double));
 }
 
@@ -19,14 +19,28 @@ ExpertLoads::ExpertLoads(const ExpertLoadList& own, std::int64_t layers, bool se
       sequence_parallel_(sequence_parallel) {
   if (own.empty()) return;
   const std::int64_t experts = own.front()->experts();
-  counts_ = memory.allocate(MemoryUse::data, DType::f64, {std::ssize(own), experts});
+  const bool limited = own.front()->limited();
+  counts_ =
+      memory.allocate(MemoryUse::data, DType::f64, {limited ? 2 : 1, std::ssize(own), experts});
   context.kernels.fill(context.stream, counts_, 0);
   for (std::int64_t i = 0; i < std::ssize(own); ++i) {
     ExpertLoad& load = *own[static_cast<std::size_t>(i)];
-    check(load.experts() == experts, "layers with {} and with {} experts in one model", experts,
-          load.experts());
-    load.bind(counts_.view().slice(0, i, 1).reshape({experts}));
+    check(load.experts() == experts && load.limited() == limited,
+          "layers with different mixtures of experts in one model");
+    const auto of = [&](const View& layers_of) {
+      return layers_of.slice(0, i, 1).reshape({experts});
+    };
+    load.bind(of(chosen()), limited ? of(kept()) : View());
   }
+}
+
+View ExpertLoads::chosen() const {
+  return counts_.view().slice(0, 0, 1).reshape({counts_.view().dim(1), counts_.view().dim(2)});
+}
+
+View ExpertLoads::kept() const {
+  if (counts_.view().dim(0) == 1) return {};
+  return counts_.view().slice(0, 1, 1).reshape({counts_.view().dim(1), counts_.view().dim(2)});
 }
 
 void ExpertLoads::begin_step(Context& context) {
@@ -45,16 +59,22 @@ void ExpertLoads::finish_step(Context& context, const View& statistics) {
     mesh.groups(PlacementClass::buffer)
         .data_parallel->all_reduce(counts_, ReduceOp::sum, stream)
         ->wait(stream);
-    context.kernels.expert_statistics(stream, statistics, ConstView(counts_.view()), per_layer_);
+    context.kernels.expert_statistics(stream, statistics, chosen(), kept(), per_layer_);
   }
   mesh.pipeline().all_reduce(statistics, ReduceOp::sum, stream)->wait(stream);
 }
 
-void ExpertLoads::update_biases(Context& context, const ConstView& state) {
-  for (const ExpertLoad* load : own_)
-    if (const Parameter* bias = load->bias(); bias != nullptr && !bias->frozen())
-      context.kernels.update_expert_bias(context.stream, bias->value(), load->counts(), state,
-                                         load->bias_rate());
+void ExpertLoads::update(Context& context, const ConstView& state) {
+  const auto is_updated = [](const Parameter* p) { return p != nullptr && !p->frozen(); };
+  for (const ExpertLoad* load : own_) {
+    const ExpertLoad::Updated& updated = load->updated();
+    if (is_updated(updated.bias))
+      context.kernels.update_expert_bias(context.stream, updated.bias->value(), load->counts(),
+                                         state, updated.bias_rate);
+    if (is_updated(updated.shares))
+      context.kernels.set_expert_shares(context.stream, updated.shares->value(), load->counts(),
+                                        state);
+  }
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // How evenly routers use their experts in a step, over all ranks: counts per layer and expert,
-// their statistics for the log, and the biases that the counts move. A model without experts pays
+// their statistics for the log, and what they update. A model without experts pays
 // nothing.
 #pragma once
 
@@ -21,22 +21,31 @@ class ExpertLoads {
               Context& context, Memory& memory);
   static std::int64_t bytes_for(const ExpertLoadList& own);
 
-  /// What finish_step computes, as means over layers: 1 means that all experts are used equally.
-  static std::vector<std::string> statistics() { return {"expert_imbalance", "expert_entropy"}; }
+  /// What finish_step computes, as means over layers: imbalance and entropy of the choice, which
+  /// are 1 if all experts are used equally, and the part of it that limited experts dropped.
+  static std::vector<std::string> statistics() {
+    return {"expert_imbalance", "expert_entropy", "expert_dropped"};
+  }
 
   /// To be called before the microbatches.
   void begin_step(Context& context);
   /// To be called after the microbatches, by all ranks of the world together. `statistics` is
-  /// f64 [2]; empty if the model has no experts.
+  /// f64 [statistics]; empty if the model has no experts.
   void finish_step(Context& context, const View& statistics);
-  /// After the optimizer's update; does nothing in a skipped step (`state`: the StepState).
-  void update_biases(Context& context, const ConstView& state);
+  /// Updates what balances the experts, after the optimizer's update; does nothing in a skipped
+  /// step (`state`: the StepState).
+  void update(Context& context, const ConstView& state);
 
  private:
+  // [layers of this rank, experts]
+  View chosen() const;
+  View kept() const;  // empty if experts are not limited
+
   ExpertLoadList own_;
   double per_layer_;  ///< weight of a layer in the mean
   bool sequence_parallel_;
-  Tensor counts_;  ///< f64 [layers of this rank, experts]
+  /// f64 [1 or 2, layers of this rank, experts]: of what was chosen, and kept if that is limited.
+  Tensor counts_;
 };
 
 }  // namespace tessera

@@ -67,8 +67,8 @@ ExpertLoadList trained_expert_loads(const SessionOptions& options, std::deque<Gp
 }
 
 std::int64_t statistics_of(const SessionOptions& options) {
-  return options.training && options.model.num_experts > 0 ? std::ssize(ExpertLoads::statistics())
-                                                           : 0;
+  if (!options.training || options.model.num_experts == 0) return 0;
+  return std::ssize(ExpertLoads::statistics());
 }
 
 std::int64_t positions_of(const SessionOptions& options) {

@@ -32,7 +32,7 @@ void update_weights(Session& session) {
   const TraceRange range(session.context().trace, "optimizer");
   session.optimizer().update(session.context(), session.step_runner().losses(),
                              session.step_runner().weights(), session.extra_losses().values());
-  session.expert_loads().update_biases(session.context(), session.optimizer().state());
+  session.expert_loads().update(session.context(), session.optimizer().state());
   session.parameters().parameters_updated();
 }
 

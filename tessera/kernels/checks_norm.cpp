@@ -19,14 +19,17 @@ void require_norm(const char* op, const ConstView& x, const ConstView& stats, co
 }
 
 // samples i64 [B]: the rows of x are S positions x B samples, so N must be a multiple of B.
+void require_samples(const char* op, const char* name, const ConstView& samples,
+                     std::int64_t rows) {
+  require_rows(op, name, samples, 1);
+  require_dtype(op, name, samples, DType::i64);
+  check(samples.dim(0) > 0 && rows % samples.dim(0) == 0, "{}: {} rows cannot hold {} {}", op, rows,
+        samples.dim(0), name);
+}
+
 void require_dropout(const char* op, const ConstView& x, const DropoutSpec& spec) {
   require_probability(op, spec);
-  if (spec.p == 0) return;
-  require_rows(op, "dropout samples", spec.samples, 1);
-  require_dtype(op, "dropout samples", spec.samples, DType::i64);
-  const std::int64_t samples = spec.samples.dim(0);
-  check(samples > 0 && x.dim(0) % samples == 0, "{}: {} rows cannot hold {} dropout samples", op,
-        x.dim(0), samples);
+  if (spec.p > 0) require_samples(op, "dropout samples", spec.samples, x.dim(0));
 }
 
 }  // namespace
@@ -86,6 +89,16 @@ void Kernels::add_dropout(Stream& stream, View y, ConstView x, ConstView branch,
   require(op, "y", y, branch.dtype(), branch.shape());
   require_dropout(op, branch, spec);
   do_add_dropout(stream, y, x, branch, spec);
+}
+
+void Kernels::multiply_noise(Stream& stream, View y, ConstView x, const NoiseSpec& spec) {
+  constexpr const char* op = "multiply_noise";
+  require_rows(op, "x", x, 2);
+  require_float(op, "x", x);
+  require(op, "x", x, x.dtype(), x.shape());
+  require(op, "y", y, x.dtype(), x.shape());
+  require_samples(op, "samples", spec.samples, x.dim(0));
+  do_multiply_noise(stream, y, x, spec);
 }
 
 }  // namespace tessera

@@ -86,6 +86,32 @@ void Kernels::router_load(Stream& stream, View counts, View sums, ConstView expe
   do_router_load(stream, counts, sums, expert, scores, spec);
 }
 
+void Kernels::limit_experts(Stream& stream, View kept, ConstView expert, ConstView weight,
+                            ConstView order, ConstView offsets, std::int64_t first,
+                            const CapacitySpec& spec, const SequenceRows& rows) {
+  constexpr const char* op = "limit_experts";
+  check(spec.capacity >= 1, "{}: the capacity must be 1 or more, got {}", op, spec.capacity);
+  check(rows.batch >= 1 && rows.context_ranks >= 1 && rows.seq >= 1 &&
+            (rows.context_ranks == 1 || rows.seq % (2 * std::int64_t{rows.context_ranks}) == 0),
+        "{}: {} sequences of {} positions over {} ranks", op, rows.batch, rows.seq,
+        rows.context_ranks);
+  require_rows(op, "kept", kept, 2);
+  require(op, "kept", kept, DType::i32, kept.shape());
+  require(op, "expert", expert, DType::i32, {rows.batch * rows.seq, kept.dim(1)});
+  require_accumulator(op, "weight", weight);
+  require(op, "weight", weight, weight.dtype(), expert.shape());
+  require(op, "order", order, DType::i32, {expert.numel()});
+  require_rows(op, "offsets", offsets, 1);
+  require(op, "offsets", offsets, DType::i32, offsets.shape());
+  check(offsets.dim(0) >= 2,
+        "{}: offsets must have one element more than there are experts, got {}", op, offsets);
+  check(first >= 0 && first + kept.dim(0) <= expert.dim(0),
+        "{}: rows {} to {} are not among the {} of all ranks", op, first, first + kept.dim(0),
+        expert.dim(0));
+  if (kept.numel() > 0)
+    do_limit_experts(stream, kept, expert, weight, order, offsets, first, spec, rows);
+}
+
 void Kernels::count_experts(Stream& stream, View counts, ConstView expert) {
   constexpr const char* op = "count_experts";
   require_rows(op, "counts", counts, 1);
@@ -95,12 +121,23 @@ void Kernels::count_experts(Stream& stream, View counts, ConstView expert) {
   if (expert.numel() > 0) do_count_experts(stream, counts, expert);
 }
 
-void Kernels::expert_statistics(Stream& stream, View out, ConstView counts, double factor) {
+void Kernels::expert_statistics(Stream& stream, View out, ConstView counts, ConstView kept,
+                                double factor) {
   constexpr const char* op = "expert_statistics";
   require_rows(op, "counts", counts, 2);
   require(op, "counts", counts, DType::f64, counts.shape());
-  require(op, "out", out, DType::f64, {2});
-  do_expert_statistics(stream, out, counts, factor);
+  if (kept) require(op, "kept", kept, DType::f64, counts.shape());
+  require(op, "out", out, DType::f64, {3});
+  do_expert_statistics(stream, out, counts, kept, factor);
+}
+
+void Kernels::set_expert_shares(Stream& stream, View shares, ConstView counts, ConstView state) {
+  constexpr const char* op = "set_expert_shares";
+  require_rows(op, "shares", shares, 1);
+  require_accumulator(op, "shares", shares);
+  require(op, "counts", counts, DType::f64, shares.shape());
+  require(op, "state", state, DType::u8, {static_cast<std::int64_t>(sizeof(StepState))});
+  do_set_expert_shares(stream, shares, counts, state);
 }
 
 void Kernels::update_expert_bias(Stream& stream, View bias, ConstView counts, ConstView state,

@@ -136,6 +136,8 @@ class Kernels {
   /// keeps. The backward is the same op applied to the gradient, since the mask is a function of
   /// the coordinates.
   void add_dropout(Stream&, View y, ConstView x, ConstView branch, const DropoutSpec&);
+  /// y[N, C] = x times random factors; rows are sequence-first. y may be x.
+  void multiply_noise(Stream&, View y, ConstView x, const NoiseSpec&);
   /// Copies between views of the same shape with any strides; float dtypes are converted.
   void copy(Stream&, View to, ConstView from);
   /// Sets all elements of a contiguous tensor of any dtype.
@@ -189,12 +191,23 @@ class Kernels {
   /// often each expert was chosen, sums f64 [G, E] = the sum of its probability for balancing.
   void router_load(Stream&, View counts, View sums, ConstView expert, ConstView scores,
                    const RouterSpec&);
-  /// counts f64 [E] += how often each expert occurs in expert i32 [N, k].
+  /// kept i32 [n, k] = the experts of this rank's rows, -1 where an expert has no capacity for the
+  /// row. expert i32 [M, k] and weight acc [M, k] are of all rows of the sequences, of which this
+  /// rank has those from `first` on; order and offsets [E + 1] are from sort_by_expert over all E
+  /// experts. Of equal weights the first position of the sequence is kept.
+  void limit_experts(Stream&, View kept, ConstView expert, ConstView weight, ConstView order,
+                     ConstView offsets, std::int64_t first, const CapacitySpec&,
+                     const SequenceRows&);
+  /// counts f64 [E] += how often each expert occurs in expert i32 [N, k]; -1 is not counted.
   void count_experts(Stream&, View counts, ConstView expert);
-  /// From counts f64 [L, E] of L layers: out f64 [2] = factor x the sums over layers of the largest
-  /// count divided by the mean, and of the entropy of the counts divided by ln E (1: equal use). A
-  /// layer without any counts adds nothing.
-  void expert_statistics(Stream&, View out, ConstView counts, double factor);
+  /// From counts f64 [L, E] of L layers, and kept f64 [L, E], what is left of them after capacity
+  /// was applied (empty: all): out f64 [3] = factor x the sums over layers of the largest count
+  /// divided by the mean, of the entropy of the counts divided by ln E (1: equal use), and of the
+  /// part that was dropped. A layer without any counts adds nothing.
+  void expert_statistics(Stream&, View out, ConstView counts, ConstView kept, double factor);
+  /// shares acc [E] = E x counts f64 [E] / their sum, unless the step was skipped (state:
+  /// step_state.h) or nothing was counted.
+  void set_expert_shares(Stream&, View shares, ConstView counts, ConstView state);
   /// bias acc [E] += rate x sign(mean of counts - counts), unless the step was skipped (state:
   /// step_state.h).
   void update_expert_bias(Stream&, View bias, ConstView counts, ConstView state, double rate);
@@ -328,8 +341,12 @@ class Kernels {
   virtual void do_route_backward(Stream&, View, ConstView, ConstView, const RouterGradients&,
                                  const RouterSpec&) = 0;
   virtual void do_router_load(Stream&, View, View, ConstView, ConstView, const RouterSpec&) = 0;
+  virtual void do_limit_experts(Stream&, View, ConstView, ConstView, ConstView, ConstView,
+                                std::int64_t, const CapacitySpec&, const SequenceRows&) = 0;
+  virtual void do_multiply_noise(Stream&, View, ConstView, const NoiseSpec&) = 0;
   virtual void do_count_experts(Stream&, View, ConstView) = 0;
-  virtual void do_expert_statistics(Stream&, View, ConstView, double) = 0;
+  virtual void do_expert_statistics(Stream&, View, ConstView, ConstView, double) = 0;
+  virtual void do_set_expert_shares(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_update_expert_bias(Stream&, View, ConstView, ConstView, double) = 0;
   virtual void do_balance_loss(Stream&, View, View, ConstView, ConstView, ConstView, double, double,
                                bool) = 0;

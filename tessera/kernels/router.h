@@ -46,8 +46,14 @@ class RouterRow {
     }
   }
 
-  /// expert [topk], best first. bias [E] or null.
-  TESSERA_HOST_DEVICE void choose(std::int32_t* expert, const A* scores, const A* bias) const {
+  /// expert [topk] of row number `row`, best first. bias [E] or null.
+  TESSERA_HOST_DEVICE void choose(std::int32_t* expert, std::int64_t row, const A* scores,
+                                  const A* bias) const {
+    if (spec_.forced_balance) {
+      for (std::int64_t j = 0; j < spec_.topk; ++j)
+        expert[j] = static_cast<std::int32_t>((row * spec_.topk + j) % experts_);
+      return;
+    }
     const Choice choice{scores, bias};
     const std::uint64_t groups = best_groups(choice);
     std::int64_t last = -1;

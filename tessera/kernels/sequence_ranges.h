@@ -29,15 +29,16 @@ struct PositionRange {
 class SequenceRanges {
  public:
   /// One range: positions start, start + 1, ... for any number of rows.
-  SequenceRanges(std::int64_t start = 0) : first_(start) {}  // NOLINT(google-explicit-constructor)
+  TESSERA_HOST_DEVICE SequenceRanges(std::int64_t start = 0)  // NOLINT(google-explicit-constructor)
+      : first_(start) {}
   /// Two ranges: `length` rows from position `first` on, and all further rows from `second` on. Two
   /// adjacent ranges become one.
-  SequenceRanges(std::int64_t first, std::int64_t length, std::int64_t second)
+  TESSERA_HOST_DEVICE SequenceRanges(std::int64_t first, std::int64_t length, std::int64_t second)
       : first_(first), length_(first + length == second ? kAll : length), second_(second) {}
 
   /// The ranges of `rank` with the chunks described above. A single rank has the whole sequence.
   /// `seq` must be divisible by 2 `ranks`.
-  static SequenceRanges zigzag(std::int64_t seq, int ranks, int rank) {
+  TESSERA_HOST_DEVICE static SequenceRanges zigzag(std::int64_t seq, int ranks, int rank) {
     if (ranks == 1) return {};
     const std::int64_t chunk = seq / (2 * std::int64_t{ranks});
     return {chunk * rank, chunk, chunk * (2 * std::int64_t{ranks} - 1 - rank)};

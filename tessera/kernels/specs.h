@@ -131,6 +131,29 @@ struct RouterGradients {
   ConstView logits;   ///< acc [N, E], for z only
 };
 
+/// All rows of B sequences, as the ranks hold them that share these: the rows of context-parallel
+/// rank 0 (sequence_ranges.h), then those of rank 1, ..., each sequence-first.
+struct SequenceRows {
+  std::int64_t batch = 1;
+  std::int64_t seq = 0;  ///< positions of a whole sequence
+  int context_ranks = 1;
+};
+
+/// How many tokens of a sequence an expert keeps, and which.
+struct CapacitySpec {
+  std::int64_t capacity = 0;
+  DropPolicy policy = DropPolicy::probs;
+};
+
+/// Random factors on hidden activations, uniform in [1 - epsilon, 1 + epsilon). As with dropout,
+/// the factor of an element is a function of its global coordinates.
+struct NoiseSpec {
+  double epsilon = 0.0;
+  RngKey key = 0;
+  ConstView samples{};      ///< i64 [B]: global sample indices
+  SequenceRanges ranges{};  ///< global positions of the rows
+};
+
 /// AdamW hyperparameters of a range. Learning rate, weight decay and clipping are in the StepState.
 struct AdamSpec {
   double beta1 = 0.9;

@@ -1,5 +1,6 @@
 // How often the router of a layer chose each of its experts in a step: for the statistics of the
-// log, and for an expert bias, which is moved towards equal use after each step.
+// log, and for what balances the experts in the next step: an expert bias, or the shares of a loss
+// over the global batch.
 #pragma once
 
 #include <vector>
@@ -11,24 +12,35 @@ namespace tessera {
 
 class ExpertLoad {
  public:
-  /// `bias` may be null; each step moves it by `bias_rate`.
-  ExpertLoad(std::int64_t experts, Parameter* bias, double bias_rate)
-      : experts_(experts), bias_(bias), bias_rate_(bias_rate) {}
+  /// What each step updates by the counts; either may be null.
+  struct Updated {
+    Parameter* bias = nullptr;  ///< moves by bias_rate
+    double bias_rate = 0.0;
+    Parameter* shares = nullptr;  ///< becomes the counts over their mean
+  };
+  /// `limited`: experts have a limited capacity.
+  ExpertLoad(std::int64_t experts, bool limited, const Updated& updated)
+      : experts_(experts), limited_(limited), updated_(updated) {}
 
   std::int64_t experts() const { return experts_; }
-  Parameter* bias() const { return bias_; }
-  double bias_rate() const { return bias_rate_; }
+  bool limited() const { return limited_; }
+  const Updated& updated() const { return updated_; }
 
   /// f64 [E], empty outside training. In backward_input, which runs once per microbatch, the
   /// sublayer adds how often it chose each expert for this rank's rows.
   View counts() const { return counts_; }
-  void bind(const View& counts) { counts_ = counts; }
+  /// The same of the rows that limited experts kept.
+  View kept() const { return kept_; }
+  void bind(const View& counts, const View& kept) {
+    counts_ = counts;
+    kept_ = kept;
+  }
 
  private:
   std::int64_t experts_;
-  Parameter* bias_;
-  double bias_rate_;
-  View counts_;
+  bool limited_;
+  Updated updated_;
+  View counts_, kept_;
 };
 
 using ExpertLoadList = std::vector<ExpertLoad*>;

@@ -58,6 +58,8 @@ std::string format_log_line(const StepMetrics& step, const IntervalSums& interva
       m.number("longest_data_wait") * 1e3);
   if (m.find("expert_imbalance") != nullptr)
     line += fmt::format(" expert tokens max/mean: {:.2f} |", interval.mean("expert_imbalance"));
+  if (interval.sum("expert_dropped") > 0)
+    line += fmt::format(" dropped: {:.2f} % |", 100 * interval.mean("expert_dropped"));
   if (m.find("context_imbalance") != nullptr)
     line += fmt::format(" context work max/mean: {:.2f} |", interval.mean("context_imbalance"));
   return line;

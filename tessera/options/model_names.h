@@ -78,6 +78,15 @@ constexpr std::string_view to_string(MoeBalance value) {
     case MoeBalance::none: return "none";
     case MoeBalance::sequence: return "seq_aux_loss";
     case MoeBalance::microbatch: return "aux_loss";
+    case MoeBalance::global: return "global_aux_loss";
+  }
+  return {};
+}
+
+constexpr std::string_view to_string(DropPolicy value) {
+  switch (value) {
+    case DropPolicy::probs: return "probs";
+    case DropPolicy::position: return "position";
   }
   return {};
 }

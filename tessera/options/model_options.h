@@ -39,9 +39,10 @@ struct RopeOptions {
   bool operator==(const RopeOptions&) const = default;
 };
 
-/// Groups of tokens over which a loss balances the experts of a router: each sequence, which does
-/// not depend on the layout or the size of a microbatch, or each microbatch.
-enum class MoeBalance { none, sequence, microbatch };
+/// The tokens over which a loss balances the experts of a router: each sequence, which does not
+/// depend on the layout or the size of a microbatch; each microbatch; or the global batch, whose
+/// counts are those of the step before.
+enum class MoeBalance { none, sequence, microbatch, global };
 
 /// Values of 0 that are marked "derived" are filled in by resolve_model (config/resolve.h).
 struct ModelOptions {
@@ -81,7 +82,11 @@ struct ModelOptions {
   /// Losses that balance the experts, and a coefficient for all or for each; 0: none
   std::vector<MoeBalance> moe_balance = {MoeBalance::sequence};
   std::vector<double> moe_aux_loss_coeff;
-  double moe_z_loss = 0.0;          ///< coefficient of the router's z-loss; 0: none
+  double moe_z_loss = 0.0;           ///< coefficient of the router's z-loss; 0: none
+  double moe_input_jitter = 0.0;     ///< the router sees its input times 1 +- this; 0: no noise
+  bool moe_force_balance = false;    ///< tokens go to experts in turn, for benchmarks
+  double moe_capacity_factor = 0.0;  ///< tokens that an expert keeps, over the mean; 0: all
+  DropPolicy moe_drop_policy = DropPolicy::probs;
   std::int64_t moe_shared_ffn = 0;  ///< width of an MLP for every token beside the experts; 0: none
   bool moe_shared_gate = false;     ///< its output is multiplied by a sigmoid
   bool qkv_bias = true;

@@ -112,6 +112,9 @@ class Terms {
     const int64_t ffn = spec.expert.ffn / local_.expert_shares;
     const bool gated = spec.expert.gated;
     router(spec.router, "router", rows);
+    if (spec.router.jitter > 0)
+      add("router: input with noise", "S B h", rows * local_.hidden * element_);
+    if (spec.capacity) add("kept experts", "S B k", rows * spec.router.choice.topk * kIndex);
     if (needs_logits(spec)) add("router: logits", "S B E", rows * spec.router.experts * number_);
     if (local_.all_to_all) {
       const int64_t sent = rows * spec.router.choice.topk * local_.expert_shares;

@@ -1,5 +1,8 @@
 #include "tessera/spec/layer_spec.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace tessera {
 namespace {
 
@@ -42,9 +45,23 @@ LinearSpec down_linear(const MlpSpec& spec) {
 
 std::string weight_name(const RouterLayerSpec& spec) { return spec.name + ".weight"; }
 std::string bias_name(const RouterLayerSpec& spec) { return spec.name + ".expert_bias"; }
+std::string shares_name(const RouterLayerSpec& spec) { return spec.name + ".expert_shares"; }
+
+bool balances_globally(const MoeSpec& spec) {
+  return std::ranges::any_of(
+      spec.balance, [](const BalanceLossSpec& loss) { return loss.kind == MoeBalance::global; });
+}
 
 bool chooses_best(const RouterLayerSpec& spec) {
-  return spec.choice.groups == 1 && !spec.bias_rate;
+  return spec.choice.groups == 1 && !spec.bias_rate && !spec.choice.forced_balance;
+}
+
+// As Megatron rounds it.
+std::int64_t expert_capacity(const ExpertCapacitySpec& spec, const RouterLayerSpec& router,
+                             std::int64_t seq) {
+  const auto pairs = static_cast<double>(seq * router.choice.topk);
+  const double mean = pairs / static_cast<double>(router.experts);
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(mean * spec.factor)));
 }
 
 bool needs_logits(const MoeSpec& spec) {
@@ -56,6 +73,7 @@ std::string_view loss_name(MoeBalance kind) {
     case MoeBalance::none: break;
     case MoeBalance::sequence: return "seq_load_balancing_loss";
     case MoeBalance::microbatch: return "load_balancing_loss";
+    case MoeBalance::global: return "global_load_balancing_loss";
   }
   return "";
 }

@@ -72,6 +72,8 @@ struct RouterLayerSpec {
   /// A bias per expert for the choice (layers.3.mlp.router.expert_bias): not trained, but moved by
   /// this much per step towards equal use of the experts. Not set: there is none.
   std::optional<double> bias_rate = {};
+  /// In training the logits are those of the input times random factors in 1 +- jitter.
+  double jitter = 0.0;
 };
 
 /// A loss that pulls a router towards equal use of its experts.
@@ -80,13 +82,23 @@ struct BalanceLossSpec {
   double coefficient = 0.0;
 };
 
+/// In training an expert keeps ceil(factor x S k / E) tokens of a sequence; others are dropped.
+struct ExpertCapacitySpec {
+  double factor = 1.0;
+  DropPolicy policy = DropPolicy::probs;
+};
+/// That number, for sequences of `seq` positions.
+std::int64_t expert_capacity(const ExpertCapacitySpec& spec, const RouterLayerSpec& router,
+                             std::int64_t seq);
+
 /// A mixture of experts: a router sends each position to a few of several MLPs, all of the same
 /// sizes. Their matrices are tensors [experts, out, in].
 struct MoeSpec {
   std::string name;  ///< layers.3.mlp
   RouterLayerSpec router;
   std::vector<BalanceLossSpec> balance;
-  double z_loss = 0.0;            ///< coefficient of the mean of lse(logits)^2; 0: none
+  double z_loss = 0.0;  ///< coefficient of the mean of lse(logits)^2; 0: none
+  std::optional<ExpertCapacitySpec> capacity;
   MlpSpec expert;                 ///< layers.3.mlp.experts; without biases
   std::optional<MlpSpec> shared;  ///< an MLP for every position: layers.3.mlp.shared
   /// The shared MLP's output is multiplied by the sigmoid of one logit: layers.3.mlp.shared_gate
@@ -94,7 +106,11 @@ struct MoeSpec {
 };
 std::string weight_name(const RouterLayerSpec& spec);
 std::string bias_name(const RouterLayerSpec& spec);
-/// Whether the chosen experts are those with the best scores: no groups and no bias.
+/// How often each expert was chosen in the last step, over the mean: a tensor [experts] that a
+/// balance over the global batch needs.
+std::string shares_name(const RouterLayerSpec& spec);
+bool balances_globally(const MoeSpec& spec);
+/// Whether the chosen experts are those with the best scores: no groups, no bias, no forced choice.
 bool chooses_best(const RouterLayerSpec& spec);
 /// Whether losses need the router's logits besides its scores: the z-loss, and a balance over the
 /// best experts where the choice is another.

@@ -102,6 +102,7 @@ RouterSpec router_spec(const ModelOptions& o) {
   spec.groups = std::max<std::int64_t>(1, o.moe_router_num_groups);
   spec.group_topk = std::max<std::int64_t>(1, o.moe_router_group_topk);
   spec.group_best = std::max<std::int64_t>(1, o.moe_router_group_best);
+  spec.forced_balance = o.moe_force_balance;
   return spec;
 }
 
@@ -121,8 +122,10 @@ MoeSpec moe_spec(const ModelOptions& o, const MlpSpec& mlp) {
   spec.name = mlp.name;
   spec.router = {mlp.name + ".router", o.num_experts, o.hidden_size, router_spec(o), o.init_std};
   if (o.moe_expert_bias) spec.router.bias_rate = o.moe_bias_update_rate;
+  spec.router.jitter = o.moe_input_jitter;
   spec.balance = balance_losses(o);
   spec.z_loss = o.moe_z_loss;
+  if (o.moe_capacity_factor > 0) spec.capacity = {o.moe_capacity_factor, o.moe_drop_policy};
   spec.expert = mlp;
   spec.expert.name += ".experts";
   spec.expert.ffn = o.moe_ffn_hidden_size;

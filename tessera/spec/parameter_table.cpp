@@ -58,6 +58,11 @@ class Walk {
   }
   void sublayer(const MoeSpec& spec) {
     router(spec.router);
+    if (balances_globally(spec))
+      add_({shares_name(spec.router),
+            {spec.router.experts},
+            {InitKind::ones},
+            PlacementClass::buffer});
     experts(spec, up_linear(spec.expert));
     experts(spec, down_linear(spec.expert));
     if (spec.shared) sublayer(*spec.shared);

@@ -31,6 +31,15 @@ constexpr WrongLayout kExperts[] = {
     {"--num-experts 4 --disable-bias-linear --moe-router-bias-update-rate 0.1",
      "--moe-router-bias-update-rate '0.1' has no effect: it belongs to "
      "--moe-router-enable-expert-bias"},
+    {MOE "--moe-token-drop-policy position",
+     "--moe-token-drop-policy 'position' has no effect: it belongs to "
+     "--moe-expert-capacity-factor"},
+    {MOE "--moe-input-jitter-eps 1.5",
+     "--moe-input-jitter-eps '1.5': expected a number of at least 0 and at most 1"},
+    {"--moe-expert-capacity-factor 1.5",
+     "--moe-expert-capacity-factor '1.5' has no effect: it belongs to --num-experts"},
+    {MOE "--moe-router-load-balancing-type global_aux_loss global_aux_loss",
+     "--moe-router-load-balancing-type has global_aux_loss twice: give each once"},
     {MOE "--moe-layer-freq [0]",
      "--moe-layer-freq has no layer with experts: set a 1 in it, or drop --num-experts"},
     {MOE "--moe-layer-freq ([0]*1+[1]*30)",

@@ -120,6 +120,7 @@ TEST(LayerActivations, AreWhatInspectPlans) {
         LayerCase{"moe", DType::f32, 1, false, {}}, LayerCase{"moe", DType::bf16, 2, true, {}},
         LayerCase{"moe", DType::bf16, 1, false, {}, 0, 1, 4},
         LayerCase{"qwen_moe", DType::bf16, 1, false, {}, 0, 1, 2},
+        LayerCase{"capacity", DType::bf16, 2, true, {}, 0, 1, 2},
         LayerCase{"deepseek", DType::bf16, 2, true, {}, 0, 1, 2}}) {
     const SessionOptions options = session_of(c, 3);
     const MemoryCounters planned = plan_memory(options, 1);

@@ -267,12 +267,34 @@ TEST_P(RouterTest, CountsAndStatisticsOfExperts) {
   for (const double each : chosen) ++want[static_cast<size_t>(each)];
   EXPECT_EQ(lab.read(counts), want);
   const Tensor layers = lab.tensor(DType::f64, {3, 4}, {2, 3, 2, 1, 0, 0, 0, 0, 4, 4, 4, 4});
-  const Tensor out = lab.full(DType::f64, {2}, kNaN);
-  lab->expert_statistics(stream, out, layers.view(), 0.5);
+  const Tensor out = lab.full(DType::f64, {3}, kNaN);
+  lab->expert_statistics(stream, out, layers.view(), {}, 0.5);
   const double entropy =
       (2 * 0.25 * std::log(4.0) + 0.375 * std::log(8.0 / 3) + 0.125 * std::log(8.0)) /
       std::log(4.0);
-  expect_close(lab.read(out), {0.5 * (1.5 + 1), 0.5 * (entropy + 1)}, 1e-12, "means");
+  const double imbalance = 0.5 * (1.5 + 1), evenness = 0.5 * (entropy + 1);
+  expect_close(lab.read(out), {imbalance, evenness, 0}, 1e-12, "means");
+  const Tensor kept = lab.tensor(DType::f64, {3, 4}, {2, 2, 2, 0, 0, 0, 0, 0, 4, 0, 4, 4});
+  lab->expert_statistics(stream, out, layers.view(), kept.view(), 0.5);
+  expect_close(lab.read(out), {imbalance, evenness, 0.5 * (0.25 + 0.25)}, 1e-12, "with capacity");
+}
+
+TEST_P(RouterTest, PairsWithoutAnExpertAreNotCounted) {
+  const Tensor counts = lab.full(DType::f64, {3}, 0);
+  lab->count_experts(stream, counts, lab.tensor(DType::i32, {3, 2}, {2, -1, -1, -1, 2, 0}).view());
+  EXPECT_EQ(lab.read(counts), (Values{1, 0, 2}));
+}
+
+// Whatever the scores are, but weights are those of the experts that a row goes to.
+TEST_P(RouterTest, ForcedBalance) {
+  const Values logits = random(acc(), {6, 4}).values;
+  const RouterSpec spec{.topk = 2, .forced_balance = true};
+  const Result r = route(logits, 4, spec);
+  EXPECT_EQ(r.expert, (Values{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3}));
+  for (int64_t i = 0; i < 6; ++i) {
+    const Values s = scores_of(row_of(logits, i, 4), spec);
+    expect_close(row_of(r.weight, i, 2), weights_of(s, row_of(r.expert, i, 2), spec), tight_, "w");
+  }
 }
 
 TEST_P(RouterTest, BiasMovesTowardsEqualUse) {
@@ -288,6 +310,22 @@ TEST_P(RouterTest, BiasMovesTowardsEqualUse) {
   };
   EXPECT_EQ(update(1), (Values{0.5, 0.5, 0.5, 0.5})) << "a skipped step";
   EXPECT_EQ(update(0), (Values{0.5, 0.25, 0.5, 0.75}));
+}
+
+TEST_P(RouterTest, SharesAreRelativeToTheMean) {
+  const Tensor shares = lab.full(acc(), {4}, 1);
+  const Tensor state = lab.full(DType::u8, {sizeof(StepState)}, 0);
+  const auto set = [&](const Values& counts, std::int64_t skipped) {
+    const StepState now{.skipped = skipped};
+    stream.api().copy_bytes(stream.native(), state.view().raw(), &now, sizeof(now));
+    lab->set_expert_shares(stream, shares, lab.tensor(DType::f64, {4}, counts).view(),
+                           state.view());
+    stream.synchronize();
+    return lab.read(shares);
+  };
+  EXPECT_EQ(set({2, 3, 2, 1}, 1), (Values{1, 1, 1, 1})) << "a skipped step";
+  EXPECT_EQ(set({2, 3, 2, 1}, 0), (Values{1, 1.5, 1, 0.5}));
+  EXPECT_EQ(set({0, 0, 0, 0}, 0), (Values{1, 1.5, 1, 0.5})) << "nothing was counted";
 }
 
 TESSERA_KERNEL_SUITE(RouterTest);

@@ -147,7 +147,7 @@ TEST(ExpertParallel, RecomputeEqualsOneRank) {
 
 // Several experts per token, shared experts, groups, losses that balance: with every other axis.
 TEST(ExpertParallel, RoutersOfAllKindsEqualOneRank) {
-  for (const char* family : {"qwen_moe", "deepseek"})
+  for (const char* family : {"qwen_moe", "deepseek", "capacity"})
     expect_expert_cases(
         {{.experts = 8, .data = 2, .family = family},
          {.experts = 8, .expert = 4, .data = 4, .family = family},
@@ -195,6 +195,49 @@ TEST(ExpertParallel, BiasFollowsTheCountsOfTheWholeBatch) {
   for (const auto& [name, tensor] : test::run_layout(frozen, 2).weights) {
     if (!name.ends_with("expert_bias")) continue;
     for (const double each : tensor.values) EXPECT_EQ(each, 0) << name;
+  }
+}
+
+// By weight and by position, also where a sequence is divided over ranks.
+TEST(ExpertParallel, DroppedTokensAreThoseOfOneRank) {
+  for (const DropPolicy policy : {DropPolicy::probs, DropPolicy::position}) {
+    const auto run = [&](ExpertCase c) {
+      c.experts = 8;
+      c.family = "capacity";
+      SessionOptions options = c.session(DType::f64);
+      options.model.moe_drop_policy = policy;
+      options.model.moe_capacity_factor = 0.5;
+      return test::run_layout(options, 2);
+    };
+    const test::LayoutResult want = run({.expert = 1});
+    const test::LayoutResult all = test::run_layout(
+        ExpertCase{.experts = 8, .expert = 1, .family = "capacity"}.session(DType::f64), 2);
+    EXPECT_NE(want.losses, all.losses) << "nothing was dropped";
+    for (const ExpertCase& c :
+         {ExpertCase{.data = 2, .microbatches = 1}, ExpertCase{.expert = 4, .context = 4},
+          ExpertCase{.tensor = 2, .context = 2}}) {
+      SCOPED_TRACE(c.text());
+      test::expect_same_layouts(run(c), want, {1e-11, 1e-11, 1e-11});
+    }
+  }
+}
+
+// The shares of the last step are a tensor of the model, which a checkpoint has, too.
+TEST(ExpertParallel, GlobalBalanceKnowsTheCountsOfTheWholeBatch) {
+  for (const ExpertCase& c :
+       {ExpertCase{.experts = 8, .expert = 1, .family = "capacity"},
+        ExpertCase{.experts = 8, .data = 2, .microbatches = 1, .family = "capacity"}}) {
+    const test::LayoutResult result = test::run_layout(c.session(DType::f64), 1);
+    int found = 0;
+    for (const auto& [name, tensor] : result.weights) {
+      if (!name.ends_with("expert_shares")) continue;
+      double sum = 0;
+      for (const double each : tensor.values) sum += each;
+      EXPECT_NEAR(sum, 8, 1e-12) << name;
+      EXPECT_NE(tensor.values, std::vector<double>(8, 1.0)) << name;
+      ++found;
+    }
+    EXPECT_EQ(found, 2);
   }
 }
 

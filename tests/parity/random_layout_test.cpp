@@ -200,7 +200,11 @@ void throw_router(Dice& dice, ModelOptions& model, int tensor) {
   if (dice.coin()) model.moe_shared_ffn = std::int64_t{tensor} * 6;
   model.moe_shared_gate = model.moe_shared_ffn > 0 && dice.coin();
   if (dice.coin()) model.moe_aux_loss_coeff = {0.1};
-  if (dice.coin()) model.moe_balance = {MoeBalance::microbatch, MoeBalance::sequence};
+  if (dice.coin())
+    model.moe_balance = {MoeBalance::microbatch, MoeBalance::sequence, MoeBalance::global};
+  if (dice.coin()) model.moe_input_jitter = 0.1;
+  if (dice.coin()) model.moe_capacity_factor = dice.one_of({1, 2}) * 0.75;
+  if (model.moe_capacity_factor > 0 && dice.coin()) model.moe_drop_policy = DropPolicy::position;
   if (dice.coin()) model.moe_z_loss = 0.01;
 }
 

@@ -147,12 +147,24 @@ inline ModelOptions tiny_deepseek() {
   return model;
 }
 
+/// Experts that drop tokens, noise for the router, a loss over the global batch.
+inline ModelOptions tiny_capacity() {
+  ModelOptions model = tiny_moe();
+  model.num_experts = 8;
+  model.moe_router_topk = 2;
+  model.moe_capacity_factor = 1.0;
+  model.moe_input_jitter = 0.1;
+  model.moe_balance = {MoeBalance::global};
+  model.moe_aux_loss_coeff = {0.1};
+  return model;
+}
+
 inline const std::map<std::string, ModelOptions (*)()>& tiny_models() {
   static const std::map<std::string, ModelOptions (*)()> models{
-      {"gpt", tiny_gpt},           {"llama", tiny_llama},      {"qwen3", tiny_qwen3},
-      {"gemma", tiny_gemma},       {"neox", tiny_neox},        {"olmo2", tiny_olmo2},
-      {"cohere", tiny_cohere},     {"granite", tiny_granite},  {"moe", tiny_moe},
-      {"qwen_moe", tiny_qwen_moe}, {"deepseek", tiny_deepseek}};
+      {"gpt", tiny_gpt},           {"llama", tiny_llama},       {"qwen3", tiny_qwen3},
+      {"gemma", tiny_gemma},       {"neox", tiny_neox},         {"olmo2", tiny_olmo2},
+      {"cohere", tiny_cohere},     {"granite", tiny_granite},   {"moe", tiny_moe},
+      {"qwen_moe", tiny_qwen_moe}, {"deepseek", tiny_deepseek}, {"capacity", tiny_capacity}};
   return models;
 }
 

@@ -14,6 +14,9 @@ bool has_experts(const Settings& s) { return s.options.model.num_experts > 0; }
 bool has_groups(const Settings& s) {
   return has_experts(s) && s.options.model.moe_router_num_groups > 0;
 }
+bool has_capacity(const Settings& s) {
+  return has_experts(s) && s.options.model.moe_capacity_factor > 0;
+}
 bool has_shared_expert(const Settings& s) {
   return has_experts(s) && s.options.model.moe_shared_ffn > 0;
 }
@@ -107,7 +110,8 @@ std::vector<Flag> balance_flags() {
               "--moe-router-enable-expert-bias"),
       words("moe-router-load-balancing-type", at(&ModelOptions::moe_balance),
             "losses that balance the experts: over each sequence (the same in every layout; the "
-            "default here) or each microbatch (Megatron's default)")
+            "default here), each microbatch (Megatron's default), or the global batch by how "
+            "often the step before chose each expert")
           .only_if(has_experts, kNeeds),
       reals("moe-aux-loss-coeff", at(&ModelOptions::moe_aux_loss_coeff), kCoefficient,
             "coefficient of these losses: one for all, or one for each [default: 0, none]")
@@ -115,6 +119,26 @@ std::vector<Flag> balance_flags() {
       real("moe-z-loss-coeff", at(&ModelOptions::moe_z_loss), kCoefficient,
            "coefficient of the router's z-loss, which keeps its logits small [default: 0, none]")
           .only_if(has_experts, kNeeds),
+      real("moe-input-jitter-eps", at(&ModelOptions::moe_input_jitter), {0, 1},
+           "in training the router sees its input times random factors between 1 - X and 1 + X "
+           "[default: 0, none]")
+          .only_if(has_experts, kNeeds),
+      toggle("moe-router-force-load-balancing", at(&ModelOptions::moe_force_balance),
+             "send tokens to experts in turn, whatever the router says: for benchmarks")
+          .only_if(has_experts, kNeeds),
+  };
+}
+
+std::vector<Flag> capacity_flags() {
+  return {
+      real("moe-expert-capacity-factor", at(&ModelOptions::moe_capacity_factor), {0, 1e6},
+           "in training an expert takes up to X times the mean number of tokens of each sequence; "
+           "more are dropped [default: 0, no limit]")
+          .only_if(has_experts, kNeeds),
+      word("moe-token-drop-policy", at(&ModelOptions::moe_drop_policy),
+           "which tokens such an expert takes: those with the highest weights, or the first ones "
+           "of the sequence")
+          .only_if(has_capacity, "--moe-expert-capacity-factor"),
   };
 }
 
@@ -124,6 +148,7 @@ void append_expert_flags(std::vector<Flag>& table) {
   append(table, Group::model, kModelCommands, expert_size_flags());
   append(table, Group::model, kModelCommands, router_flags());
   append(table, Group::initialization, kTrain, balance_flags());
+  append(table, Group::initialization, kTrain, capacity_flags());
 }
 
 }  // namespace tessera::config

@@ -71,7 +71,7 @@ void balance_rules(const ModelOptions& m, Problems& problems) {
                    "--moe-aux-loss-coeff has {} values for {} of --moe-router-load-balancing-type: "
                    "give one for all, or one for each",
                    coefficients, kinds);
-  for (const MoeBalance kind : {MoeBalance::sequence, MoeBalance::microbatch})
+  for (const MoeBalance kind : {MoeBalance::sequence, MoeBalance::microbatch, MoeBalance::global})
     problems.require(std::ranges::count(m.moe_balance, kind) <= 1,
                      "--moe-router-load-balancing-type has {} twice: give each once",
                      to_string(kind));

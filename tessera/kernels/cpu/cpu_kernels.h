@@ -83,8 +83,12 @@ class CpuKernels final : public Kernels {
   void do_route_backward(Stream&, View, ConstView, ConstView, const RouterGradients&,
                          const RouterSpec&) override;
   void do_router_load(Stream&, View, View, ConstView, ConstView, const RouterSpec&) override;
+  void do_limit_experts(Stream&, View, ConstView, ConstView, ConstView, ConstView, std::int64_t,
+                        const CapacitySpec&, const SequenceRows&) override;
+  void do_multiply_noise(Stream&, View, ConstView, const NoiseSpec&) override;
   void do_count_experts(Stream&, View, ConstView) override;
-  void do_expert_statistics(Stream&, View, ConstView, double) override;
+  void do_expert_statistics(Stream&, View, ConstView, ConstView, double) override;
+  void do_set_expert_shares(Stream&, View, ConstView, ConstView) override;
   void do_update_expert_bias(Stream&, View, ConstView, ConstView, double) override;
   void do_balance_loss(Stream&, View, View, ConstView, ConstView, ConstView, double, double,
                        bool) override;

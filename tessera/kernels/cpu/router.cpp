@@ -26,7 +26,7 @@ void CpuKernels::do_route(Stream&, View expert, View weight, View scores, ConstV
         A* s = scores.data<A>() + i * experts;
         int32_t* chosen = expert.data<int32_t>() + i * spec.topk;
         row.scores(s, logits.data<A>() + i * experts);
-        row.choose(chosen, s, plus);
+        row.choose(chosen, i, s, plus);
         row.weights(weight.data<A>() + i * spec.topk, s, chosen);
       }
     });

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(kCountThreads)
   const int64_t begin = blockIdx.x * kPairsPerBlock;
   const int64_t end = begin + kPairsPerBlock < pairs ? begin + kPairsPerBlock : pairs;
   for (int64_t i = begin + threadIdx.x; i < end; i += kCountThreads) {
+    if (expert[i] < 0) continue;
     if (expert[i] < shared)
       atomicAdd(&own[expert[i]], 1);
     else
@@ -41,27 +42,33 @@ constexpr int kLayerThreads = 128;
 
 // One block: a thread per layer, and the first adds up the layers in order, 128 at a time.
 __global__ void __launch_bounds__(kLayerThreads)
-    statistics_kernel(double* out, const double* counts, int64_t layers, int64_t experts,
-                      double factor) {
-  __shared__ double of_layer[2][kLayerThreads];
-  double imbalance = 0, entropy = 0;
+    statistics_kernel(double* out, const double* counts, const double* kept, int64_t layers,
+                      int64_t experts, double factor) {
+  __shared__ double of_layer[3][kLayerThreads];
+  ExpertStatistics sum;
   for (int64_t first = 0; first < layers; first += kLayerThreads) {
     const int64_t layer = first + threadIdx.x;
     ExpertStatistics own;
-    if (layer < layers) own = load_statistics(counts + layer * experts, experts);
+    if (layer < layers) {
+      const double* count = counts + layer * experts;
+      own = load_statistics(count, kept != nullptr ? kept + layer * experts : count, experts);
+    }
     of_layer[0][threadIdx.x] = own.imbalance;
     of_layer[1][threadIdx.x] = own.entropy;
+    of_layer[2][threadIdx.x] = own.dropped;
     __syncthreads();
     if (threadIdx.x == 0)
       for (int i = 0; i < kLayerThreads; ++i) {
-        imbalance += of_layer[0][i];
-        entropy += of_layer[1][i];
+        sum.imbalance += of_layer[0][i];
+        sum.entropy += of_layer[1][i];
+        sum.dropped += of_layer[2][i];
       }
     __syncthreads();
   }
   if (threadIdx.x > 0) return;
-  out[0] = factor * imbalance;
-  out[1] = factor * entropy;
+  out[0] = factor * sum.imbalance;
+  out[1] = factor * sum.entropy;
+  out[2] = factor * sum.dropped;
 }
 
 // A thread per expert; each computes the mean, of the same whole numbers in the same order.
@@ -74,10 +81,20 @@ struct UpdateBias {
   double rate;
   __device__ void operator()(int64_t i) const {
     if (state->skipped != 0) return;
-    double mean = 0;
-    for (int64_t j = 0; j < experts; ++j) mean += counts[j];
-    mean /= static_cast<double>(experts);
-    bias[i] += static_cast<A>(bias_step(counts[i], mean, rate));
+    bias[i] += static_cast<A>(bias_step(counts[i], mean_count(counts, experts), rate));
+  }
+};
+
+// The same for the share of an expert.
+template <class A>
+struct SetShare {
+  A* shares;
+  const double* counts;
+  int64_t experts;
+  const StepState* state;
+  __device__ void operator()(int64_t i) const {
+    const double mean = mean_count(counts, experts);
+    if (state->skipped == 0 && mean > 0) shares[i] = static_cast<A>(counts[i] / mean);
   }
 };
 
@@ -89,9 +106,20 @@ void CudaKernels::do_count_experts(Stream& stream, View counts, ConstView expert
          counts.data<double>(), expert.data<int32_t>(), expert.numel(), counts.numel());
 }
 
-void CudaKernels::do_expert_statistics(Stream& stream, View out, ConstView counts, double factor) {
+void CudaKernels::do_expert_statistics(Stream& stream, View out, ConstView counts, ConstView kept,
+                                       double factor) {
   launch(stream, "expert_statistics", {1, dim3(kLayerThreads)}, statistics_kernel,
-         out.data<double>(), counts.data<double>(), counts.dim(0), counts.dim(1), factor);
+         out.data<double>(), counts.data<double>(), kept ? kept.data<double>() : nullptr,
+         counts.dim(0), counts.dim(1), factor);
+}
+
+void CudaKernels::do_set_expert_shares(Stream& stream, View shares, ConstView counts,
+                                       ConstView state) {
+  dispatch_accumulator(shares.dtype(), [&]<class A>(TypeTag<A>) {
+    for_each(stream, "set_expert_shares", counts.numel(),
+             SetShare<A>{shares.data<A>(), counts.data<double>(), counts.numel(),
+                         static_cast<const StepState*>(state.raw())});
+  });
 }
 
 void CudaKernels::do_update_expert_bias(Stream& stream, View bias, ConstView counts,

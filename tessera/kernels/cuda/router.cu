@@ -29,7 +29,7 @@ struct Route {
     A* s = scores + i * experts;
     int32_t* chosen = expert + i * spec.topk;
     row.scores(s, logits + i * experts);
-    row.choose(chosen, s, bias);
+    row.choose(chosen, i, s, bias);
     row.weights(weight + i * spec.topk, s, chosen);
   }
 };

@@ -19,7 +19,9 @@ Moe::Moe(const MoeSpec& spec, const LayerContext& layer)
       rows_(layer),
       losses_(spec, layer),
       router_(spec.router, needs_logits(spec), layer),
-      load_(spec.router.experts, router_.bias(), spec.router.bias_rate.value_or(0)),
+      capacity_(spec, layer),
+      load_(spec.router.experts, capacity_.limited(),
+            {router_.bias(), spec.router.bias_rate.value_or(0), losses_.shares()}),
       dispatch_(make_token_dispatch(spec.router.experts, spec.router.choice.topk,
                                     spec.expert.hidden, layer)),
       experts_(spec, layer) {
@@ -29,6 +31,7 @@ Moe::Moe(const MoeSpec& spec, const LayerContext& layer)
 
 void Moe::collect(ParameterList& parameters) {
   router_.collect(parameters);
+  losses_.collect(parameters);
   experts_.collect(parameters);
   if (shared_) shared_->collect(parameters);
   if (gate_) gate_->collect(parameters);
@@ -42,6 +45,7 @@ std::unique_ptr<Sublayer::Saved> Moe::plan_buffers(ActivationLayout& activations
   Saved& saved = *planned;
   saved.router = router_.plan_buffers(activations, scratch, rows);
   saved.losses = losses_.plan_buffers(activations, scratch, shape, rows);
+  saved.capacity = capacity_.plan_buffers(activations, scratch, rows);
   saved.tokens = dispatch_->plan_buffers(activations, scratch, rows);
   saved.experts = experts_.plan_buffers(activations, scratch, sorted);
   saved.sorted = scratch.take(dtype_, {sorted, hidden_});
@@ -65,8 +69,9 @@ void Moe::forward(Context& context, const Microbatch& batch, View y, ConstView x
   auto& saved = static_cast<Saved&>(state);
   TokenDispatch::Saved& tokens = *saved.tokens;
   saved.x = x;
-  router_.forward(context, x, saved.router);
-  dispatch_->route(context, saved.router.expert, saved.router.weight, tokens);
+  router_.forward(context, batch, x, saved.router);
+  dispatch_->route(context, capacity_.limit(context, batch, saved.router, saved.capacity),
+                   saved.router.weight, tokens);
   const TokenDispatch::Sent sent = dispatch_->send(context, x, tokens);
   ConstView shared;
   if (shared_) shared = shared_forward(context, batch, saved, linear);
@@ -81,7 +86,7 @@ ConstView Moe::shared_forward(Context& context, const Microbatch& batch, Saved& 
                               const LinearScratch& linear) const {
   shared_->forward(context, batch, saved.shared_y, saved.x, *saved.shared, linear);
   if (!gate_) return saved.shared_y;
-  gate_->forward(context, saved.x, saved.gate);
+  gate_->forward(context, batch, saved.x, saved.gate);
   context.kernels.scale_rows(context.stream, saved.gated, saved.shared_y,
                              saved.gate.weight.reshape({saved.x.dim(0)}));
   return saved.gated;
@@ -92,6 +97,13 @@ ConstView Moe::gate_backward(Context& context, ConstView dy, const Saved& saved)
   context.kernels.row_dot(context.stream, saved.gate.dweight.reshape(rows), dy, saved.shared_y);
   context.kernels.scale_rows(context.stream, saved.gated, dy, saved.gate.weight.reshape(rows));
   return saved.gated;
+}
+
+void Moe::count(Context& context, const Saved& saved) const {
+  if (load_.counts())
+    context.kernels.count_experts(context.stream, load_.counts(), saved.router.expert);
+  if (load_.kept())
+    context.kernels.count_experts(context.stream, load_.kept(), saved.capacity.kept);
 }
 
 WorkHandle Moe::backward_input(Context& context, const Microbatch& batch, View dx, ConstView dy,
@@ -110,11 +122,10 @@ WorkHandle Moe::backward_input(Context& context, const Microbatch& batch, View d
   dispatch_->combine(context, dx, sorted, tokens);
   dispatch_->combine_weights(context, saved.router.dweight,
                              first_rows(saved.experts.dweight, tokens), tokens);
-  if (load_.counts())
-    context.kernels.count_experts(context.stream, load_.counts(), saved.router.expert);
-  router_.backward_input(context, dx, saved.router,
+  count(context, saved);
+  router_.backward_input(context, batch, dx, saved.router,
                          losses_.run(context, batch.shape, saved.router, saved.losses));
-  if (gate_) gate_->backward_input(context, dx, saved.gate);
+  if (gate_) gate_->backward_input(context, batch, dx, saved.gate);
   if (shared_) {
     shared->wait(context.stream);
     context.kernels.add_dropout(context.stream, dx, dx, saved.shared_d, {});
@@ -125,9 +136,9 @@ WorkHandle Moe::backward_input(Context& context, const Microbatch& batch, View d
 void Moe::backward_weight(Context& context, Sublayer::Saved& state, const LinearScratch& linear) {
   auto& saved = static_cast<Saved&>(state);
   experts_.backward_weight(context, sorted_rows(*saved.tokens), saved.experts);
-  router_.backward_weight(context, saved.x, saved.router);
+  router_.backward_weight(context, saved.router);
   if (shared_) shared_->backward_weight(context, *saved.shared, linear);
-  if (gate_) gate_->backward_weight(context, saved.x, saved.gate);
+  if (gate_) gate_->backward_weight(context, saved.gate);
 }
 
 }  // namespace tessera

@@ -1,7 +1,7 @@
 // The mixture-of-experts sublayer: each token goes to a few of several MLPs, possibly on other
 // ranks (expert parallelism).
 //
-//   x --router--> experts, weights
+//   x --router--> experts, weights --capacity--> experts that keep the token
 //   x --dispatch--> sorted tokens --experts, weighted--> sorted outputs --combine--> y
 //   x --shared MLP (x gate)--> added to y, if there is one
 //
@@ -11,6 +11,7 @@
 #pragma once
 
 #include "tessera/nn/mlp.h"
+#include "tessera/nn/moe/expert_capacity.h"
 #include "tessera/nn/moe/experts.h"
 #include "tessera/nn/moe/router.h"
 #include "tessera/nn/moe/router_losses.h"
@@ -26,6 +27,7 @@ class Moe final : public Sublayer {
     ConstView x;
     Router::Saved router;
     RouterLosses::Saved losses;
+    ExpertCapacity::Saved capacity;
     std::unique_ptr<TokenDispatch::Saved> tokens;
     Experts::Saved experts;
     View sorted;  ///< [most S, hidden], scratch: outputs of the experts, gradients of their inputs
@@ -55,6 +57,8 @@ class Moe final : public Sublayer {
                    const BatchShape& shape) const;
   // The output of the shared MLP, times its gate.
   ConstView shared_forward(Context&, const Microbatch&, Saved&, const LinearScratch&) const;
+  // How often experts were chosen, for ExpertLoad.
+  void count(Context&, const Saved&) const;
   // The gradient of the shared MLP's output, and of its gate.
   ConstView gate_backward(Context&, ConstView dy, const Saved&) const;
 
@@ -63,6 +67,7 @@ class Moe final : public Sublayer {
   RowLayout rows_;
   RouterLosses losses_;
   Router router_;
+  ExpertCapacity capacity_;
   ExpertLoad load_;
   std::unique_ptr<TokenDispatch> dispatch_;
   Experts experts_;

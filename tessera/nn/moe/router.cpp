@@ -22,6 +22,8 @@ std::optional<Parameter> expert_bias(const RouterLayerSpec& spec, const LayerCon
 
 Router::Router(const RouterLayerSpec& spec, bool keep_logits, const LayerContext& layer)
     : spec_(spec),
+      rows_(layer),
+      jitter_key_(rng_key(layer.seed, RngPurpose::router_jitter, spec.name)),
       keep_logits_(keep_logits),
       weight_(router_weight(spec, layer)),
       bias_(expert_bias(spec, layer)) {}
@@ -42,37 +44,55 @@ Router::Saved Router::plan_buffers(ActivationLayout& activations, ArenaLayout& s
   saved.weight = activations.until_input.take(acc, chosen);
   if (activations.gradients) saved.dweight = scratch.take(acc, chosen);
   saved.dlogits = activations.gradient(scratch, weight_.dtype(), all);
+  if (spec_.jitter == 0 || !activations.gradients) return saved;
+  saved.noisy = activations.until_weight.take(weight_.dtype(), {rows, spec_.hidden});
+  saved.dnoisy = scratch.take(weight_.dtype(), {rows, spec_.hidden});
   return saved;
 }
 
-void Router::forward(Context& context, ConstView x, const Saved& saved) const {
+void Router::multiply_noise(Context& context, const Microbatch& batch, View y, ConstView x) const {
+  context.kernels.multiply_noise(context.stream, y, x,
+                                 {spec_.jitter, jitter_key_, batch.samples,
+                                  batch.ranges.from(rows_.first_position(batch.shape))});
+}
+
+void Router::forward(Context& context, const Microbatch& batch, ConstView x, Saved& saved) const {
+  saved.x = x;
+  if (saved.noisy && batch.training) {
+    multiply_noise(context, batch, saved.noisy, x);
+    saved.x = saved.noisy;
+  }
   GemmSpec spec;
   spec.transpose_b = true;
-  context.kernels.gemm(context.stream, saved.logits, x, ConstView(weight_.value()), spec,
+  context.kernels.gemm(context.stream, saved.logits, saved.x, ConstView(weight_.value()), spec,
                        context.workspace);
   const ConstView bias = bias_ ? bias_->value() : View();
   context.kernels.route(context.stream, saved.expert, saved.weight, saved.scores, saved.logits,
                         bias, spec_.choice);
 }
 
-void Router::backward_input(Context& context, View dx, const Saved& saved,
+void Router::backward_input(Context& context, const Microbatch& batch, View dx, const Saved& saved,
                             RouterGradients losses) const {
   losses.weight = saved.dweight;
   context.kernels.route_backward(context.stream, saved.dlogits, saved.expert, saved.scores, losses,
                                  spec_.choice);
+  const View& sum = saved.noisy ? saved.dnoisy : dx;
   GemmSpec spec;
-  spec.accumulate = true;
-  context.kernels.gemm(context.stream, dx, ConstView(saved.dlogits), ConstView(weight_.value()),
+  spec.accumulate = !saved.noisy;
+  context.kernels.gemm(context.stream, sum, ConstView(saved.dlogits), ConstView(weight_.value()),
                        spec, context.workspace);
+  if (!saved.noisy) return;
+  multiply_noise(context, batch, sum, sum);
+  context.kernels.add_dropout(context.stream, dx, dx, sum, {});
 }
 
-void Router::backward_weight(Context& context, ConstView x, const Saved& saved) {
+void Router::backward_weight(Context& context, const Saved& saved) {
   if (!weight_.trained()) return;
   const Gradient weight = weight_.grad();
   GemmSpec spec;
   spec.transpose_a = true;
   spec.accumulate = weight.accumulate;
-  context.kernels.gemm(context.stream, weight.view, ConstView(saved.dlogits), x, spec,
+  context.kernels.gemm(context.stream, weight.view, ConstView(saved.dlogits), saved.x, spec,
                        context.workspace);
 }
 

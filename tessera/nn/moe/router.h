@@ -12,7 +12,9 @@
 #include <optional>
 
 #include "tessera/nn/activation_layout.h"
+#include "tessera/nn/microbatch.h"
 #include "tessera/nn/parameter.h"
+#include "tessera/nn/row_layout.h"
 #include "tessera/parallel/context.h"
 #include "tessera/spec/layer_spec.h"
 
@@ -28,6 +30,10 @@ class Router {
     View weight;   ///< [n, k]
     View dweight;  ///< [n, k], scratch: written by the caller before backward_input
     View dlogits;  ///< [n, E], in the dtype of W
+    // With noise (RouterLayerSpec::jitter):
+    View noisy;   ///< [n, hidden]: the input times the noise
+    View dnoisy;  ///< [n, hidden], scratch
+    ConstView x;  ///< what the logits are of
   };
 
   /// `keep_logits`: a loss needs them.
@@ -38,15 +44,20 @@ class Router {
   Parameter* bias() { return bias_ ? &*bias_ : nullptr; }
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, std::int64_t rows) const;
 
-  /// x [n, hidden].
-  void forward(Context&, ConstView x, const Saved&) const;
+  /// x [n, hidden], which must stay as it is until the weight gradient is done.
+  void forward(Context&, const Microbatch&, ConstView x, Saved&) const;
   /// dx += the router's input gradient, from saved.dweight and the gradients of losses (`weight` is
   /// ignored).
-  void backward_input(Context&, View dx, const Saved&, RouterGradients losses = {}) const;
-  void backward_weight(Context&, ConstView x, const Saved&);
+  void backward_input(Context&, const Microbatch&, View dx, const Saved&,
+                      RouterGradients losses = {}) const;
+  void backward_weight(Context&, const Saved&);
 
  private:
+  void multiply_noise(Context&, const Microbatch&, View y, ConstView x) const;
+
   RouterLayerSpec spec_;
+  RowLayout rows_;
+  RngKey jitter_key_;
   bool keep_logits_;
   Parameter weight_;               ///< [E, hidden]
   std::optional<Parameter> bias_;  ///< acc [E]

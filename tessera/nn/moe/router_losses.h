@@ -1,12 +1,19 @@
 // Losses of a router that are added to the model's: they keep its experts in equal use, and its
-// logits small (z-loss). For a group of T tokens of which k experts each are chosen out of E:
+// logits small (z-loss). T tokens go to k of E experts each; expert i is chosen c_i times:
 //
-//   balance = E / (k T^2)  sum over experts of  c_i x (sum over tokens of p_ti)     c: how often
-//   chosen z       = 1 / T  sum over tokens of  lse(logits)^2
+//   balance = E / (k T^2)  sum over experts of  c_i x (sum over tokens of p_ti)
+//   z       = 1 / T  sum over tokens of  lse(logits)^2
 //
 // A balance is 1 for equal use. c has no gradient; it is that of the k best scores, without a bias
-// or groups. A group is a sequence, which gives the same value in every layout, or a microbatch
-// (Megatron's aux_loss). Ranks that hold parts of a group add up its counts.
+// or groups. The tokens are those of a sequence, which gives the same value in every layout, or of
+// a microbatch (Megatron's aux_loss). Ranks that hold parts of them add up their counts.
+//
+// A balance over the global batch takes c from the step before, when all was counted:
+//
+//   balance = 1 / T  sum over experts of  c_i / mean(c) x (sum over tokens of p_ti)
+//
+// so it does not depend on the layout or on how a batch is divided, either. Here c is how often
+// each expert was really chosen, and 1 x mean(c) in the first step.
 #pragma once
 
 #include <optional>
@@ -33,6 +40,9 @@ class RouterLosses {
   RouterLosses(const MoeSpec& spec, const LayerContext& layer);
 
   void collect(ExtraLossList& losses);
+  void collect(ParameterList& parameters);
+  /// For a balance over the global batch; null: there is none.
+  Parameter* shares() { return shares_ ? &*shares_ : nullptr; }
   /// `shape`: of this rank's part of a microbatch, before tensor-parallel ranks divide it; n of its
   /// rows are this rank's.
   Saved plan_buffers(ActivationLayout& activations, ArenaLayout& scratch, const BatchShape& shape,
@@ -48,6 +58,9 @@ class RouterLosses {
   };
   void add_balance(Context&, const BatchShape& shape, const Balance&, ConstView expert,
                    ConstView scores, const Saved&, bool accumulate) const;
+  // Makes counts [G, E] those of all ranks, or of the step before; returns the loss's factor.
+  double finish_counts(Context&, const BatchShape& shape, MoeBalance kind,
+                       const View& counts) const;
 
   RouterSpec choice_;
   bool chooses_best_;
@@ -56,6 +69,7 @@ class RouterLosses {
   bool sequence_parallel_;
   DType acc_;
   std::vector<Balance> balance_;
+  std::optional<Parameter> shares_;  ///< acc [E]
   double z_coefficient_;
   std::optional<ExtraLoss> z_;
 };
