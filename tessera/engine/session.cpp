@@ -42,6 +42,7 @@ LayerContext layer_context(const SessionOptions& options, const LayerRanks& rank
       .expert_tensor_rank = ranks.expert_tensor,
       .expert_tensor_size = options.parallel.expert_tensor_size(),
       .token_dispatcher = options.parallel.token_dispatcher,
+      .grouped_gemm = options.parallel.grouped_gemm,
       .recompute_core_attention = options.recompute.granularity == RecomputeGranularity::selective};
 }
 

@@ -56,11 +56,13 @@ double read_token_count(Session& session) {
   return std::accumulate(tokens.begin(), tokens.end(), 0.0);
 }
 
-// Ranks that exchange tokens by all-to-all read the counts of every layer.
+// The host reads how many tokens experts have where ranks exchange these by all-to-all, and for one
+// product per expert.
 bool waits_in_layers(const SessionOptions& options) {
   const ParallelOptions& p = options.parallel;
-  return options.model.num_experts > 0 && p.expert_ranks() > 1 &&
-         p.token_dispatcher == TokenDispatcher::alltoall;
+  if (options.model.num_experts == 0) return false;
+  return !p.grouped_gemm ||
+         (p.expert_ranks() > 1 && p.token_dispatcher == TokenDispatcher::alltoall);
 }
 
 // CUDA graphs need a GPU, communicators that can be captured, and layers in which the host never

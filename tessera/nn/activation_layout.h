@@ -58,6 +58,7 @@ struct LayerContext {
   int expert_tensor_rank = 0;
   int expert_tensor_size = 1;
   TokenDispatcher token_dispatcher = TokenDispatcher::alltoall;
+  bool grouped_gemm = true;               ///< all experts of a rank in one product
   bool recompute_core_attention = false;  ///< in backward, instead of keeping its output
 
   /// The number of ranks that exchange tokens with each other.

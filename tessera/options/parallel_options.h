@@ -28,6 +28,7 @@ struct ParallelOptions {
   int expert = 1;
   int expert_tensor = 0;  ///< tensor-parallel size of experts; derived: tensor
   TokenDispatcher token_dispatcher = TokenDispatcher::alltoall;
+  bool grouped_gemm = true;            ///< all experts of a rank in one product
   int data = 1;                        ///< derived: ranks / (tensor x pipeline x context)
   bool distributed_optimizer = false;  ///< optimizer state is sharded
   bool fsdp = false;                   ///< shard as `fsdp_strategy` selects

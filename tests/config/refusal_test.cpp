@@ -35,7 +35,7 @@ constexpr Refusal kForms[] = {
     {"--nun-layers 2", "did you mean --num-layers?"},
     {"--lr-warmup 2", "unknown flag"},
     {"--frobnicate", "--frobnicate: unknown flag; tessera train --help lists all"},
-    {"--moe-grouped-gemm", "--moe-grouped-gemm: known Megatron flag, not supported yet by Tessera"},
+    {"--moe-permute-fusion", "--moe-grouped-gemm: known Megatron flag, not supported yet by Tessera"},
     {"--moe-router-topk 1", "--moe-router-topk '1' has no effect: it belongs to --num-experts"},
     {"--lr-decay-samples 8", "not supported yet by Tessera: use --lr-decay-iters"},
     {"--override-opt_param-scheduler", "known Megatron flag"},

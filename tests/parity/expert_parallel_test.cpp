@@ -241,6 +241,19 @@ TEST(ExpertParallel, GlobalBalanceKnowsTheCountsOfTheWholeBatch) {
   }
 }
 
+// On CPUs a grouped product is one product per expert, so the bits are equal, too.
+TEST(ExpertParallel, OneProductPerExpertIsTheSame) {
+  for (const ExpertCase& c : {ExpertCase{.experts = 8, .expert = 1, .family = "deepseek"},
+                              ExpertCase{.experts = 8, .data = 2, .family = "qwen_moe"},
+                              ExpertCase{.expert_tensor = 1, .tensor = 2}}) {
+    SCOPED_TRACE(c.text());
+    SessionOptions options = c.session(DType::bf16);
+    const test::LayoutResult want = test::run_layout(options, 3);
+    options.parallel.grouped_gemm = false;
+    test::expect_same_layouts(test::run_layout(options, 3), want, {0, 0, 0});
+  }
+}
+
 // With the all-to-all, what a token gets from its experts is one sum in one order, whoever has
 // them.
 TEST(ExpertParallel, LossesDoNotDependOnWhereExpertsAre) {

@@ -233,6 +233,27 @@ inline void run_router(OpRun& t) {
     t.keep(each);
 }
 
+inline void run_capacity(OpRun& t) {
+  const std::int64_t rows = 160, experts = 5, k = 2;
+  const Tensor expert = t.zeros(DType::i32, {rows, k}), weight = t.zeros(t.acc(), {rows, k});
+  const Tensor logits = t.random(t.acc(), {rows, experts});
+  t.lab->route(t.stream, expert, weight, logits, logits.view(), {}, {.topk = k});
+  const Tensor order = t.zeros(DType::i32, {rows * k}), place = t.zeros(DType::i32, {rows, k});
+  const Tensor offsets = t.zeros(DType::i32, {experts + 1});
+  t.lab->sort_by_expert(t.stream, order, place, offsets, expert.view(), 0);
+  const Tensor kept = t.zeros(DType::i32, {rows / 2, k});
+  t.lab->limit_experts(t.stream, kept, expert.view(), weight.view(), order.view(), offsets.view(),
+                       rows / 4, {.capacity = 20}, {2, 80, 2});
+  const Tensor counts = t.zeros(DType::f64, {experts}), shares = t.zeros(t.acc(), {experts});
+  const Tensor state = t.zeros(DType::u8, {sizeof(StepState)});
+  t.lab->count_experts(t.stream, counts, kept.view());
+  t.lab->set_expert_shares(t.stream, shares, counts.view(), state.view());
+  const Tensor x = t.random({rows, 70}), samples = t.zeros(DType::i64, {2});
+  t.lab->multiply_noise(t.stream, x, x.view(),
+                        {.epsilon = 0.1, .key = 5, .samples = samples.view()});
+  for (const Tensor& each : {kept, counts, shares, x}) t.keep(each);
+}
+
 inline void run_moe(OpRun& t) {
   const std::int64_t rows = 150, experts = 3, k = 2, pairs = rows * k;
   const Tensor expert = t.zeros(DType::i32, {rows, k}), weight = t.zeros(t.acc(), {rows, k});
@@ -275,6 +296,7 @@ inline constexpr NamedOp kEveryOp[] = {{"gemm", run_gemm},
                                        {"embedding", run_embedding},
                                        {"router", run_router},
                                        {"mixture of experts", run_moe},
+                                       {"experts with capacity", run_capacity},
                                        {"optimizers", run_optimizers}};
 
 }  // namespace tessera::test

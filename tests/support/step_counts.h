@@ -35,7 +35,8 @@ struct StepCounts {
 inline StepCounts step_counts(SessionOptions options, std::int64_t layers) {
   options.model.num_layers = layers;
   StepCounts result;
-  run_ranks(options.parallel.tensor * options.parallel.context, 1, [&](Rank& rank) {
+  const ParallelOptions& p = options.parallel;
+  run_ranks(p.tensor * p.context * p.data, 1, [&](Rank& rank) {
     CommCounts counts;
     Rank recorded = rank;
     recorded.world = make_recording_communicator(rank.world, counts);

@@ -94,6 +94,10 @@ std::vector<Flag> degree_flags() {
            "how tokens travel to the ranks of their experts: each to those ranks (results do not "
            "depend on the number of ranks; a step on GPUs is no CUDA graph), or all to all ranks")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
+      toggle("moe-grouped-gemm", at(&ParallelOptions::grouped_gemm),
+             "multiply the tokens of all experts of a rank at once; =false: one expert after the "
+             "other, the reference")
+          .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
   };
 }
 

@@ -71,6 +71,7 @@ Experts::Saved first_rows_of(const Experts::Saved& planned, std::int64_t rows) {
 
 Experts::Experts(const MoeSpec& spec, const LayerContext& layer)
     : spec_(spec.expert),
+      products_(layer.grouped_gemm),
       dtype_(layer.dtype),
       ffn_(local_width(spec, layer).length()),
       up_(up_weight(spec, layer)),
@@ -101,29 +102,27 @@ void Experts::forward(Context& context, View y, const Rows& rows, const Saved& p
   Kernels& kernels = context.kernels;
   const Saved saved = first_rows_of(planned, rows.count());
   const View act = saved.act ? saved.act : saved.work;
-  kernels.grouped_gemm(context.stream, saved.pre, saved.x, up_.value(), rows.offsets, true);
+  products_.multiply(context, saved.pre, saved.x, ConstView(up_.value()), rows.offsets, true);
   kernels.expert_activation_forward(context.stream, act, saved.pre, rows.weight, spec_.activation);
-  kernels.grouped_gemm(context.stream, y, act, down_.value(), rows.offsets, true);
+  products_.multiply(context, y, act, ConstView(down_.value()), rows.offsets, true);
 }
 
 void Experts::backward_input(Context& context, View dx, const Rows& rows, Saved& planned) const {
   Kernels& kernels = context.kernels;
   const Saved saved = first_rows_of(planned, rows.count());
   const View dact = spec_.gated ? saved.work : saved.dpre;
-  kernels.grouped_gemm(context.stream, dact, saved.dy, down_.value(), rows.offsets, false);
+  products_.multiply(context, dact, saved.dy, ConstView(down_.value()), rows.offsets, false);
   kernels.expert_activation_backward(context.stream, saved.dpre, saved.act ? View() : saved.work,
                                      saved.dweight, dact, saved.pre, rows.weight, spec_.activation);
   planned.act_seen = saved.act ? saved.act : saved.work;
-  kernels.grouped_gemm(context.stream, dx, saved.dpre, up_.value(), rows.offsets, false);
+  products_.multiply(context, dx, saved.dpre, ConstView(up_.value()), rows.offsets, false);
 }
 
 void Experts::backward_weight(Context& context, const Rows& rows, const Saved& planned) {
   const Saved saved = first_rows_of(planned, rows.count());
   const auto add = [&](Parameter& parameter, ConstView dy, ConstView x) {
     if (!parameter.trained()) return;
-    const Gradient gradient = parameter.grad();
-    context.kernels.grouped_weight_gradient(context.stream, gradient.view, dy, x, rows.offsets,
-                                            gradient.accumulate);
+    products_.weight_gradient(context, parameter.grad(), dy, x, rows.offsets);
   };
   add(down_, saved.dy, planned.act_seen);
   add(up_, saved.dpre, saved.x);

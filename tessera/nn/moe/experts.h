@@ -1,11 +1,12 @@
 // The experts of this rank: MLPs of equal size, each applied to its own tokens, which are sorted by
 // expert (token_dispatch.h). The weights of all experts are one parameter [experts, out, in], so
-// that a grouped GEMM computes all of them. With expert tensor parallelism a rank holds a shard of
-// every matrix, split as in Mlp: the outputs are then partial sums, which the token dispatcher
+// that a grouped product computes all of them. With expert tensor parallelism a rank holds a shard
+// of every matrix, split as in Mlp: the outputs are then partial sums, which the token dispatcher
 // reduces.
 #pragma once
 
 #include "tessera/nn/activation_layout.h"
+#include "tessera/nn/moe/expert_products.h"
 #include "tessera/nn/parameter.h"
 #include "tessera/parallel/context.h"
 #include "tessera/spec/layer_spec.h"
@@ -48,6 +49,7 @@ class Experts {
   std::int64_t pre_width() const { return spec_.gated ? 2 * ffn_ : ffn_; }
 
   MlpSpec spec_;
+  ExpertProducts products_;
   DType dtype_;
   std::int64_t ffn_;  ///< of this rank
   Parameter up_;      ///< [experts, F or 2F, hidden]
