@@ -277,5 +277,24 @@ TEST(HfConvert, AWiderExportTakesTheMasterWeights) {
   }
 }
 
+// Also those of one expert after the other.
+TEST(HfConvert, AWiderExportTakesTheMasterWeightsOfExperts) {
+  for (const auto master : {test::Made::Master::low_bits, test::Made::Master::whole}) {
+    const test::TempFolder temp;
+    const ModelOptions model = HfFolder(test::family_data("mixtral")).model().options;
+    Checkpoint checkpoint =
+        test::made_checkpoint(temp / "saved", model, {.dtype = DType::bf16, .master = master});
+    HfExport wide;
+    wide.dtype = DType::f32;
+    export_hf(checkpoint, model, temp / "wide", wide);
+    const HfFolder folder(temp / "wide");
+    const std::string name = "layers.1.mlp.experts.down.weight";
+    const Shape shape = folder.locate(name).shape;
+    std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+    folder.read(name, View(values.data(), DType::f32, shape));
+    EXPECT_EQ(values, test::made_values(name, shape));
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -89,6 +89,22 @@ TEST(HfFamilies, ReadsOptionsOfOtherFamilies) {
   EXPECT_EQ(cohere2.attention_window, 5);
 }
 
+TEST(HfFamilies, ReadsOptionsOfMixtral) {
+  const ModelOptions mixtral = folder_options("mixtral");
+  EXPECT_EQ(mixtral.num_experts, 3);
+  EXPECT_EQ(mixtral.moe_router_topk, 2);
+  EXPECT_EQ(mixtral.moe_ffn_hidden_size, 12);
+  EXPECT_EQ(mixtral.moe_router_score, RouterScore::softmax);
+  EXPECT_FALSE(mixtral.moe_router_pre_softmax);
+  EXPECT_EQ(mixtral.moe_layer_freq, (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(mixtral.attention_window, 16);
+  const ModelOptions standard = config_options("mixtral", "");
+  EXPECT_EQ(standard.num_experts, 8);
+  EXPECT_EQ(standard.moe_ffn_hidden_size, 14336);
+  EXPECT_EQ(standard.rope.base, 1e6);
+  EXPECT_EQ(standard.attention_window, 0);
+}
+
 // The model itself, whatever other families could express it.
 void expect_comes_back(const std::string& family, const ModelOptions& options) {
   EXPECT_EQ(hf_family_problem(options, family), "");
@@ -139,6 +155,7 @@ TEST(HfFamilies, OtherConfigsComeBack) {
       {"cohere", R"("rope_theta":4e6,"attention_bias":true,"head_dim":64)"},
       {"cohere2", R"("sliding_window_pattern":3,"sliding_window":128)"},
       {"cohere2", R"("num_hidden_layers":2)"},
+      {"mixtral", R"("sliding_window":7,"num_local_experts":5,"num_experts_per_tok":5)"},
   };
   for (const auto& [family, keys] : configs) {
     SCOPED_TRACE(fmt::format("{} {}", family, keys));
@@ -240,6 +257,32 @@ TEST(HfFamilies, RefuseWhatCannotBeComputed) {
                         {"no RoPE", "every N-th layer only"});
 }
 
+TEST(HfFamilies, RefuseExpertsThatCannotBeComputed) {
+  expect_config_refused("mixtral", R"("router_jitter_noise":0.01)", {"router_jitter_noise"});
+  expect_config_refused("mixtral", R"("output_router_logits":true)",
+                        {"output_router_logits = true", "--moe-aux-loss-coeff"});
+  expect_config_refused("mixtral", R"("num_local_experts":1)", {"num_local_experts", "2"});
+  expect_config_refused("mixtral", R"("num_local_experts":4,"num_experts_per_tok":5)",
+                        {"num_experts_per_tok 5", "num_local_experts = 4"});
+  expect_config_refused("mixtral", R"("num_experts_per_tok":1)",
+                        {"num_experts_per_tok = 1", "learn nothing"});
+  expect_config_refused("mixtral", R"("num_hidden_layers":40,"num_local_experts":4096)",
+                        {"40 layers of 4096 experts"});
+}
+
+// A model's losses are how it is trained, and so is the size of MLPs that no layer has.
+TEST(HfFamilies, TakeExpertsHoweverTheyAreTrained) {
+  ModelOptions options = folder_options("mixtral");
+  options.moe_balance = {MoeBalance::microbatch};
+  options.moe_aux_loss_coeff = {0.01};
+  options.moe_z_loss = 0.001;
+  options.ffn_hidden_size = 32;
+  EXPECT_EQ(hf_family_problem(options, "mixtral"), "");
+  options.moe_layer_freq = {1, 0};
+  EXPECT_NE(hf_family_problem(options, "mixtral").find("the layers with experts"),
+            std::string::npos);
+}
+
 TEST(HfFamilies, RefuseFoldersThatCannotBeComputed) {
   for (const char* name : {"phi3_long", "phi3_short"})
     expect_input_error([&] { HfFolder{test::golden(name)}; }, {"longrope"});
@@ -267,6 +310,10 @@ TEST(HfFamilies, SayWhatTheyCannotExpress) {
   EXPECT_EQ(problem("llama", [](ModelOptions& o) { o.norm_bias = false; }), "")
       << "RMSNorm has no bias";
   EXPECT_NE(problem("llama", [](ModelOptions& o) { o.num_attention_heads = 6; }), "");
+  EXPECT_EQ(problem("mixtral", [](ModelOptions& o) { o.moe_router_pre_softmax = true; }),
+            "the router's softmax over all experts would become false instead of true");
+  EXPECT_EQ(problem("llama", [](ModelOptions& o) { o.num_experts = 4; }),
+            "the number of experts would become 0 instead of 4");
 }
 
 TEST(HfFamilies, NameFusedAndInterleavedTensors) {

@@ -1,7 +1,7 @@
 """Runs transformers' models in true float64.
 
 Stock transformers casts to float32 inside a float64 model: in RMSNorm and Cohere's LayerNorm, in
-the softmax of attention, in RoPE and in Gemma's factor on the embedding. Here those are written
+the softmax of attention, in RoPE, in Gemma's factor on the embedding and in the routers of experts. Here those are written
 again from their definitions, and NoFloat32 proves that no other cast is left.
 """
 
@@ -109,6 +109,23 @@ class DoubleNorm(torch.nn.Module):
         return weight * x / torch.sqrt(x.square().mean(-1, keepdim=True) + self.eps)
 
 
+class DoubleRouter(torch.nn.Module):
+    """The softmax over all experts, of which the chosen ones' are divided by their sum or not."""
+
+    def __init__(self, router):
+        super().__init__()
+        self.weight = router.weight
+        self.top_k = router.top_k
+        self.normalized = getattr(router, "norm_topk_prob", True)  # Mixtral always does
+
+    def forward(self, x):  # -> logits, weights and numbers of the chosen experts
+        logits = x.reshape(-1, x.shape[-1]) @ self.weight.T
+        weights, chosen = logits.softmax(-1).topk(self.top_k, dim=-1)
+        if self.normalized:
+            weights = weights / weights.sum(-1, keepdim=True)
+        return logits, weights, chosen
+
+
 def double_attention(module, query, key, value, attention_mask, scaling, softcap=None, **_):
     """query [batch, heads, seq, head_dim], key and value with a divisor of heads
     -> [batch, seq, heads, head_dim]. attention_mask is 0 or the lowest number, and is added."""
@@ -134,6 +151,8 @@ def to_double(model):
             model.set_submodule(name, DoubleRope(model.config))
         elif kind.endswith("RMSNorm") or kind in ("CohereLayerNorm", "Cohere2LayerNorm"):
             model.set_submodule(name, DoubleNorm(module))
+        elif kind.endswith("TopKRouter"):
+            model.set_submodule(name, DoubleRouter(module))
         elif kind.endswith("ScaledWordEmbedding"):
             module.embed_scale.fill_(math.sqrt(model.config.hidden_size))
     return model

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from transformers import (AutoConfig, AutoModelForCausalLM, Cohere2Config, CohereConfig,
                           Gemma2Config, Gemma3TextConfig, GemmaConfig, GPT2Config, GPTNeoXConfig,
-                          GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config, Phi3Config,
+                          GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Phi3Config,
                           PreTrainedConfig, Qwen2Config, Qwen3Config)
 
 STEPS = 5
@@ -160,6 +160,12 @@ MODELS = {
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, logit_scale=0.75,
         sliding_window=6, sliding_window_pattern=3, rope_parameters=rope(1000.0), **TOKENS),
         batch=2, seq=23, seed=20, std=0.2, v4_keys=True),
+    "mixtral": Golden(MixtralConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=20, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        num_local_experts=6, num_experts_per_tok=2, router_aux_loss_coef=0.05,
+        rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=21, std=0.2),
 }
 
 

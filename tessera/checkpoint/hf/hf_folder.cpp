@@ -122,9 +122,14 @@ void HfFolder::locate_parts(const HfTensor& tensor, const Place& place) {
   const std::int64_t rows = tensor.shape[tensor.transposed ? 1 : 0];
   std::int64_t begin = 0;
   for (const HfPart& part : tensor.parts) {
-    locations_[part.name] = {place.file, place.name,    tensor.transposed,   part.shape,
-                             begin,      tensor.blocks, rows / tensor.blocks};
-    begin += part.shape[0] / tensor.blocks;
+    const Shape shape = tensor.part_shape(part);
+    HfLocation& location = locations_[part.name];
+    location.shape = part.shape;
+    location.slices.resize(static_cast<std::size_t>(tensor.expert ? part.shape[0] : 1));
+    location.slices[static_cast<std::size_t>(tensor.expert.value_or(0))] = {
+        place.file, place.name,    tensor.transposed,   shape,
+        begin,      tensor.blocks, rows / tensor.blocks};
+    begin += shape[0] / tensor.blocks;
   }
 }
 
@@ -165,9 +170,9 @@ void HfFolder::read(std::string_view name, const View& destination) const {
   check_input(destination.shape() == shape,
               "'{}', parameter '{}': expected shape {}, got {}: the checkpoint's model and the one "
               "being built differ",
-              files_[locate(name).file].what(), name, destination.shape().to_string(),
-              shape.to_string());
-  read_box(name, shape.rank() == 2 ? Shape{0, 0} : Shape{0}, shape, destination);
+              files_[locate(name).slices.front().file].what(), name,
+              destination.shape().to_string(), shape.to_string());
+  read_box(name, zeros_like(shape), shape, destination);
 }
 
 void HfFolder::read_box(std::string_view name, const Shape& offset, const Shape& extent,
@@ -179,28 +184,38 @@ void HfFolder::read_box(std::string_view name, const Shape& offset, const Shape&
   check(inside && destination.shape() == extent, "box at {} of {} of parameter '{}' {} into {}",
         offset.to_string(), extent.to_string(), name, location.shape.to_string(),
         destination.to_string());
-  // Our rows of one block after the other.
-  const std::int64_t share = location.shape[0] / location.blocks;
+  if (location.slices.size() == 1 && offset.rank() <= 2)
+    return read_slice(location.slices.front(), offset, extent, destination);
+  const Shape in_slice(offset.dims().subspan(1)), of_slice(extent.dims().subspan(1));
+  for (std::int64_t i = 0; i < extent[0]; ++i)
+    read_slice(location.slices[static_cast<std::size_t>(offset[0] + i)], in_slice, of_slice,
+               matrix_view(destination, i));
+}
+
+// Our rows of one block after the other.
+void HfFolder::read_slice(const HfSlice& slice, const Shape& offset, const Shape& extent,
+                          const View& destination) const {
+  const std::int64_t share = slice.shape[0] / slice.blocks;
   for (std::int64_t done = 0; done < extent[0];) {
     const std::int64_t row = offset[0] + done;
     const std::int64_t block = row / share;
     Shape file_offset = offset, part = extent;
-    file_offset[0] = block * location.block_rows + location.out_begin + row % share;
+    file_offset[0] = block * slice.block_rows + slice.out_begin + row % share;
     part[0] = std::min(extent[0] - done, share - row % share);
-    read_rows(location, file_offset, part, destination.slice(0, done, part[0]));
+    read_rows(slice, file_offset, part, destination.slice(0, done, part[0]));
     done += part[0];
   }
 }
 
 // A box whose offset is along `out` of the file's tensor.
-void HfFolder::read_rows(const HfLocation& location, Shape offset, Shape extent,
+void HfFolder::read_rows(const HfSlice& slice, Shape offset, Shape extent,
                          const View& destination) const {
-  if (location.transposed) {
+  if (slice.transposed) {
     std::swap(offset[0], offset[1]);
     std::swap(extent[0], extent[1]);
   }
-  files_[location.file].read_box(location.tensor, offset, extent,
-                                 location.transposed ? transposed_view(destination) : destination);
+  files_[slice.file].read_box(slice.tensor, offset, extent,
+                              slice.transposed ? transposed_view(destination) : destination);
 }
 
 }  // namespace tessera

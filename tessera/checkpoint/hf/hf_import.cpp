@@ -1,5 +1,7 @@
 #include "tessera/checkpoint/hf/hf_import.h"
 
+#include <optional>
+
 #include "tessera/base/check.h"
 #include "tessera/base/folder_lock.h"
 #include "tessera/base/json.h"
@@ -66,14 +68,13 @@ Manifest written(const HfFolder& folder, const HfImport& import, const fs::path&
 }  // namespace
 
 DType stored_type(const HfFolder& folder) {
-  const auto type_of = [&](const std::string& name) {
-    const HfLocation& place = folder.locate(name);
-    return folder.files()[place.file].dtype(place.tensor);
-  };
-  const std::vector<std::string> names = folder.names();
-  DType type = type_of(names.front());
-  for (const std::string& name : names) type = common_type(type, type_of(name));
-  return type;
+  std::optional<DType> type;
+  for (const std::string& name : folder.names())
+    for (const HfSlice& slice : folder.locate(name).slices) {
+      const DType stored = folder.files()[slice.file].dtype(slice.tensor);
+      type = type ? common_type(*type, stored) : stored;
+    }
+  return *type;
 }
 
 fs::path import_hf(const HfFolder& folder, const HfImport& import) {

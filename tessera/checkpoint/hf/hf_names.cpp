@@ -24,6 +24,10 @@ std::vector<HfTensor> own_tensors(const ModelOptions& options) {
 
 }  // namespace
 
+Shape HfTensor::part_shape(const HfPart& part) const {
+  return expert ? Shape(part.shape.dims().subspan(1)) : part.shape;
+}
+
 std::vector<HfTensor> hf_tensors(const ModelOptions& options, std::string_view family) {
   if (!family.empty()) return hf_family(family).tensors(options);
   return options.num_experts > 0 ? own_tensors(options) : llama_tensors(options);

@@ -12,11 +12,14 @@
 
 namespace tessera {
 
-/// Puts one of our parameters (see hf_names.h), [out, in] or [out], into host memory, which may be
-/// strided and of any float type. Called once for each parameter.
-using ParameterReader = std::function<void(const std::string& name, const View& destination)>;
+/// Puts one of our parameters, or its matrix for one expert, into host memory, which may be strided
+/// and of any float type: the box that begins at `offset` and has the destination's shape. Called
+/// once for each parameter, or once for each of its experts.
+using ParameterReader =
+    std::function<void(const HfPart& part, const Shape& offset, const View& destination)>;
 
-/// Gives one of our parameters in host memory; the view is used before the next call.
+/// Gives one of our parameters in host memory; the view is used before the next call. Called as
+/// often as a ParameterReader.
 using ParameterSource = std::function<ConstView(const std::string& name)>;
 
 struct HfWriteOptions {

@@ -1,0 +1,63 @@
+#include "tessera/checkpoint/hf/families/moe_style.h"
+
+#include <fmt/core.h>
+
+#include "tessera/base/check.h"
+#include "tessera/checkpoint/hf/hf_limits.h"
+
+namespace tessera {
+namespace {
+
+void check_router(const JsonFields& config, const ModelOptions& options, const HfExpertKeys& keys,
+                  bool normalized) {
+  const std::int64_t experts = options.num_experts, topk = options.moe_router_topk;
+  check_input(options.num_layers * experts <= kMaxHfExpertsOfAllLayers,
+              "{}: {} layers of {} experts: all layers together may have {}", config.what(),
+              options.num_layers, experts, kMaxHfExpertsOfAllLayers);
+  check_input(topk <= experts, "{}: num_experts_per_tok {} is more than {} = {}", config.what(),
+              topk, keys.count, experts);
+  check_input(topk > 1 || !normalized,
+              "{}: num_experts_per_tok = 1 with weights that are divided by their sum is not "
+              "supported: the weight would always be 1, and the router would learn nothing",
+              config.what());
+  check_input(!config.boolean("output_router_logits", false),
+              "{}: output_router_logits = true is not supported: transformers then adds a "
+              "balancing loss over all layers together. Set it to false, and train with "
+              "--moe-aux-loss-coeff, which balances each layer",
+              config.what());
+}
+
+}  // namespace
+
+void read_experts(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys,
+                  bool normalized) {
+  options.num_experts = config.integer(keys.count, keys.experts, 2, kMaxHfExperts);
+  options.moe_router_topk = config.integer("num_experts_per_tok", keys.per_token, 1, kMaxHfExperts);
+  options.moe_router_pre_softmax = !normalized;
+  check_router(config, options, keys, normalized);
+}
+
+void write_experts(const ModelOptions& options, Json& config, const HfExpertKeys& keys) {
+  config[std::string(keys.count)] = options.num_experts;
+  config["num_experts_per_tok"] = options.moe_router_topk;
+  config["output_router_logits"] = false;
+}
+
+void add_experts(HfTensorList& list, const ModelOptions& options, const std::string& hf,
+                 const std::string& ours, const HfExpertNames& names) {
+  const std::int64_t h = options.hidden_size, f = options.moe_ffn_hidden_size;
+  list.add(fmt::format("{}{}.weight", hf, names.router), {options.num_experts, h},
+           ours + "router.weight");
+  for (std::int64_t i = 0; i < options.num_experts; ++i) {
+    const std::string expert = fmt::format("{}{}.{}.", hf, names.experts, i);
+    const auto add = [&](std::string_view hf_name, const char* name, const Shape& shape) {
+      list.add_expert(fmt::format("{}{}.weight", expert, hf_name), shape,
+                      fmt::format("{}experts.{}.weight", ours, name), i);
+    };
+    if (options.gated_mlp) add(names.gate, "gate", {f, h});
+    add(names.up, "up", {f, h});
+    add(names.down, "down", {h, f});
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,42 @@
+// The common part of the families with experts: keys of config.json, and tensor names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tessera/base/json.h"
+#include "tessera/checkpoint/format/json_fields.h"
+#include "tessera/checkpoint/hf/tensor_list.h"
+#include "tessera/options/model_options.h"
+
+namespace tessera {
+
+/// A family's name of the number of experts, and the defaults of transformers.
+struct HfExpertKeys {
+  std::string_view count = "num_experts";
+  std::int64_t experts = 0;
+  std::int64_t per_token = 0;
+};
+
+/// A family's names of the tensors of a layer with experts, behind the layer's prefix.
+struct HfExpertNames {
+  std::string_view router = "mlp.gate";
+  std::string_view experts = "mlp.experts";  ///< before each expert's number
+  std::string_view gate = "gate_proj";       ///< behind it
+  std::string_view up = "up_proj";
+  std::string_view down = "down_proj";
+};
+
+/// How many experts there are and how many a token goes to, in layers that all have experts; the
+/// weights of the chosen ones are divided by their sum if `normalized`. The number of layers must
+/// be set. InputError for a balancing loss: transformers computes it over all layers together.
+void read_experts(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys,
+                  bool normalized);
+void write_experts(const ModelOptions& options, Json& config, const HfExpertKeys& keys);
+
+/// The router and every expert of a layer: `hf` and `ours` are the prefixes of its names.
+void add_experts(HfTensorList& list, const ModelOptions& options, const std::string& hf,
+                 const std::string& ours, const HfExpertNames& names);
+
+}  // namespace tessera
