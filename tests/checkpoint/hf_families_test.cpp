@@ -105,6 +105,30 @@ TEST(HfFamilies, ReadsOptionsOfMixtral) {
   EXPECT_EQ(standard.attention_window, 0);
 }
 
+TEST(HfFamilies, ReadsOptionsOfQwensExperts) {
+  using Layers = std::vector<std::int64_t>;
+  const ModelOptions qwen3 = folder_options("qwen3_moe");
+  EXPECT_EQ(qwen3.num_experts, 4);
+  EXPECT_EQ(qwen3.moe_router_topk, 2);
+  EXPECT_EQ(qwen3.ffn_hidden_size, 12);
+  EXPECT_EQ(qwen3.moe_ffn_hidden_size, 10);
+  EXPECT_EQ(qwen3.moe_layer_freq, (Layers{1, 0, 1}));
+  EXPECT_FALSE(qwen3.moe_router_pre_softmax) << "norm_topk_prob";
+  EXPECT_EQ(qwen3.qk_norm, QkNorm::per_head);
+  const ModelOptions standard = config_options("qwen3_moe", "");
+  EXPECT_EQ(standard.num_experts, 128);
+  EXPECT_TRUE(standard.moe_router_pre_softmax);
+  EXPECT_EQ(standard.moe_layer_freq, Layers{1});
+  EXPECT_EQ(standard.attention_window, 0);
+  EXPECT_EQ(config_options("qwen3_moe", R"("num_local_experts":4,"num_experts_per_tok":2)"),
+            config_options("qwen3_moe", R"("num_experts":4,"num_experts_per_tok":2)"))
+      << "transformers 5 writes the first, 4 the second";
+  EXPECT_EQ(config_options("qwen3_moe", R"("num_hidden_layers":6,"decoder_sparse_step":2,)"
+                                        R"("mlp_only_layers":[3,0])")
+                .moe_layer_freq,
+            (Layers{0, 1, 0, 0, 0, 1}));
+}
+
 // The model itself, whatever other families could express it.
 void expect_comes_back(const std::string& family, const ModelOptions& options) {
   EXPECT_EQ(hf_family_problem(options, family), "");
@@ -155,6 +179,8 @@ TEST(HfFamilies, OtherConfigsComeBack) {
       {"cohere", R"("rope_theta":4e6,"attention_bias":true,"head_dim":64)"},
       {"cohere2", R"("sliding_window_pattern":3,"sliding_window":128)"},
       {"cohere2", R"("num_hidden_layers":2)"},
+      {"qwen3_moe", R"("use_sliding_window":true,"attention_bias":true,"norm_topk_prob":true)"},
+      {"qwen3_moe", R"("num_hidden_layers":5,"decoder_sparse_step":3,"num_experts_per_tok":1)"},
       {"mixtral", R"("sliding_window":7,"num_local_experts":5,"num_experts_per_tok":5)"},
   };
   for (const auto& [family, keys] : configs) {
@@ -259,8 +285,9 @@ TEST(HfFamilies, RefuseWhatCannotBeComputed) {
 
 TEST(HfFamilies, RefuseExpertsThatCannotBeComputed) {
   expect_config_refused("mixtral", R"("router_jitter_noise":0.01)", {"router_jitter_noise"});
-  expect_config_refused("mixtral", R"("output_router_logits":true)",
-                        {"output_router_logits = true", "--moe-aux-loss-coeff"});
+  for (const char* family : {"mixtral", "qwen3_moe"})
+    expect_config_refused(family, R"("output_router_logits":true)",
+                          {"output_router_logits = true", "--moe-aux-loss-coeff"});
   expect_config_refused("mixtral", R"("num_local_experts":1)", {"num_local_experts", "2"});
   expect_config_refused("mixtral", R"("num_local_experts":4,"num_experts_per_tok":5)",
                         {"num_experts_per_tok 5", "num_local_experts = 4"});
@@ -268,6 +295,23 @@ TEST(HfFamilies, RefuseExpertsThatCannotBeComputed) {
                         {"num_experts_per_tok = 1", "learn nothing"});
   expect_config_refused("mixtral", R"("num_hidden_layers":40,"num_local_experts":4096)",
                         {"40 layers of 4096 experts"});
+}
+
+TEST(HfFamilies, RefuseLayersOfExpertsThatMakeNoSense) {
+  const char* four = R"("num_hidden_layers":4,)";
+  const auto refused = [&](const char* keys, std::initializer_list<const char*> parts) {
+    for (const char* family : {"qwen3_moe"})
+      expect_config_refused(family, std::string(four) + keys, parts);
+  };
+  refused(R"("decoder_sparse_step":5)", {"no layer has experts"});
+  refused(R"("mlp_only_layers":[0,1,2,3])", {"no layer has experts"});
+  refused(R"("mlp_only_layers":[4])", {"mlp_only_layers has 4", "below 4"});
+  refused(R"("mlp_only_layers":[-1])", {"mlp_only_layers has -1"});
+  refused(R"("mlp_only_layers":[1.5])", {"mlp_only_layers has 1.5"});
+  refused(R"("mlp_only_layers":2)", {"mlp_only_layers must be a list"});
+  refused(R"("decoder_sparse_step":0)", {"decoder_sparse_step"});
+  expect_config_refused("qwen3_moe", R"("num_experts":8,"num_local_experts":16)",
+                        {"num_experts and num_local_experts differ"});
 }
 
 // A model's losses are how it is trained, and so is the size of MLPs that no layer has.

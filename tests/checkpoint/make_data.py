@@ -107,6 +107,17 @@ MODELS = {
         dtype="bfloat16",
     ),
     "mixtral": transformers.MixtralConfig(**SMALL, num_local_experts=3, sliding_window=16, dtype="bfloat16"),
+    "qwen3_moe": transformers.Qwen3MoeConfig(
+        **(SMALL | dict(num_hidden_layers=3)),
+        head_dim=6,
+        moe_intermediate_size=10,
+        num_experts=4,
+        num_experts_per_tok=2,
+        mlp_only_layers=[1],
+        norm_topk_prob=True,
+        tie_word_embeddings=True,
+        dtype="bfloat16",
+    ),
 }
 
 

@@ -9,7 +9,7 @@ import torch
 from transformers import (AutoConfig, AutoModelForCausalLM, Cohere2Config, CohereConfig,
                           Gemma2Config, Gemma3TextConfig, GemmaConfig, GPT2Config, GPTNeoXConfig,
                           GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Phi3Config,
-                          PreTrainedConfig, Qwen2Config, Qwen3Config)
+                          PreTrainedConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
 STEPS = 5
 
@@ -166,6 +166,21 @@ MODELS = {
         num_local_experts=6, num_experts_per_tok=2, router_aux_loss_coef=0.05,
         rope_parameters=rope(1000.0), **TOKENS),
         batch=2, seq=23, seed=21, std=0.2),
+    # no experts in layer 0
+    "qwen3_moe": Golden(Qwen3MoeConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=28, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
+        num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True,
+        mlp_only_layers=[0], router_aux_loss_coef=0.05, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=24, std=0.16),
+    # every third of 3 layers has experts; the weights of the chosen ones stay as they are
+    "qwen3_moe_v4": Golden(Qwen3MoeConfig(
+        vocab_size=59, hidden_size=24, intermediate_size=28, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
+        num_experts=4, num_experts_per_tok=1, moe_intermediate_size=16, norm_topk_prob=False,
+        decoder_sparse_step=3, use_sliding_window=True, sliding_window=7, tie_word_embeddings=True,
+        router_aux_loss_coef=0.05, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=24, std=0.16, v4_keys=True),
 }
 
 
@@ -213,6 +228,8 @@ def to_v4_keys(config):
         config.pop("_sliding_window_pattern", None)
     if config.get("head_dim") == config["hidden_size"] // config["num_attention_heads"]:
         del config["head_dim"]
+    if family == "qwen3_moe":
+        config["num_experts"] = config.pop("num_local_experts")
     if family == "gemma":  # the name in the first files
         config["hidden_act"] = "gelu"
     if family in ("llama", "phi3") and scaling["rope_type"] in ("linear", "longrope"):

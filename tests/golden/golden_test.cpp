@@ -20,7 +20,7 @@ namespace {
 
 const fs::path kData = fs::path(TESSERA_SOURCE_DIR) / "tests/golden/data";
 
-constexpr const char* kExpertFamilies[] = {"mixtral"};
+constexpr const char* kExpertFamilies[] = {"mixtral", "qwen3_moe"};
 
 struct Tolerances {
   double logits, loss, gradients, losses, weights;
@@ -229,6 +229,7 @@ void copy_weights(const HfFolder& folder, const ExpertLayout& layout, const fs::
   options.parallel.tensor = layout.tensor;
   options.parallel.sequence_parallel = layout.tensor > 1;
   options.parallel.pipeline = layout.pipeline;
+  options.pipeline.first_layers = layout.pipeline > 1 ? 1 : 0;
   options.parallel.data = layout.data;
   run_ranks(options.parallel.ranks(), 1, [&](Rank& rank) {
     Session session(options, rank);
@@ -278,18 +279,17 @@ TEST(GoldenKeyBias, HasNoGradientWithoutRope) {
   EXPECT_GT(biases, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Golden,
-                         testing::Combine(testing::Values("gpt2", "llama3", "mistral", "qwen2",
-                                                          "qwen3", "llama_linear", "llama_yarn",
-                                                          "gemma", "gemma2", "gemma3", "gpt_neox",
-                                                          "gpt_neox_sequential", "granite", "olmo2",
-                                                          "cohere", "cohere2", "phi3", "mixtral"),
-                                          testing::Values(kFloat32, kFloat64),
-                                          testing::ValuesIn(test::devices())),
-                         [](const auto& test) {
-                           return std::get<0>(test.param) + "_f" + std::get<1>(test.param).suffix +
-                                  "_" + test::device_name(std::get<2>(test.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Families, Golden,
+    testing::Combine(testing::Values("gpt2", "llama3", "mistral", "qwen2", "qwen3", "llama_linear",
+                                     "llama_yarn", "gemma", "gemma2", "gemma3", "gpt_neox",
+                                     "gpt_neox_sequential", "granite", "olmo2", "cohere", "cohere2",
+                                     "phi3", "mixtral", "qwen3_moe", "qwen3_moe_v4"),
+                     testing::Values(kFloat32, kFloat64), testing::ValuesIn(test::devices())),
+    [](const auto& test) {
+      return std::get<0>(test.param) + "_f" + std::get<1>(test.param).suffix + "_" +
+             test::device_name(std::get<2>(test.param));
+    });
 
 }  // namespace
 }  // namespace tessera

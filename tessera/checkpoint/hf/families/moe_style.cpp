@@ -2,11 +2,24 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/hf/hf_limits.h"
+#include "tessera/spec/model_spec.h"
 
 namespace tessera {
 namespace {
+
+// InputError if two names have two values.
+std::string_view count_key(const JsonFields& config, const HfExpertKeys& keys) {
+  if (keys.other_count.empty() || !config.has(keys.other_count)) return keys.count;
+  check_input(
+      !config.has(keys.count) || config.json()[keys.count] == config.json()[keys.other_count],
+      "{}: {} and {} differ: expected one of them", config.what(), keys.count, keys.other_count);
+  return keys.other_count;
+}
 
 void check_router(const JsonFields& config, const ModelOptions& options, const HfExpertKeys& keys,
                   bool normalized) {
@@ -31,7 +44,7 @@ void check_router(const JsonFields& config, const ModelOptions& options, const H
 
 void read_experts(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys,
                   bool normalized) {
-  options.num_experts = config.integer(keys.count, keys.experts, 2, kMaxHfExperts);
+  options.num_experts = config.integer(count_key(config, keys), keys.experts, 2, kMaxHfExperts);
   options.moe_router_topk = config.integer("num_experts_per_tok", keys.per_token, 1, kMaxHfExperts);
   options.moe_router_pre_softmax = !normalized;
   check_router(config, options, keys, normalized);
@@ -41,6 +54,41 @@ void write_experts(const ModelOptions& options, Json& config, const HfExpertKeys
   config[std::string(keys.count)] = options.num_experts;
   config["num_experts_per_tok"] = options.moe_router_topk;
   config["output_router_logits"] = false;
+}
+
+bool read_normalized(const JsonFields& config) { return config.boolean("norm_topk_prob", false); }
+
+void set_expert_layers(const JsonFields& config, ModelOptions& options,
+                       std::vector<std::int64_t> layers) {
+  const std::int64_t dense = std::ranges::count(layers, 0);
+  check_input(dense < options.num_layers,
+              "{}: no layer has experts: set the model_type of a family without experts",
+              config.what());
+  options.moe_layer_freq = dense == 0 ? std::vector<std::int64_t>{1} : std::move(layers);
+}
+
+void read_sparse_layers(const JsonFields& config, ModelOptions& options) {
+  const std::int64_t step = config.integer("decoder_sparse_step", 1, 1, kMaxHfLayers);
+  std::vector<std::int64_t> layers;
+  for (std::int64_t i = 0; i < options.num_layers; ++i) layers.push_back((i + 1) % step == 0);
+  if (config.has("mlp_only_layers")) {
+    const Json& dense = config.json()["mlp_only_layers"];
+    check_input(dense.is_array(), "{}: mlp_only_layers must be a list of layers", config.what());
+    for (const Json& layer : dense) {
+      check_input(layer.is_number_integer() && layer >= 0 && layer < options.num_layers,
+                  "{}: mlp_only_layers has {:.60}: expected numbers of layers below {}",
+                  config.what(), layer.dump(), options.num_layers);
+      layers[layer.get<std::size_t>()] = 0;
+    }
+  }
+  set_expert_layers(config, options, std::move(layers));
+}
+
+void write_sparse_layers(const ModelOptions& options, Json& config) {
+  config["decoder_sparse_step"] = 1;
+  Json& dense = config["mlp_only_layers"] = Json::array();
+  for (std::int64_t i = 0; i < options.num_layers; ++i)
+    if (!has_experts(options, i)) dense.push_back(i);
 }
 
 void add_experts(HfTensorList& list, const ModelOptions& options, const std::string& hf,

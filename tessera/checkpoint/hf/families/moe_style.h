@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tessera/base/json.h"
 #include "tessera/checkpoint/format/json_fields.h"
@@ -12,9 +13,10 @@
 
 namespace tessera {
 
-/// A family's name of the number of experts, and the defaults of transformers.
+/// A family's names of the number of experts, and the defaults of transformers.
 struct HfExpertKeys {
   std::string_view count = "num_experts";
+  std::string_view other_count = "";  ///< transformers writes this one in some versions
   std::int64_t experts = 0;
   std::int64_t per_token = 0;
 };
@@ -34,6 +36,18 @@ struct HfExpertNames {
 void read_experts(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys,
                   bool normalized);
 void write_experts(const ModelOptions& options, Json& config, const HfExpertKeys& keys);
+
+/// norm_topk_prob (standard: false): whether weights are divided by their sum.
+bool read_normalized(const JsonFields& config);
+
+/// moe_layer_freq from a 0 or 1 for each layer. InputError if no layer has experts.
+void set_expert_layers(const JsonFields& config, ModelOptions& options,
+                       std::vector<std::int64_t> layers);
+
+/// Qwen's keys: the layers with experts are every decoder_sparse_step-th one (standard: 1) but
+/// those of mlp_only_layers.
+void read_sparse_layers(const JsonFields& config, ModelOptions& options);
+void write_sparse_layers(const ModelOptions& options, Json& config);
 
 /// The router and every expert of a layer: `hf` and `ours` are the prefixes of its names.
 void add_experts(HfTensorList& list, const ModelOptions& options, const std::string& hf,
