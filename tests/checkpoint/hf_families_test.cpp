@@ -129,6 +129,15 @@ TEST(HfFamilies, ReadsOptionsOfQwensExperts) {
             (Layers{0, 1, 0, 0, 0, 1}));
 }
 
+TEST(HfFamilies, ReadsSharedExperts) {
+  const ModelOptions qwen2 = folder_options("qwen2_moe");
+  EXPECT_EQ(qwen2.moe_layer_freq, (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(qwen2.moe_ffn_hidden_size, 10);
+  EXPECT_EQ(qwen2.moe_shared_ffn, 14);
+  EXPECT_TRUE(qwen2.moe_shared_gate && qwen2.moe_router_pre_softmax && qwen2.qkv_bias);
+  EXPECT_FALSE(qwen2.attention_output_bias);
+}
+
 // The model itself, whatever other families could express it.
 void expect_comes_back(const std::string& family, const ModelOptions& options) {
   EXPECT_EQ(hf_family_problem(options, family), "");
@@ -181,6 +190,7 @@ TEST(HfFamilies, OtherConfigsComeBack) {
       {"cohere2", R"("num_hidden_layers":2)"},
       {"qwen3_moe", R"("use_sliding_window":true,"attention_bias":true,"norm_topk_prob":true)"},
       {"qwen3_moe", R"("num_hidden_layers":5,"decoder_sparse_step":3,"num_experts_per_tok":1)"},
+      {"qwen2_moe", R"("norm_topk_prob":true,"qkv_bias":false,"mlp_only_layers":[0,3])"},
       {"mixtral", R"("sliding_window":7,"num_local_experts":5,"num_experts_per_tok":5)"},
   };
   for (const auto& [family, keys] : configs) {
@@ -285,9 +295,12 @@ TEST(HfFamilies, RefuseWhatCannotBeComputed) {
 
 TEST(HfFamilies, RefuseExpertsThatCannotBeComputed) {
   expect_config_refused("mixtral", R"("router_jitter_noise":0.01)", {"router_jitter_noise"});
-  for (const char* family : {"mixtral", "qwen3_moe"})
+  for (const char* family : {"mixtral", "qwen3_moe", "qwen2_moe"})
     expect_config_refused(family, R"("output_router_logits":true)",
                           {"output_router_logits = true", "--moe-aux-loss-coeff"});
+  expect_config_refused("qwen2_moe", R"("use_sliding_window":true)", {"use_sliding_window = true"});
+  expect_config_refused("qwen2_moe", R"("shared_expert_intermediate_size":0)",
+                        {"shared_expert_intermediate_size"});
   expect_config_refused("mixtral", R"("num_local_experts":1)", {"num_local_experts", "2"});
   expect_config_refused("mixtral", R"("num_local_experts":4,"num_experts_per_tok":5)",
                         {"num_experts_per_tok 5", "num_local_experts = 4"});
@@ -300,7 +313,7 @@ TEST(HfFamilies, RefuseExpertsThatCannotBeComputed) {
 TEST(HfFamilies, RefuseLayersOfExpertsThatMakeNoSense) {
   const char* four = R"("num_hidden_layers":4,)";
   const auto refused = [&](const char* keys, std::initializer_list<const char*> parts) {
-    for (const char* family : {"qwen3_moe"})
+    for (const char* family : {"qwen3_moe", "qwen2_moe"})
       expect_config_refused(family, std::string(four) + keys, parts);
   };
   refused(R"("decoder_sparse_step":5)", {"no layer has experts"});
@@ -356,6 +369,10 @@ TEST(HfFamilies, SayWhatTheyCannotExpress) {
   EXPECT_NE(problem("llama", [](ModelOptions& o) { o.num_attention_heads = 6; }), "");
   EXPECT_EQ(problem("mixtral", [](ModelOptions& o) { o.moe_router_pre_softmax = true; }),
             "the router's softmax over all experts would become false instead of true");
+  EXPECT_EQ(problem("qwen2_moe", [](ModelOptions& o) { o.moe_shared_gate = false; }),
+            "the shared expert's gate would become true instead of false");
+  EXPECT_EQ(problem("qwen3_moe", [](ModelOptions& o) { o.moe_shared_ffn = 8; }),
+            "the size of the shared expert would become 0 instead of 8");
   EXPECT_EQ(problem("llama", [](ModelOptions& o) { o.num_experts = 4; }),
             "the number of experts would become 0 instead of 4");
 }

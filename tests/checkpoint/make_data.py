@@ -118,6 +118,15 @@ MODELS = {
         tie_word_embeddings=True,
         dtype="bfloat16",
     ),
+    "qwen2_moe": transformers.Qwen2MoeConfig(
+        **SMALL,
+        moe_intermediate_size=10,
+        shared_expert_intermediate_size=14,
+        num_experts=4,
+        num_experts_per_tok=2,
+        decoder_sparse_step=2,
+        dtype="bfloat16",
+    ),
 }
 
 

@@ -9,7 +9,8 @@ import torch
 from transformers import (AutoConfig, AutoModelForCausalLM, Cohere2Config, CohereConfig,
                           Gemma2Config, Gemma3TextConfig, GemmaConfig, GPT2Config, GPTNeoXConfig,
                           GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Phi3Config,
-                          PreTrainedConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
+                          PreTrainedConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
+                          Qwen3MoeConfig)
 
 STEPS = 5
 
@@ -181,6 +182,14 @@ MODELS = {
         decoder_sparse_step=3, use_sliding_window=True, sliding_window=7, tie_word_embeddings=True,
         router_aux_loss_coef=0.05, rope_parameters=rope(1000.0), **TOKENS),
         batch=2, seq=23, seed=24, std=0.16, v4_keys=True),
+    # a gated shared expert; no experts in layer 1
+    "qwen2_moe": Golden(Qwen2MoeConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=28, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
+        shared_expert_intermediate_size=16, mlp_only_layers=[1], router_aux_loss_coef=0.05,
+        rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=30, std=0.16),
 }
 
 

@@ -40,6 +40,21 @@ void check_router(const JsonFields& config, const ModelOptions& options, const H
               config.what());
 }
 
+void add_shared_expert(HfTensorList& list, const ModelOptions& options, const std::string& hf,
+                       const std::string& ours, const HfExpertNames& names) {
+  const std::int64_t h = options.hidden_size, f = options.moe_shared_ffn;
+  const auto add = [&](std::string_view hf_name, const char* name, const Shape& shape) {
+    list.add(fmt::format("{}{}.{}.weight", hf, names.shared, hf_name), shape,
+             fmt::format("{}shared.{}.weight", ours, name));
+  };
+  if (options.gated_mlp) add(names.gate, "gate", {f, h});
+  add(names.up, "up", {f, h});
+  add(names.down, "down", {h, f});
+  if (options.moe_shared_gate)
+    list.add(fmt::format("{}{}.weight", hf, names.shared_gate), {1, h},
+             ours + "shared_gate.weight");
+}
+
 }  // namespace
 
 void read_experts(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys,
@@ -106,6 +121,7 @@ void add_experts(HfTensorList& list, const ModelOptions& options, const std::str
     add(names.up, "up", {f, h});
     add(names.down, "down", {h, f});
   }
+  if (options.moe_shared_ffn > 0) add_shared_expert(list, options, hf, ours, names);
 }
 
 }  // namespace tessera

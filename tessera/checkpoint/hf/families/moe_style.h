@@ -28,6 +28,8 @@ struct HfExpertNames {
   std::string_view gate = "gate_proj";       ///< behind it
   std::string_view up = "up_proj";
   std::string_view down = "down_proj";
+  std::string_view shared = "mlp.shared_expert";  ///< its matrices have the same names
+  std::string_view shared_gate = "mlp.shared_expert_gate";
 };
 
 /// How many experts there are and how many a token goes to, in layers that all have experts; the
@@ -49,7 +51,8 @@ void set_expert_layers(const JsonFields& config, ModelOptions& options,
 void read_sparse_layers(const JsonFields& config, ModelOptions& options);
 void write_sparse_layers(const ModelOptions& options, Json& config);
 
-/// The router and every expert of a layer: `hf` and `ours` are the prefixes of its names.
+/// The router, every expert of a layer, and the shared one if there is one: `hf` and `ours` are the
+/// prefixes of its names.
 void add_experts(HfTensorList& list, const ModelOptions& options, const std::string& hf,
                  const std::string& ours, const HfExpertNames& names);
 
