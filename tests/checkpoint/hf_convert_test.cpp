@@ -277,7 +277,32 @@ TEST(HfConvert, AWiderExportTakesTheMasterWeights) {
   }
 }
 
-// Also those of one expert after the other.
+// The bias of experts is f32 beside bf16 weights, in the checkpoint as in files, and does not make
+// these f32.
+TEST(HfConvert, TheBiasOfExpertsKeepsItsType) {
+  const test::TempFolder temp;
+  const fs::path source = test::family_data("glm4_moe");
+  const HfFolder folder(source);
+  const std::string name = "layers.1.mlp.router.expert_bias";
+  EXPECT_EQ(stored_type(folder), DType::bf16);
+  Checkpoint checkpoint = imported(source, temp / "saved");
+  EXPECT_EQ(checkpoint.tensor(name).dtype, DType::f32);
+  EXPECT_EQ(checkpoint.tensor("output.weight").dtype, DType::bf16);
+  HfExport half;
+  half.dtype = DType::f16;
+  half.max_shard_bytes = 3000;
+  export_hf(checkpoint, folder.model().options, temp / "half", half);
+  const HfFolder exported(temp / "half");
+  const HfSlice bias = exported.locate(name).slices.front();
+  EXPECT_EQ(exported.files()[bias.file].dtype(bias.tensor), DType::f32);
+  EXPECT_EQ(stored_type(exported), DType::f16);
+  std::uint64_t bytes = 0;
+  for (const SafetensorsFile& file : exported.files())
+    for (const std::string& each : file.names()) bytes += file.entry(each).data.size();
+  EXPECT_EQ(json_of(temp / "half/model.safetensors.index.json")["metadata"]["total_size"], bytes);
+}
+
+// A wider export takes the master weights of one expert after the other.
 TEST(HfConvert, AWiderExportTakesTheMasterWeightsOfExperts) {
   for (const auto master : {test::Made::Master::low_bits, test::Made::Master::whole}) {
     const test::TempFolder temp;

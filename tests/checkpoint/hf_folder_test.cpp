@@ -231,6 +231,27 @@ TEST(HfFolder, AcceptsGpt2WithoutPrefixAndWithBuffers) {
     EXPECT_EQ(read_all(bare, name), read_all(golden, name)) << name;
 }
 
+// As transformers does.
+TEST(HfFolder, SkipsALayerForMultiTokenPrediction) {
+  const TempFolder folder;
+  copy_model("glm4_moe", folder);
+  Model model;
+  model.load(SafetensorsFile(folder / "model.safetensors"));
+  model.add("model.layers.2.eh_proj.weight", {8, 16});
+  model.add("model.layers.2.mlp.experts.0.up_proj.weight", {10, 8});
+  fs::remove(folder / "model.safetensors");
+  model.save(folder / "model.safetensors");
+  testing::internal::CaptureStderr();
+  const HfFolder skipped(folder.path());
+  const std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_NE(warning.find("2 tensors of the layer for multi-token prediction"), std::string::npos);
+  EXPECT_EQ(skipped.names(), HfFolder(data("glm4_moe")).names());
+  model.add("model.layers.3.norm.weight", {8});
+  fs::remove(folder / "model.safetensors");
+  model.save(folder / "model.safetensors");
+  expect_input_error([&] { HfFolder{folder.path()}; }, {"model.layers.3.norm.weight"});
+}
+
 TEST(HfFolder, ReadsSeveralFilesWithoutAnIndex) {
   const TempFolder folder;
   copy_model("llama", folder);

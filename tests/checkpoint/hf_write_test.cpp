@@ -50,7 +50,7 @@ TEST(HfWrite, WritesWhatTransformersWrote) {
     const HfFolder golden(golden_model(family));
     Source source{golden};
     const ModelOptions& options = golden.model().options;
-    write_hf_tensors(folder / "model.safetensors", options, family,
+    write_hf_tensors(folder / "model.safetensors", hf_tensors(options, family),
                      [&](const std::string& name) { return source.get(name); },
                      {options.dtype, ""});
     const SafetensorsFile written(folder / "model.safetensors");
@@ -68,7 +68,7 @@ TEST(HfWrite, PutsAPrefixBeforeNames) {
   const test::TempFolder folder;
   const HfFolder golden(golden_model("gpt2"));
   Source source{golden};
-  write_hf_tensors(folder / "x", golden.model().options, "gpt2",
+  write_hf_tensors(folder / "x", hf_tensors(golden.model().options, "gpt2"),
                    [&](const std::string& name) { return source.get(name); },
                    {DType::f64, "grad."});
   const SafetensorsFile written(folder / "x");
@@ -80,7 +80,7 @@ TEST(HfWrite, RefusesOtherShapes) {
   const test::TempFolder folder;
   const HfFolder golden(golden_model("llama"));
   const float x = 0.0f;
-  EXPECT_THROW(write_hf_tensors(folder / "x", golden.model().options, "llama",
+  EXPECT_THROW(write_hf_tensors(folder / "x", hf_tensors(golden.model().options, "llama"),
                                 [&](const std::string&) { return ConstView(&x, DType::f32, {1}); }),
                Error);
 }

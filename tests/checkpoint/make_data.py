@@ -127,6 +127,20 @@ MODELS = {
         decoder_sparse_step=2,
         dtype="bfloat16",
     ),
+    "glm4_moe": transformers.Glm4MoeConfig(
+        **(SMALL | dict(num_attention_heads=2, num_key_value_heads=1)),
+        attention_bias=True,
+        use_qk_norm=True,
+        moe_intermediate_size=10,
+        n_shared_experts=2,
+        n_routed_experts=6,
+        num_experts_per_tok=2,
+        n_group=3,
+        topk_group=2,
+        routed_scaling_factor=2.5,
+        num_nextn_predict_layers=0,
+        dtype="bfloat16",
+    ),
 }
 
 

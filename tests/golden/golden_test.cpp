@@ -20,7 +20,7 @@ namespace {
 
 const fs::path kData = fs::path(TESSERA_SOURCE_DIR) / "tests/golden/data";
 
-constexpr const char* kExpertFamilies[] = {"mixtral", "qwen3_moe", "qwen2_moe"};
+constexpr const char* kExpertFamilies[] = {"mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe"};
 
 struct Tolerances {
   double logits, loss, gradients, losses, weights;
@@ -108,6 +108,7 @@ class Golden : public testing::TestWithParam<std::tuple<std::string, Precision, 
     options.model = folder_.model().options;
     options.model.dtype = precision().dtype;
     if (has_balances()) balance_as_golden(options.model);
+    options.model.moe_bias_update_rate = 0;  // transformers leaves the bias of experts as it is
     options.optimizer = golden_optimizer();
     options.shape = batches_.shape();
     options.training = training;
@@ -284,7 +285,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values("gpt2", "llama3", "mistral", "qwen2", "qwen3", "llama_linear",
                                      "llama_yarn", "gemma", "gemma2", "gemma3", "gpt_neox",
                                      "gpt_neox_sequential", "granite", "olmo2", "cohere", "cohere2",
-                                     "phi3", "mixtral", "qwen3_moe", "qwen3_moe_v4", "qwen2_moe"),
+                                     "phi3", "mixtral", "qwen3_moe", "qwen3_moe_v4", "qwen2_moe",
+                                     "glm4_moe", "glm4_moe_v4"),
                      testing::Values(kFloat32, kFloat64), testing::ValuesIn(test::devices())),
     [](const auto& test) {
       return std::get<0>(test.param) + "_f" + std::get<1>(test.param).suffix + "_" +

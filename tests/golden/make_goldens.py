@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
 from double_reference import NoFloat32, double_rotation, to_double
-from golden_models import MODELS, draw_batches, is_matrix, write_model
+from golden_models import MODELS, draw_batches, expert_biases, is_matrix, write_model
 
 DATA = Path(__file__).parent / "data"
 
@@ -140,7 +140,8 @@ def train(model, tokens, loss_mask):
         optimizer.step()
     for key in STEP_VALUES & out.keys():
         out[key] = torch.stack(out[key])
-    out["weights"] = by_file_names(family, {name: p.detach() for name, p in named.items()})
+    weights = {name: p.detach() for name, p in named.items()} | expert_biases(model)
+    out["weights"] = by_file_names(family, weights)
     return out
 
 
@@ -220,12 +221,12 @@ def write_golden(path, tokens, loss_mask, runs):
 
 
 def check_names(folder, run):
-    """The gradients must have the names and shapes of the weights in the folder."""
+    """The results must have the names and shapes of the weights in the folder."""
     shapes = {}
     for path in folder.glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
             shapes |= {name: file.get_slice(name).get_shape() for name in file.keys()}
-    assert shapes == {name: list(t.shape) for name, t in run["grads"].items()}, folder
+    assert shapes == {name: list(t.shape) for name, t in run["weights"].items()}, folder
 
 
 def make(name, golden):

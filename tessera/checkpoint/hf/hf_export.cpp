@@ -72,6 +72,7 @@ void write_generation_config(const fs::path& folder, const Json& config) {
 struct Shards {
   std::vector<std::vector<HfTensor>> tensors;  // of each file
   std::uint64_t parameters = 0;
+  std::uint64_t bytes = 0;
 };
 
 Shards divided(std::vector<HfTensor> tensors, DType dtype, std::uint64_t most) {
@@ -79,13 +80,14 @@ Shards divided(std::vector<HfTensor> tensors, DType dtype, std::uint64_t most) {
   std::uint64_t used = 0;
   for (HfTensor& tensor : tensors) {
     const auto elements = static_cast<std::uint64_t>(tensor.shape.numel());
-    const std::uint64_t bytes = elements * element_size(dtype);
+    const std::uint64_t bytes = elements * element_size(tensor.type_among(dtype));
     if (shards.tensors.empty() || (used > 0 && used + bytes > most)) {
       shards.tensors.emplace_back();
       used = 0;
     }
     used += bytes;
     shards.parameters += elements;
+    shards.bytes += bytes;
     shards.tensors.back().push_back(std::move(tensor));
   }
   return shards;
@@ -106,9 +108,7 @@ void export_weights(const fs::path& folder, const Shards& shards, WeightReader& 
     for (const HfTensor& tensor : shards.tensors[i]) map[tensor.name] = name;
   }
   if (count > 1)
-    write_text(
-        folder / kHfIndexFile,
-        weight_map_text(map, shards.parameters * element_size(weights.dtype()), shards.parameters));
+    write_text(folder / kHfIndexFile, weight_map_text(map, shards.bytes, shards.parameters));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/base/check.h"
+#include "tessera/base/log.h"
 #include "tessera/checkpoint/format/convert.h"
 #include "tessera/checkpoint/format/json_fields.h"
 #include "tessera/checkpoint/hf/hf_family.h"
@@ -64,6 +65,12 @@ std::vector<SafetensorsFile> open_all(const fs::path& folder) {
   return {paths.begin(), paths.end()};
 }
 
+// A layer behind the last one.
+bool is_hf_mtp_layer(std::string_view name, const HfModel& model) {
+  return hf_family(model.family).mtp_layer &&
+         name.starts_with(fmt::format("model.layers.{}.", model.options.num_layers));
+}
+
 std::vector<SafetensorsFile> open_weights(const fs::path& folder) {
   const fs::path single = folder / "model.safetensors";
   const fs::path index = folder / kHfIndexFile;
@@ -96,14 +103,24 @@ HfFolder::HfFolder(const fs::path& folder)
 
 HfFolder::Places HfFolder::all_places() const {
   Places places;
+  std::vector<std::string> skipped;
   for (std::size_t i = 0; i < files_.size(); ++i)
     for (std::string& name : files_[i].names()) {
       if (is_hf_buffer(name)) continue;
+      if (is_hf_mtp_layer(name, model_)) {
+        skipped.push_back(name);
+        continue;
+      }
       const std::string full = hf_full_name(name, model_.family);
       const auto [earlier, is_new] = places.try_emplace(full, Place{i, name});
       check_input(is_new, "tensor {} is in '{}' and again in '{}'", Quoted{full},
                   files_[earlier->second.file].what(), files_[i].what());
     }
+  if (!skipped.empty())
+    log_warning(
+        "'{}': {} tensors of the layer for multi-token prediction, which is not supported, are "
+        "skipped: {}",
+        path_.string(), skipped.size(), name_some(skipped));
   return places;
 }
 
@@ -125,6 +142,7 @@ void HfFolder::locate_parts(const HfTensor& tensor, const Place& place) {
     const Shape shape = tensor.part_shape(part);
     HfLocation& location = locations_[part.name];
     location.shape = part.shape;
+    location.accumulator = tensor.accumulator;
     location.slices.resize(static_cast<std::size_t>(tensor.expert ? part.shape[0] : 1));
     location.slices[static_cast<std::size_t>(tensor.expert.value_or(0))] = {
         place.file, place.name,    tensor.transposed,   shape,

@@ -36,6 +36,7 @@ struct HfLocation {
   Shape shape;  ///< ours: [out, in], [out], or [experts, out, in]
   /// The whole parameter, or its matrix for each expert.
   std::vector<HfSlice> slices;
+  bool accumulator = false;  ///< see HfTensor
 };
 
 class HfFolder {
@@ -63,6 +64,7 @@ class HfFolder {
   };
   using Places = std::map<std::string, Place>;
 
+  // Warns of tensors that are skipped.
   Places all_places() const;
   void locate_parts(const HfTensor& tensor, const Place& place);
   void read_slice(const HfSlice& slice, const Shape& offset, const Shape& extent,

@@ -18,7 +18,10 @@ std::vector<HfTensor> own_tensors(const ModelOptions& options) {
   std::vector<HfTensor> tensors;
   const ParameterTable table(model_spec(options));  // outlives the loop
   for (const ParameterInfo& each : table.all())
-    tensors.push_back({.name = each.name, .shape = each.shape, .parts = {{each.name, each.shape}}});
+    tensors.push_back({.name = each.name,
+                       .shape = each.shape,
+                       .accumulator = each.placement_class == PlacementClass::buffer,
+                       .parts = {{each.name, each.shape}}});
   return tensors;
 }
 

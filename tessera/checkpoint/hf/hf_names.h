@@ -15,7 +15,7 @@
 //
 // A layer with E experts of width e, and maybe a shared expert of width s, has instead:
 //
-//   layers.{i}.mlp.router.weight               [E, h]
+//   layers.{i}.mlp.router.{weight, expert_bias}   [E, h], [E]
 //   layers.{i}.mlp.experts.{gate, up}.weight   [E, e, h]
 //   layers.{i}.mlp.experts.down.weight         [E, h, e]
 //   layers.{i}.mlp.shared.{gate, up}.weight    [s, h]
@@ -30,6 +30,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/dtype.h"
 #include "tessera/base/shape.h"
 #include "tessera/options/model_options.h"
 
@@ -51,11 +52,16 @@ struct HfTensor {
   /// The tensor holds the matrices of this expert, where the parts have those of all experts. Not
   /// set: whole parts, none of which has experts.
   std::optional<std::int64_t> expert = {};
+  bool accumulator = false;  ///< in the accumulator type: the bias of experts
   /// One of our parameters, or several that are fused along `out`.
   std::vector<HfPart> parts = {};
 
   /// [out, in] or [out]: what the tensor holds of a part.
   Shape part_shape(const HfPart& part) const;
+  /// Its type in a file whose weights have that type.
+  DType type_among(DType weights) const {
+    return accumulator ? accumulator_type(weights) : weights;
+  }
 };
 
 /// All tensors of a model with complete options. With an empty family, for models that no family

@@ -58,17 +58,18 @@ void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
   std::vector<SafetensorsDeclaration> declared;
   std::map<std::string, const HfTensor*> by_name;
   for (const HfTensor& tensor : tensors) {
-    declared.push_back({options.prefix + tensor.name, options.dtype, tensor.shape});
+    declared.push_back(
+        {options.prefix + tensor.name, tensor.type_among(options.dtype), tensor.shape});
     by_name[declared.back().name] = &tensor;
   }
   SafetensorsWriter writer(path, std::move(declared));
   std::vector<std::byte> buffer;
   for (const SafetensorsDeclaration& tensor : writer.order())
-    writer.append(assemble_hf_tensor(*by_name.at(tensor.name), options.dtype, read, buffer));
+    writer.append(assemble_hf_tensor(*by_name.at(tensor.name), tensor.dtype, read, buffer));
   writer.close();
 }
 
-void write_hf_tensors(const fs::path& path, const ModelOptions& model, std::string_view family,
+void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
                       const ParameterSource& source, const HfWriteOptions& options) {
   const auto read = [&](const HfPart& part, const Shape& offset, const View& destination) {
     ConstView view = source(part.name);
@@ -77,7 +78,7 @@ void write_hf_tensors(const fs::path& path, const ModelOptions& model, std::stri
     for (int i = 0; i < view.rank(); ++i) view = view.slice(i, offset[i], destination.shape()[i]);
     convert_into(destination, view);
   };
-  write_hf_tensors(path, hf_tensors(model, family), read, options);
+  write_hf_tensors(path, tensors, read, options);
 }
 
 }  // namespace tessera

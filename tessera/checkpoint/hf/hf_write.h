@@ -23,7 +23,7 @@ using ParameterReader =
 using ParameterSource = std::function<ConstView(const std::string& name)>;
 
 struct HfWriteOptions {
-  DType dtype = DType::f32;  ///< of the file; views of other float types are converted
+  DType dtype = DType::f32;  ///< of the weights; views of other float types are converted
   std::string prefix;        ///< put before every name ("grad.")
 };
 
@@ -31,9 +31,8 @@ struct HfWriteOptions {
 void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
                       const ParameterReader& read, const HfWriteOptions& options = {});
 
-/// The same for all tensors of a model, whose parameters are in memory. An empty family gives names
-/// in the style of Llama to a model that no family can express.
-void write_hf_tensors(const fs::path& path, const ModelOptions& model, std::string_view family,
+/// The same for parameters that are in memory.
+void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
                       const ParameterSource& source, const HfWriteOptions& options = {});
 
 }  // namespace tessera

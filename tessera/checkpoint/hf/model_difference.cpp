@@ -44,8 +44,8 @@ std::vector<std::int64_t> expert_layers(const ModelOptions& model) {
 
 ModelOptions effective_experts(ModelOptions model) {
   model.moe_layer_freq = expert_layers(model);
-  if (model.moe_router_num_groups == 0)
-    model.moe_router_group_topk = model.moe_router_group_best = 0;
+  if (model.moe_router_num_groups <= 1)
+    model.moe_router_num_groups = model.moe_router_group_topk = model.moe_router_group_best = 0;
   if (model.moe_router_score != RouterScore::softmax) model.moe_router_pre_softmax = false;
   return model;
 }

@@ -20,6 +20,12 @@ void HfTensorList::add_expert(const std::string& hf_name, const Shape& shape,
                       .parts = {{name, {options_.num_experts, shape[0], shape[1]}}}});
 }
 
+void HfTensorList::add_accumulator(const std::string& hf_name, std::int64_t size,
+                                   const std::string& name) {
+  tensors_.push_back(
+      {.name = hf_name, .shape = {size}, .accumulator = true, .parts = {{name, {size}}}});
+}
+
 void HfTensorList::add_norm(const std::string& hf_name, const std::string& name) {
   add(hf_name + ".weight", {options_.hidden_size}, name + ".weight");
   if (options_.normalization == Normalization::layer_norm && options_.norm_bias)

@@ -40,6 +40,26 @@ void check_router(const JsonFields& config, const ModelOptions& options, const H
               config.what());
 }
 
+// A group's score is the sum of its two best.
+void read_groups(const JsonFields& config, ModelOptions& options) {
+  constexpr std::int64_t best = 2;
+  const std::int64_t groups = config.integer("n_group", 1, 1, kMaxRouterGroups);
+  const std::int64_t chosen = config.integer("topk_group", 1, 1, kMaxRouterGroups);
+  const std::int64_t size = options.num_experts / groups;
+  check_input(options.num_experts % groups == 0 && size >= best,
+              "{}: {} experts in n_group = {} groups: expected groups of equal size, and of {} "
+              "experts at least",
+              config.what(), options.num_experts, groups, best);
+  check_input(chosen <= groups && options.moe_router_topk <= chosen * size,
+              "{}: topk_group = {} of {} groups with {} experts each cannot give "
+              "num_experts_per_tok = {} experts",
+              config.what(), chosen, groups, size, options.moe_router_topk);
+  if (groups == 1) return;
+  options.moe_router_num_groups = groups;
+  options.moe_router_group_topk = chosen;
+  options.moe_router_group_best = best;
+}
+
 void add_shared_expert(HfTensorList& list, const ModelOptions& options, const std::string& hf,
                        const std::string& ours, const HfExpertNames& names) {
   const std::int64_t h = options.hidden_size, f = options.moe_shared_ffn;
@@ -71,6 +91,30 @@ void write_experts(const ModelOptions& options, Json& config, const HfExpertKeys
   config["output_router_logits"] = false;
 }
 
+void read_sigmoid_experts(const JsonFields& config, ModelOptions& options,
+                          const HfExpertKeys& keys) {
+  options.moe_router_score = RouterScore::sigmoid;
+  options.moe_expert_bias = true;
+  read_experts(config, options, keys, false);
+  options.moe_router_pre_softmax = false;
+  options.moe_router_scaling_factor =
+      config.number("routed_scaling_factor", 1.0, 1.0 / kMaxHfScale, kMaxHfScale);
+  const bool several = options.moe_router_topk > 1;
+  check_input(config.boolean("norm_topk_prob", true) == several,
+              "{}: norm_topk_prob = {} with num_experts_per_tok = {} is not supported: the weights "
+              "of a sigmoid router are divided by their sum if there are several",
+              config.what(), !several, options.moe_router_topk);
+  read_groups(config, options);
+}
+
+void write_sigmoid_experts(const ModelOptions& options, Json& config, const HfExpertKeys& keys) {
+  write_experts(options, config, keys);
+  config["norm_topk_prob"] = options.moe_router_topk > 1;
+  config["routed_scaling_factor"] = options.moe_router_scaling_factor;
+  config["n_group"] = std::max<std::int64_t>(1, options.moe_router_num_groups);
+  config["topk_group"] = std::max<std::int64_t>(1, options.moe_router_group_topk);
+}
+
 bool read_normalized(const JsonFields& config) { return config.boolean("norm_topk_prob", false); }
 
 void set_expert_layers(const JsonFields& config, ModelOptions& options,
@@ -80,6 +124,19 @@ void set_expert_layers(const JsonFields& config, ModelOptions& options,
               "{}: no layer has experts: set the model_type of a family without experts",
               config.what());
   options.moe_layer_freq = dense == 0 ? std::vector<std::int64_t>{1} : std::move(layers);
+}
+
+void read_first_dense_layers(const JsonFields& config, ModelOptions& options) {
+  const std::int64_t dense = config.integer("first_k_dense_replace", 1, 0, kMaxHfLayers);
+  std::vector<std::int64_t> layers;
+  for (std::int64_t i = 0; i < options.num_layers; ++i) layers.push_back(i >= dense);
+  set_expert_layers(config, options, std::move(layers));
+}
+
+void write_first_dense_layers(const ModelOptions& options, Json& config) {
+  std::int64_t dense = 0;
+  while (dense < options.num_layers && !has_experts(options, dense)) ++dense;
+  config["first_k_dense_replace"] = dense;
 }
 
 void read_sparse_layers(const JsonFields& config, ModelOptions& options) {
@@ -111,6 +168,9 @@ void add_experts(HfTensorList& list, const ModelOptions& options, const std::str
   const std::int64_t h = options.hidden_size, f = options.moe_ffn_hidden_size;
   list.add(fmt::format("{}{}.weight", hf, names.router), {options.num_experts, h},
            ours + "router.weight");
+  if (options.moe_expert_bias)
+    list.add_accumulator(fmt::format("{}{}", hf, names.bias), options.num_experts,
+                         ours + "router.expert_bias");
   for (std::int64_t i = 0; i < options.num_experts; ++i) {
     const std::string expert = fmt::format("{}{}.{}.", hf, names.experts, i);
     const auto add = [&](std::string_view hf_name, const char* name, const Shape& shape) {

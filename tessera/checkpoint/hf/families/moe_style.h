@@ -28,6 +28,7 @@ struct HfExpertNames {
   std::string_view gate = "gate_proj";       ///< behind it
   std::string_view up = "up_proj";
   std::string_view down = "down_proj";
+  std::string_view bias = "mlp.gate.e_score_correction_bias";
   std::string_view shared = "mlp.shared_expert";  ///< its matrices have the same names
   std::string_view shared_gate = "mlp.shared_expert_gate";
 };
@@ -39,12 +40,22 @@ void read_experts(const JsonFields& config, ModelOptions& options, const HfExper
                   bool normalized);
 void write_experts(const ModelOptions& options, Json& config, const HfExpertKeys& keys);
 
+/// The same for a sigmoid router that knows groups of experts and a bias: n_group and topk_group
+/// (standard: 1), norm_topk_prob (standard: true), routed_scaling_factor (standard: 1).
+void read_sigmoid_experts(const JsonFields& config, ModelOptions& options,
+                          const HfExpertKeys& keys);
+void write_sigmoid_experts(const ModelOptions& options, Json& config, const HfExpertKeys& keys);
+
 /// norm_topk_prob (standard: false): whether weights are divided by their sum.
 bool read_normalized(const JsonFields& config);
 
 /// moe_layer_freq from a 0 or 1 for each layer. InputError if no layer has experts.
 void set_expert_layers(const JsonFields& config, ModelOptions& options,
                        std::vector<std::int64_t> layers);
+
+/// first_k_dense_replace (standard: 1): the layers before it have no experts.
+void read_first_dense_layers(const JsonFields& config, ModelOptions& options);
+void write_first_dense_layers(const ModelOptions& options, Json& config);
 
 /// Qwen's keys: the layers with experts are every decoder_sparse_step-th one (standard: 1) but
 /// those of mlp_only_layers.
