@@ -37,7 +37,7 @@ inline std::vector<fs::path> hf_folders() {
         "qwen2",     "qwen3",    "gemma",        "gemma2",     "gemma3",
         "phi3",      "olmo2",    "granite",      "gpt_neox",   "gpt_neox_sequential",
         "cohere",    "cohere2",  "mixtral",      "qwen3_moe",  "qwen3_moe_v4",
-        "qwen2_moe", "glm4_moe", "glm4_moe_v4"})
+        "qwen2_moe", "glm4_moe", "glm4_moe_v4",  "olmoe"})
     folders.push_back(golden(name));
   for (const HfFamily* family : hf_families()) folders.push_back(family_data(family->name));
   return folders;

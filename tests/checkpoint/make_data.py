@@ -141,6 +141,9 @@ MODELS = {
         num_nextn_predict_layers=0,
         dtype="bfloat16",
     ),
+    "olmoe": transformers.OlmoeConfig(
+        **ONE_LAYER, num_experts=4, num_experts_per_tok=3, pad_token_id=None, dtype="bfloat16"
+    ),
 }
 
 

@@ -9,8 +9,8 @@ import torch
 from transformers import (AutoConfig, AutoModelForCausalLM, Cohere2Config, CohereConfig,
                           Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4MoeConfig,
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig,
-                          MixtralConfig, Olmo2Config, Phi3Config, PreTrainedConfig, Qwen2Config,
-                          Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
+                          MixtralConfig, Olmo2Config, OlmoeConfig, Phi3Config, PreTrainedConfig,
+                          Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 STEPS = 5
 
@@ -206,6 +206,11 @@ MODELS = {
         first_k_dense_replace=2, tie_word_embeddings=True,
         rope_parameters=rope(1000.0, partial_rotary_factor=0.75), **TOKENS),
         batch=2, seq=23, seed=26, std=0.14, v4_keys=True),
+    "olmoe": Golden(OlmoeConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=20, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, num_experts=6,
+        num_experts_per_tok=3, router_aux_loss_coef=0.05, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=24, std=0.16),
 }
 
 
