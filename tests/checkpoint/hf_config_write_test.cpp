@@ -124,7 +124,7 @@ TEST(HfConfigWrite, SaysWhyAFamilyDoesNotFit) {
                      {"the first layer with an attention window would become 0 instead of 2"});
   expect_input_error([&] { hf_config_for(options, "gpt2"); },
                      {"the position embedding would become learned_absolute instead of rope"});
-  EXPECT_THROW(hf_config_for(options, "mixtral"), Error);
+  EXPECT_THROW(hf_config_for(options, "jamba"), Error);
   EXPECT_THROW(hf_family_for(ModelOptions{}), Error);
 }
 

@@ -277,5 +277,49 @@ TEST(HfConvert, AWiderExportTakesTheMasterWeights) {
   }
 }
 
+// The bias of experts is f32 beside bf16 weights, in the checkpoint as in files, and does not make
+// these f32.
+TEST(HfConvert, TheBiasOfExpertsKeepsItsType) {
+  const test::TempFolder temp;
+  const fs::path source = test::family_data("glm4_moe");
+  const HfFolder folder(source);
+  const std::string name = "layers.1.mlp.router.expert_bias";
+  EXPECT_EQ(stored_type(folder), DType::bf16);
+  Checkpoint checkpoint = imported(source, temp / "saved");
+  EXPECT_EQ(checkpoint.tensor(name).dtype, DType::f32);
+  EXPECT_EQ(checkpoint.tensor("output.weight").dtype, DType::bf16);
+  HfExport half;
+  half.dtype = DType::f16;
+  half.max_shard_bytes = 3000;
+  export_hf(checkpoint, folder.model().options, temp / "half", half);
+  const HfFolder exported(temp / "half");
+  const HfSlice bias = exported.locate(name).slices.front();
+  EXPECT_EQ(exported.files()[bias.file].dtype(bias.tensor), DType::f32);
+  EXPECT_EQ(stored_type(exported), DType::f16);
+  std::uint64_t bytes = 0;
+  for (const SafetensorsFile& file : exported.files())
+    for (const std::string& each : file.names()) bytes += file.entry(each).data.size();
+  EXPECT_EQ(json_of(temp / "half/model.safetensors.index.json")["metadata"]["total_size"], bytes);
+}
+
+// A wider export takes the master weights of one expert after the other.
+TEST(HfConvert, AWiderExportTakesTheMasterWeightsOfExperts) {
+  for (const auto master : {test::Made::Master::low_bits, test::Made::Master::whole}) {
+    const test::TempFolder temp;
+    const ModelOptions model = HfFolder(test::family_data("mixtral")).model().options;
+    Checkpoint checkpoint =
+        test::made_checkpoint(temp / "saved", model, {.dtype = DType::bf16, .master = master});
+    HfExport wide;
+    wide.dtype = DType::f32;
+    export_hf(checkpoint, model, temp / "wide", wide);
+    const HfFolder folder(temp / "wide");
+    const std::string name = "layers.1.mlp.experts.down.weight";
+    const Shape shape = folder.locate(name).shape;
+    std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+    folder.read(name, View(values.data(), DType::f32, shape));
+    EXPECT_EQ(values, test::made_values(name, shape));
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "tessera/checkpoint/format/safetensors_writer.h"
@@ -84,6 +85,22 @@ std::vector<float> read_all(const HfFolder& folder, const std::string& name) {
   return values;
 }
 
+// The elements of a slice come from where the slice says.
+void expect_values(const HfFolder& folder, const HfSlice& slice, std::span<const float> values) {
+  const std::size_t k = number_of(folder, slice.tensor);
+  const std::int64_t rows = slice.shape[0];
+  const std::int64_t columns = slice.shape.rank() == 2 ? slice.shape[1] : 1;
+  const std::int64_t width =
+      slice.transposed ? folder.files()[slice.file].shape(slice.tensor)[1] : columns;
+  for (std::int64_t o = 0; o < rows; ++o)
+    for (std::int64_t i = 0; i < columns; ++i) {
+      const std::int64_t share = rows / slice.blocks;
+      const std::int64_t out = slice.block_rows * (o / share) + slice.out_begin + o % share;
+      const std::int64_t j = slice.transposed ? i * width + out : out * width + i;
+      ASSERT_EQ(values[static_cast<std::size_t>(o * columns + i)], element(k, j)) << o << " " << i;
+    }
+}
+
 TEST(HfFolder, ReadsEveryParameterOfEachFamily) {
   for (const HfFamily* family : hf_families()) {
     SCOPED_TRACE(family->name);
@@ -91,22 +108,15 @@ TEST(HfFolder, ReadsEveryParameterOfEachFamily) {
     EXPECT_EQ(folder.model().family, family->name);
     std::size_t elements = 0;
     for (const std::string& name : folder.names()) {
-      const HfLocation& location = folder.locate(name);
-      const std::size_t k = number_of(folder, location.tensor);
-      const std::int64_t rows = location.shape[0];
-      const std::int64_t columns = location.shape.rank() == 2 ? location.shape[1] : 1;
-      const std::int64_t width =
-          location.transposed ? folder.files()[location.file].shape(location.tensor)[1] : columns;
       const std::vector<float> values = read_all(folder, name);
-      for (std::int64_t o = 0; o < rows; ++o)
-        for (std::int64_t i = 0; i < columns; ++i) {
-          const std::int64_t share = rows / location.blocks;
-          const std::int64_t out =
-              location.block_rows * (o / share) + location.out_begin + o % share;
-          const std::int64_t j = location.transposed ? i * width + out : out * width + i;
-          ASSERT_EQ(values[static_cast<std::size_t>(o * columns + i)], element(k, j))
-              << name << " " << o << " " << i;
-        }
+      std::span<const float> rest = values;
+      for (const HfSlice& slice : folder.locate(name).slices) {
+        const auto count = static_cast<std::size_t>(slice.shape.numel());
+        SCOPED_TRACE(name + " in " + slice.tensor);
+        expect_values(folder, slice, rest.first(count));
+        rest = rest.subspan(count);
+      }
+      EXPECT_TRUE(rest.empty()) << name;
       elements += values.size();
     }
     std::size_t stored = 0;
@@ -160,6 +170,28 @@ TEST(HfFolder, ReadsAnyBox) {
   }
 }
 
+TEST(HfFolder, ReadsBoxesOfExperts) {
+  const HfFolder folder(data("mixtral"));
+  for (const char* matrix : {"gate", "up", "down"}) {
+    const std::string name = fmt::format("layers.0.mlp.experts.{}.weight", matrix);
+    const Shape shape = folder.locate(name).shape;
+    ASSERT_EQ(shape.rank(), 3);
+    ASSERT_EQ(shape[0], 3);
+    const std::vector<float> whole = read_all(folder, name);
+    const Shape offset{1, 2, 3}, extent{2, shape[1] - 2, shape[2] - 4};
+    std::vector<double> box(static_cast<std::size_t>(extent.numel()));
+    folder.read_box(name, offset, extent, View(box.data(), DType::f64, extent));
+    std::size_t at = 0;
+    for (std::int64_t e = 1; e < 3; ++e)
+      for (std::int64_t o = 2; o < shape[1]; ++o)
+        for (std::int64_t i = 3; i < shape[2] - 1; ++i)
+          ASSERT_EQ(box[at++], whole[static_cast<std::size_t>((e * shape[1] + o) * shape[2] + i)])
+              << name << " " << e << " " << o << " " << i;
+    EXPECT_THROW(folder.read_box(name, {2, 0, 0}, extent, View(box.data(), DType::f64, extent)),
+                 Error);
+  }
+}
+
 TEST(HfFolder, RefusesBoxesAndShapesThatDoNotFit) {
   const HfFolder folder(data("gpt2"));
   std::vector<float> space(100);
@@ -194,9 +226,30 @@ TEST(HfFolder, AcceptsGpt2WithoutPrefixAndWithBuffers) {
   });
   const HfFolder bare(folder.path());
   const HfFolder golden(data("gpt2"));
-  EXPECT_EQ(bare.locate("embedding.word.weight").tensor, "wte.weight");
+  EXPECT_EQ(bare.locate("embedding.word.weight").slices.front().tensor, "wte.weight");
   for (const std::string& name : golden.names())
     EXPECT_EQ(read_all(bare, name), read_all(golden, name)) << name;
+}
+
+// As transformers does.
+TEST(HfFolder, SkipsALayerForMultiTokenPrediction) {
+  const TempFolder folder;
+  copy_model("glm4_moe", folder);
+  Model model;
+  model.load(SafetensorsFile(folder / "model.safetensors"));
+  model.add("model.layers.2.eh_proj.weight", {8, 16});
+  model.add("model.layers.2.mlp.experts.0.up_proj.weight", {10, 8});
+  fs::remove(folder / "model.safetensors");
+  model.save(folder / "model.safetensors");
+  testing::internal::CaptureStderr();
+  const HfFolder skipped(folder.path());
+  const std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_NE(warning.find("2 tensors of the layer for multi-token prediction"), std::string::npos);
+  EXPECT_EQ(skipped.names(), HfFolder(data("glm4_moe")).names());
+  model.add("model.layers.3.norm.weight", {8});
+  fs::remove(folder / "model.safetensors");
+  model.save(folder / "model.safetensors");
+  expect_input_error([&] { HfFolder{folder.path()}; }, {"model.layers.3.norm.weight"});
 }
 
 TEST(HfFolder, ReadsSeveralFilesWithoutAnIndex) {

@@ -77,6 +77,27 @@ TEST(HfNames, FusesAndTransposesGpt2) {
   EXPECT_EQ(tensors.at("transformer.ln_f.bias").parts[0].name, "final_norm.bias");
 }
 
+TEST(HfNames, NamesEachExpert) {
+  const auto tensors = tensors_of(
+      family_options("mixtral", std::string(kSmall) + R"(,"num_local_experts":3)"), "mixtral");
+  EXPECT_EQ(tensors.size(), 3u + 2 * (6 + 1 + 3 * 3));
+  const std::string block = "model.layers.1.block_sparse_moe.";
+  EXPECT_EQ(tensors.at(block + "gate.weight").parts[0].name, "layers.1.mlp.router.weight");
+  EXPECT_EQ(tensors.at(block + "gate.weight").shape, (Shape{3, 8}));
+  EXPECT_FALSE(tensors.at(block + "gate.weight").expert.has_value());
+  const HfTensor& down = tensors.at(block + "experts.2.w2.weight");
+  EXPECT_EQ(down.shape, (Shape{8, 12}));
+  EXPECT_EQ(down.expert, 2);
+  ASSERT_EQ(down.parts.size(), 1u);
+  EXPECT_EQ(down.parts[0].name, "layers.1.mlp.experts.down.weight");
+  EXPECT_EQ(down.parts[0].shape, (Shape{3, 8, 12}));
+  EXPECT_EQ(down.part_shape(down.parts[0]), (Shape{8, 12}));
+  EXPECT_EQ(tensors.at(block + "experts.0.w1.weight").parts[0].name,
+            "layers.1.mlp.experts.gate.weight");
+  EXPECT_EQ(tensors.at(block + "experts.0.w3.weight").parts[0].name,
+            "layers.1.mlp.experts.up.weight");
+}
+
 TEST(HfNames, NamesEveryParameterWithoutAFamily) {
   ModelOptions options = family_options("gpt2", R"(,"n_layer":1)");
   options.qk_norm = QkNorm::per_head;

@@ -32,9 +32,12 @@ inline fs::path family_data(std::string_view family) {
 /// Every Hugging Face folder of the tests: tied and untied, one file and several, f32 and bf16.
 inline std::vector<fs::path> hf_folders() {
   std::vector<fs::path> folders;
-  for (const char* name : {"gpt2", "llama3", "llama_linear", "llama_yarn", "mistral", "qwen2",
-                           "qwen3", "gemma", "gemma2", "gemma3", "phi3", "olmo2", "granite",
-                           "gpt_neox", "gpt_neox_sequential", "cohere", "cohere2"})
+  for (const char* name :
+       {"gpt2",      "llama3",   "llama_linear", "llama_yarn", "mistral",
+        "qwen2",     "qwen3",    "gemma",        "gemma2",     "gemma3",
+        "phi3",      "olmo2",    "granite",      "gpt_neox",   "gpt_neox_sequential",
+        "cohere",    "cohere2",  "mixtral",      "qwen3_moe",  "qwen3_moe_v4",
+        "qwen2_moe", "glm4_moe", "glm4_moe_v4",  "olmoe"})
     folders.push_back(golden(name));
   for (const HfFamily* family : hf_families()) folders.push_back(family_data(family->name));
   return folders;
@@ -130,6 +133,16 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   return {span.begin(), span.end()};
 }
 
+/// A vector that is kept in the accumulator type, and has no state.
+inline void add_accumulator(const HfPart& part, const Made& made, MadeFile& weights) {
+  const std::vector<float> values = made_values(part.name, part.shape);
+  const DType type = accumulator_type(made.dtype);
+  std::vector<std::byte> bytes(values.size() * element_size(type));
+  convert_into(View(bytes.data(), type, part.shape),
+               ConstView(values.data(), DType::f32, part.shape));
+  weights.add(part.name, part.shape, type, std::move(bytes));
+}
+
 inline void add_parameter(const HfPart& part, const Made& made, MadeFile& weights,
                           MadeFile& optimizer) {
   const std::vector<float> values = made_values(part.name, part.shape);
@@ -157,7 +170,9 @@ inline Checkpoint made_checkpoint(const fs::path& folder, const ModelOptions& mo
                                   const Made& made = {}) {
   MadeFile weights, optimizer;
   for (const HfTensor& tensor : hf_tensors(model, ""))
-    for (const HfPart& part : tensor.parts) add_parameter(part, made, weights, optimizer);
+    for (const HfPart& part : tensor.parts)
+      tensor.accumulator ? add_accumulator(part, made, weights)
+                         : add_parameter(part, made, weights, optimizer);
   const fs::path staging_dir = create_staging_dir(folder, made.iteration);
   Manifest manifest;
   manifest.iteration = made.iteration;

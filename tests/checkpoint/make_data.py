@@ -11,6 +11,7 @@ import shutil
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 DATA = pathlib.Path(__file__).parent / "data"
 
@@ -105,30 +106,67 @@ MODELS = {
         attention_bias=True,
         dtype="bfloat16",
     ),
+    "mixtral": transformers.MixtralConfig(**SMALL, num_local_experts=3, sliding_window=16, dtype="bfloat16"),
+    "qwen3_moe": transformers.Qwen3MoeConfig(
+        **(SMALL | dict(num_hidden_layers=3)),
+        head_dim=6,
+        moe_intermediate_size=10,
+        num_experts=4,
+        num_experts_per_tok=2,
+        mlp_only_layers=[1],
+        norm_topk_prob=True,
+        tie_word_embeddings=True,
+        dtype="bfloat16",
+    ),
+    "qwen2_moe": transformers.Qwen2MoeConfig(
+        **SMALL,
+        moe_intermediate_size=10,
+        shared_expert_intermediate_size=14,
+        num_experts=4,
+        num_experts_per_tok=2,
+        decoder_sparse_step=2,
+        dtype="bfloat16",
+    ),
+    "glm4_moe": transformers.Glm4MoeConfig(
+        **(SMALL | dict(num_attention_heads=2, num_key_value_heads=1)),
+        attention_bias=True,
+        use_qk_norm=True,
+        moe_intermediate_size=10,
+        n_shared_experts=2,
+        n_routed_experts=6,
+        num_experts_per_tok=2,
+        n_group=3,
+        topk_group=2,
+        routed_scaling_factor=2.5,
+        num_nextn_predict_layers=0,
+        dtype="bfloat16",
+    ),
+    "olmoe": transformers.OlmoeConfig(
+        **ONE_LAYER, num_experts=4, num_experts_per_tok=3, pad_token_id=None, dtype="bfloat16"
+    ),
 }
 
 
-def fill(model):
-    tied = model.config.tie_word_embeddings
-    renamed = {"lm_head.weight": "embed_out.weight"} if model.config.model_type == "gpt_neox" else {}
-    names = [name for name in model.state_dict() if not (tied and name == "lm_head.weight")]
-    names.sort(key=lambda name: renamed.get(name, name))
-    for k, name in enumerate(names):
-        tensor = model.state_dict()[name]
-        numbers = (31 * k + torch.arange(tensor.numel())) % 251 - 125
-        tensor.copy_(numbers.reshape(tensor.shape))
+def fill(folder):
+    paths = sorted(folder.glob("*.safetensors"))
+    files = {path: load_file(path) for path in paths}
+    names = sorted(name for tensors in files.values() for name in tensors)
+    for path, tensors in files.items():
+        for name, tensor in tensors.items():
+            numbers = (31 * names.index(name) + torch.arange(tensor.numel())) % 251 - 125
+            tensor.copy_(numbers.reshape(tensor.shape))
+        save_file(tensors, path, metadata={"format": "pt"})
 
 
 def main():
     shutil.rmtree(DATA, ignore_errors=True)
     for family, config in MODELS.items():
         model = transformers.AutoModelForCausalLM.from_config(config)
-        with torch.no_grad():
-            fill(model)
         # One model is split over several files.
         size = 1500 if family == "llama" else "1GB"
         model.save_pretrained(DATA / family, max_shard_size=size)
         (DATA / family / "generation_config.json").unlink(missing_ok=True)
+        fill(DATA / family)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,14 @@
 
 namespace {
 
-constexpr std::int64_t kMaxLayers = 16;  // keeps one input short
+// These keep one input short.
+constexpr std::int64_t kMaxLayers = 16;
+constexpr std::int64_t kMaxExperts = 16;
 
 void check_names(const tessera::HfModel& model) {
   tessera::ModelOptions options = model.options;
   options.num_layers = std::min(options.num_layers, kMaxLayers);
+  options.num_experts = std::min(options.num_experts, kMaxExperts);
   for (const tessera::HfTensor& tensor : tessera::hf_tensors(options, model.family))
     if (tensor.shape.numel() <= 0) std::abort();
 }

@@ -1,7 +1,7 @@
 """Runs transformers' models in true float64.
 
 Stock transformers casts to float32 inside a float64 model: in RMSNorm and Cohere's LayerNorm, in
-the softmax of attention, in RoPE and in Gemma's factor on the embedding. Here those are written
+the softmax of attention, in RoPE, in Gemma's factor on the embedding and in the routers of experts. Here those are written
 again from their definitions, and NoFloat32 proves that no other cast is left.
 """
 
@@ -109,6 +109,45 @@ class DoubleNorm(torch.nn.Module):
         return weight * x / torch.sqrt(x.square().mean(-1, keepdim=True) + self.eps)
 
 
+class DoubleSigmoidRouter(torch.nn.Module):
+    """Sigmoids, and a choice by these plus a bias among the best groups of experts."""
+
+    def __init__(self, router):
+        super().__init__()
+        self.weight = router.weight
+        self.register_buffer("e_score_correction_bias", router.e_score_correction_bias)
+        self.top_k, self.scale = router.top_k, router.routed_scaling_factor
+        self.groups, self.top_groups = router.num_group, router.topk_group
+
+    def forward(self, x):  # -> logits, weights and numbers of the chosen experts
+        logits = x.reshape(-1, x.shape[-1]) @ self.weight.T
+        scores = logits.sigmoid()
+        by_group = (scores + self.e_score_correction_bias).unflatten(-1, (self.groups, -1))
+        groups = by_group.topk(2, dim=-1).values.sum(-1).topk(self.top_groups, dim=-1).indices
+        allowed = torch.zeros_like(by_group[..., 0], dtype=torch.bool).scatter_(-1, groups, True)
+        choice = by_group.masked_fill(~allowed[..., None], -torch.inf).flatten(-2)
+        chosen = choice.topk(self.top_k, dim=-1).indices
+        weights = scores.gather(-1, chosen)
+        return logits, self.scale * weights / weights.sum(-1, keepdim=True), chosen
+
+
+class DoubleRouter(torch.nn.Module):
+    """The softmax over all experts, of which the chosen ones' are divided by their sum or not."""
+
+    def __init__(self, router):
+        super().__init__()
+        self.weight = router.weight
+        self.top_k = router.top_k
+        self.normalized = getattr(router, "norm_topk_prob", True)  # Mixtral always does
+
+    def forward(self, x):  # -> logits, weights and numbers of the chosen experts
+        logits = x.reshape(-1, x.shape[-1]) @ self.weight.T
+        weights, chosen = logits.softmax(-1).topk(self.top_k, dim=-1)
+        if self.normalized:
+            weights = weights / weights.sum(-1, keepdim=True)
+        return logits, weights, chosen
+
+
 def double_attention(module, query, key, value, attention_mask, scaling, softcap=None, **_):
     """query [batch, heads, seq, head_dim], key and value with a divisor of heads
     -> [batch, seq, heads, head_dim]. attention_mask is 0 or the lowest number, and is added."""
@@ -134,6 +173,10 @@ def to_double(model):
             model.set_submodule(name, DoubleRope(model.config))
         elif kind.endswith("RMSNorm") or kind in ("CohereLayerNorm", "Cohere2LayerNorm"):
             model.set_submodule(name, DoubleNorm(module))
+        elif kind.endswith("TopkRouter"):
+            model.set_submodule(name, DoubleSigmoidRouter(module))
+        elif kind.endswith("TopKRouter"):
+            model.set_submodule(name, DoubleRouter(module))
         elif kind.endswith("ScaledWordEmbedding"):
             module.embed_scale.fill_(math.sqrt(model.config.hidden_size))
     return model

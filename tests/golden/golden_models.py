@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import torch
 from transformers import (AutoConfig, AutoModelForCausalLM, Cohere2Config, CohereConfig,
-                          Gemma2Config, Gemma3TextConfig, GemmaConfig, GPT2Config, GPTNeoXConfig,
-                          GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config, Phi3Config,
-                          PreTrainedConfig, Qwen2Config, Qwen3Config)
+                          Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4MoeConfig,
+                          GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig,
+                          MixtralConfig, Olmo2Config, OlmoeConfig, Phi3Config, PreTrainedConfig,
+                          Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
 
 STEPS = 5
 
@@ -160,12 +161,67 @@ MODELS = {
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, logit_scale=0.75,
         sliding_window=6, sliding_window_pattern=3, rope_parameters=rope(1000.0), **TOKENS),
         batch=2, seq=23, seed=20, std=0.2, v4_keys=True),
+    "mixtral": Golden(MixtralConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=20, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        num_local_experts=6, num_experts_per_tok=2, router_aux_loss_coef=0.05,
+        rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=21, std=0.2),
+    # no experts in layer 0
+    "qwen3_moe": Golden(Qwen3MoeConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=28, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
+        num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, norm_topk_prob=True,
+        mlp_only_layers=[0], router_aux_loss_coef=0.05, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=24, std=0.16),
+    # every third of 3 layers has experts; the weights of the chosen ones stay as they are
+    "qwen3_moe_v4": Golden(Qwen3MoeConfig(
+        vocab_size=59, hidden_size=24, intermediate_size=28, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
+        num_experts=4, num_experts_per_tok=1, moe_intermediate_size=16, norm_topk_prob=False,
+        decoder_sparse_step=3, use_sliding_window=True, sliding_window=7, tie_word_embeddings=True,
+        router_aux_loss_coef=0.05, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=24, std=0.16, v4_keys=True),
+    # a gated shared expert; no experts in layer 1
+    "qwen2_moe": Golden(Qwen2MoeConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=28, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
+        shared_expert_intermediate_size=16, mlp_only_layers=[1], router_aux_loss_coef=0.05,
+        rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=30, std=0.16),
+    # 2 of 3 groups of experts; 4 of 8 channels rotate
+    "glm4_moe": Golden(Glm4MoeConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
+        attention_bias=True, use_qk_norm=True, n_routed_experts=6, num_experts_per_tok=3,
+        moe_intermediate_size=20, n_shared_experts=2, n_group=3, topk_group=2,
+        routed_scaling_factor=1.5, num_nextn_predict_layers=0,
+        rope_parameters=rope(1000.0, partial_rotary_factor=0.5), **TOKENS),
+        batch=2, seq=23, seed=30, std=0.14),
+    "glm4_moe_v4": Golden(Glm4MoeConfig(
+        vocab_size=59, hidden_size=24, intermediate_size=28, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=64,
+        n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+        first_k_dense_replace=2, tie_word_embeddings=True,
+        rope_parameters=rope(1000.0, partial_rotary_factor=0.75), **TOKENS),
+        batch=2, seq=23, seed=26, std=0.14, v4_keys=True),
+    "olmoe": Golden(OlmoeConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=20, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, num_experts=6,
+        num_experts_per_tok=3, router_aux_loss_coef=0.05, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=24, std=0.16),
 }
 
 
 def is_matrix(name, p):
     """Cohere's q_norm and k_norm have two dimensions, [heads, head_dim], and are no matrices."""
     return p.dim() >= 2 and "norm" not in name
+
+
+def expert_biases(model):
+    """The biases of experts for the choice, by name. They are not trained."""
+    return {name: b for name, b in model.named_buffers() if name.endswith("correction_bias")}
 
 
 def draw_weights(model, std, generator):
@@ -178,6 +234,8 @@ def draw_weights(model, std, generator):
                 p.copy_(std * noise)
             else:
                 p.add_(0.2 * noise)
+        for bias in expert_biases(model).values():
+            bias.copy_(0.1 * torch.randn(bias.shape, generator=generator))
 
 
 def draw_batches(golden, generator):
@@ -205,8 +263,12 @@ def to_v4_keys(config):
     if family in ("gemma3_text", "cohere2"):
         config["sliding_window_pattern"] = layer_types.index("full_attention") + 1
         config.pop("_sliding_window_pattern", None)
+    if family == "glm4_moe":  # version 4 does not have it
+        del config["num_nextn_predict_layers"]
     if config.get("head_dim") == config["hidden_size"] // config["num_attention_heads"]:
         del config["head_dim"]
+    if family == "qwen3_moe":
+        config["num_experts"] = config.pop("num_local_experts")
     if family == "gemma":  # the name in the first files
         config["hidden_act"] = "gelu"
     if family in ("llama", "phi3") and scaling["rope_type"] in ("linear", "longrope"):
@@ -233,7 +295,8 @@ def write_model(folder, golden, generator):
     shutil.rmtree(folder, ignore_errors=True)
     model = AutoModelForCausalLM.from_config(golden.config, dtype=torch.float32)
     draw_weights(model, golden.std, generator)
-    weight_bytes = 4 * sum(p.numel() for p in model.parameters())
+    weights = [*model.parameters(), *expert_biases(model).values()]
+    weight_bytes = 4 * sum(w.numel() for w in weights)
     shard_bytes = weight_bytes * 6 // 10 if golden.sharded else weight_bytes
     model.save_pretrained(folder, max_shard_size=shard_bytes)
     assert len(list(folder.glob("model*.safetensors"))) == (2 if golden.sharded else 1)

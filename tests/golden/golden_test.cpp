@@ -1,6 +1,7 @@
 // The same numbers as PyTorch: logits, loss, every gradient and five AdamW steps of tiny models of
 // every family, in float32 against stock transformers and in float64 against a float64 reference.
 // README.md says how the files were made.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "tessera/checkpoint/saving/hf_weights.h"
 #include "tessera/engine/host_block.h"
 #include "tessera/engine/train_step.h"
+#include "tessera/launch/launch.h"
 #include "tests/support/devices.h"
 #include "tests/support/global_tensors.h"
 #include "tests/support/temp_folder.h"
@@ -17,6 +19,9 @@ namespace tessera {
 namespace {
 
 const fs::path kData = fs::path(TESSERA_SOURCE_DIR) / "tests/golden/data";
+
+constexpr const char* kExpertFamilies[] = {"mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe",
+                                           "olmoe"};
 
 struct Tolerances {
   double logits, loss, gradients, losses, weights;
@@ -103,11 +108,36 @@ class Golden : public testing::TestWithParam<std::tuple<std::string, Precision, 
     SessionOptions options;
     options.model = folder_.model().options;
     options.model.dtype = precision().dtype;
+    if (has_balances()) balance_as_golden(options.model);
+    options.model.moe_bias_update_rate = 0;  // transformers leaves the bias of experts as it is
     options.optimizer = golden_optimizer();
     options.shape = batches_.shape();
     options.training = training;
     options.device = std::get<2>(GetParam());
     return options;
+  }
+
+  bool has_balances() const { return file_.contains("balances" + precision().suffix); }
+
+  // transformers' balancing loss of a microbatch is topk times ours.
+  void balance_as_golden(ModelOptions& model) const {
+    const fs::path path = folder_.path() / "config.json";
+    const double coefficient =
+        parse_json(read_text_file(path), path.string()).at("router_aux_loss_coef");
+    model.moe_balance = {MoeBalance::microbatch};
+    model.moe_aux_loss_coeff = {coefficient * static_cast<double>(model.moe_router_topk)};
+  }
+
+  // The balancing loss of the last step is that of the i-th one of the file.
+  void expect_balance(Session& session, std::size_t i) {
+    if (!has_balances()) return;
+    const HostBlock values =
+        downloaded(session.context(), writable(session.extra_losses().values()));
+    const double want = read_doubles(file_, "balances" + precision().suffix)[i];
+    EXPECT_NEAR(values.view().data<double>()[0] *
+                    static_cast<double>(session.options().model.moe_router_topk),
+                want, precision().tolerances.losses * want)
+        << "step " << i;
   }
 
   // What a block of the session holds, under Hugging Face names.
@@ -158,6 +188,7 @@ TEST_P(Golden, LossAndEveryGradient) {
       session, [&]() -> const HostBatch& { return batches_.get(0); }, LossAverage::per_microbatch);
   const double loss = read_doubles(file_, "losses" + precision().suffix)[0];
   EXPECT_NEAR(step.loss, loss, precision().tolerances.loss * loss);
+  expect_balance(session, 0);
   const double worst = test::expect_tensors_near(
       as_hf(session, session.parameters().grads()),
       read_prefixed(file_, "grad" + precision().suffix + "."), precision().tolerances.gradients);
@@ -178,10 +209,52 @@ TEST_P(Golden, FiveAdamWSteps) {
     EXPECT_NEAR(step.loss, losses[i], precision().tolerances.losses * losses[i]) << "step " << i;
     EXPECT_NEAR(step.grad_norm, norms[i], precision().tolerances.gradients * norms[i])
         << "step " << i;
+    expect_balance(session, i);
   }
   test::expect_tensors_near(as_hf(session, session.parameters().values()),
                             read_prefixed(file_, "weights" + precision().suffix + "."),
                             precision().tolerances.weights);
+}
+
+struct ExpertLayout {
+  int expert, expert_tensor, tensor, pipeline, data;
+};
+
+// What a layout of ranks writes of the weights that it read: rank 0 gathers them.
+void copy_weights(const HfFolder& folder, const ExpertLayout& layout, const fs::path& to) {
+  SessionOptions options;
+  options.model = folder.model().options;
+  options.shape = {8, 2};
+  options.training = true;
+  options.parallel.expert = layout.expert;
+  options.parallel.expert_tensor = layout.expert_tensor;
+  options.parallel.tensor = layout.tensor;
+  options.parallel.sequence_parallel = layout.tensor > 1;
+  options.parallel.pipeline = layout.pipeline;
+  options.pipeline.first_layers = layout.pipeline > 1 ? 1 : 0;
+  options.parallel.data = layout.data;
+  run_ranks(options.parallel.ranks(), 1, [&](Rank& rank) {
+    Session session(options, rank);
+    load_hf_weights(session, folder);
+    write_hf_blocks(to, session, session.parameters().values(), folder.model().family, "");
+  });
+}
+
+// Each rank reads only the experts, and the parts of their matrices, that it holds.
+TEST(GoldenExperts, FillEveryLayout) {
+  const ExpertLayout layouts[] = {{2, 1, 1, 1, 2}, {2, 2, 2, 1, 2}, {2, 1, 2, 1, 1},
+                                  {3, 1, 1, 1, 3}, {1, 2, 2, 2, 1}, {2, 1, 1, 2, 2}};
+  for (const char* name : kExpertFamilies) {
+    const HfFolder folder(kData / name);
+    const auto want = read_prefixed(folder.files()[0], "");
+    for (const auto& [expert, expert_tensor, tensor, pipeline, data] : layouts) {
+      SCOPED_TRACE(fmt::format("{}: expert {} x {}, tensor {}, pipeline {}, data {}", name, expert,
+                               expert_tensor, tensor, pipeline, data));
+      const test::TempFolder temp;
+      copy_weights(folder, {expert, expert_tensor, tensor, pipeline, data}, temp / "copy");
+      test::expect_tensors_near(read_prefixed(SafetensorsFile(temp / "copy"), ""), want, 0.0);
+    }
+  }
 }
 
 // Without RoPE a key bias shifts all scores of a query alike: mathematics gives it no gradient.
@@ -208,18 +281,18 @@ TEST(GoldenKeyBias, HasNoGradientWithoutRope) {
   EXPECT_GT(biases, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Golden,
-                         testing::Combine(testing::Values("gpt2", "llama3", "mistral", "qwen2",
-                                                          "qwen3", "llama_linear", "llama_yarn",
-                                                          "gemma", "gemma2", "gemma3", "gpt_neox",
-                                                          "gpt_neox_sequential", "granite", "olmo2",
-                                                          "cohere", "cohere2", "phi3"),
-                                          testing::Values(kFloat32, kFloat64),
-                                          testing::ValuesIn(test::devices())),
-                         [](const auto& test) {
-                           return std::get<0>(test.param) + "_f" + std::get<1>(test.param).suffix +
-                                  "_" + test::device_name(std::get<2>(test.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Families, Golden,
+    testing::Combine(testing::Values("gpt2", "llama3", "mistral", "qwen2", "qwen3", "llama_linear",
+                                     "llama_yarn", "gemma", "gemma2", "gemma3", "gpt_neox",
+                                     "gpt_neox_sequential", "granite", "olmo2", "cohere", "cohere2",
+                                     "phi3", "mixtral", "qwen3_moe", "qwen3_moe_v4", "qwen2_moe",
+                                     "glm4_moe", "glm4_moe_v4", "olmoe"),
+                     testing::Values(kFloat32, kFloat64), testing::ValuesIn(test::devices())),
+    [](const auto& test) {
+      return std::get<0>(test.param) + "_f" + std::get<1>(test.param).suffix + "_" +
+             test::device_name(std::get<2>(test.param));
+    });
 
 }  // namespace
 }  // namespace tessera

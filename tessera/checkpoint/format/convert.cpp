@@ -123,4 +123,16 @@ View transposed_view(const View& view) {
   return {view.raw(), view.dtype(), {view.dim(1), view.dim(0)}, {view.stride(1), view.stride(0)}};
 }
 
+View matrix_view(const View& stack, std::int64_t i) {
+  const View one = stack.slice(0, i, 1);
+  return {one.raw(), one.dtype(), {one.dim(1), one.dim(2)}, {one.stride(1), one.stride(2)}};
+}
+
+View stack_view(const View& matrix) {
+  return {matrix.raw(),
+          matrix.dtype(),
+          {1, matrix.dim(0), matrix.dim(1)},
+          {matrix.numel(), matrix.stride(0), matrix.stride(1)}};
+}
+
 }  // namespace tessera

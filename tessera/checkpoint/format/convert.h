@@ -1,6 +1,8 @@
 // Copies elements between views in host memory, changing the float type on the way.
 #pragma once
 
+#include <cstdint>
+
 #include "tessera/tensor/view.h"
 
 namespace tessera {
@@ -14,5 +16,11 @@ DType common_type(DType a, DType b);
 
 /// [a, b] seen as [b, a] by exchanging the strides; vectors stay as they are.
 View transposed_view(const View& view);
+
+/// The i-th matrix of [n, a, b], as [a, b].
+View matrix_view(const View& stack, std::int64_t i);
+
+/// [a, b] seen as [1, a, b].
+View stack_view(const View& matrix);
 
 }  // namespace tessera

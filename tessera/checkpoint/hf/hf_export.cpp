@@ -17,14 +17,10 @@ namespace {
 constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr std::array<std::string_view, 3> kTokenIds{"bos_token_id", "eos_token_id", "pad_token_id"};
 // What our options do not have, and a config that was there has: it says nothing of the weights.
-constexpr std::array<std::string_view, 3> kOtherKeys{"use_cache", "pretraining_tp",
-                                                     "reorder_and_upcast_attn"};
+constexpr std::array<std::string_view, 4> kOtherKeys{
+    "use_cache", "pretraining_tp", "reorder_and_upcast_attn", "router_aux_loss_coef"};
 
 std::string choose_family(const ModelOptions& model, const Json& original) {
-  check_input(model.num_experts == 0,
-              "this model has {} experts in a layer: Hugging Face models with experts cannot be "
-              "written yet",
-              model.num_experts);
   if (!original.is_null()) {
     std::string family = original.value("model_type", "");
     const std::string problem = hf_family_problem(model, family);
@@ -76,6 +72,7 @@ void write_generation_config(const fs::path& folder, const Json& config) {
 struct Shards {
   std::vector<std::vector<HfTensor>> tensors;  // of each file
   std::uint64_t parameters = 0;
+  std::uint64_t bytes = 0;
 };
 
 Shards divided(std::vector<HfTensor> tensors, DType dtype, std::uint64_t most) {
@@ -83,13 +80,14 @@ Shards divided(std::vector<HfTensor> tensors, DType dtype, std::uint64_t most) {
   std::uint64_t used = 0;
   for (HfTensor& tensor : tensors) {
     const auto elements = static_cast<std::uint64_t>(tensor.shape.numel());
-    const std::uint64_t bytes = elements * element_size(dtype);
+    const std::uint64_t bytes = elements * element_size(tensor.type_among(dtype));
     if (shards.tensors.empty() || (used > 0 && used + bytes > most)) {
       shards.tensors.emplace_back();
       used = 0;
     }
     used += bytes;
     shards.parameters += elements;
+    shards.bytes += bytes;
     shards.tensors.back().push_back(std::move(tensor));
   }
   return shards;
@@ -102,16 +100,15 @@ void export_weights(const fs::path& folder, const Shards& shards, WeightReader& 
     const std::string name = count == 1
                                  ? "model.safetensors"
                                  : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, count);
-    write_hf_tensors(
-        folder / name, shards.tensors[i],
-        [&](const std::string& parameter, const View& to) { weights.read(parameter, to); },
-        {weights.dtype(), ""});
+    write_hf_tensors(folder / name, shards.tensors[i],
+                     [&](const HfPart& part, const Shape& offset, const View& to) {
+                       weights.read_box(part.name, offset, to);
+                     },
+                     {weights.dtype(), ""});
     for (const HfTensor& tensor : shards.tensors[i]) map[tensor.name] = name;
   }
   if (count > 1)
-    write_text(
-        folder / kHfIndexFile,
-        weight_map_text(map, shards.parameters * element_size(weights.dtype()), shards.parameters));
+    write_text(folder / kHfIndexFile, weight_map_text(map, shards.bytes, shards.parameters));
 }
 
 }  // namespace

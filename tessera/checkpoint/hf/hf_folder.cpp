@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tessera/base/check.h"
+#include "tessera/base/log.h"
 #include "tessera/checkpoint/format/convert.h"
 #include "tessera/checkpoint/format/json_fields.h"
 #include "tessera/checkpoint/hf/hf_family.h"
@@ -64,6 +65,12 @@ std::vector<SafetensorsFile> open_all(const fs::path& folder) {
   return {paths.begin(), paths.end()};
 }
 
+// A layer behind the last one.
+bool is_hf_mtp_layer(std::string_view name, const HfModel& model) {
+  return hf_family(model.family).mtp_layer &&
+         name.starts_with(fmt::format("model.layers.{}.", model.options.num_layers));
+}
+
 std::vector<SafetensorsFile> open_weights(const fs::path& folder) {
   const fs::path single = folder / "model.safetensors";
   const fs::path index = folder / kHfIndexFile;
@@ -96,14 +103,24 @@ HfFolder::HfFolder(const fs::path& folder)
 
 HfFolder::Places HfFolder::all_places() const {
   Places places;
+  std::vector<std::string> skipped;
   for (std::size_t i = 0; i < files_.size(); ++i)
     for (std::string& name : files_[i].names()) {
       if (is_hf_buffer(name)) continue;
+      if (is_hf_mtp_layer(name, model_)) {
+        skipped.push_back(name);
+        continue;
+      }
       const std::string full = hf_full_name(name, model_.family);
       const auto [earlier, is_new] = places.try_emplace(full, Place{i, name});
       check_input(is_new, "tensor {} is in '{}' and again in '{}'", Quoted{full},
                   files_[earlier->second.file].what(), files_[i].what());
     }
+  if (!skipped.empty())
+    log_warning(
+        "'{}': {} tensors of the layer for multi-token prediction, which is not supported, are "
+        "skipped: {}",
+        path_.string(), skipped.size(), name_some(skipped));
   return places;
 }
 
@@ -122,9 +139,15 @@ void HfFolder::locate_parts(const HfTensor& tensor, const Place& place) {
   const std::int64_t rows = tensor.shape[tensor.transposed ? 1 : 0];
   std::int64_t begin = 0;
   for (const HfPart& part : tensor.parts) {
-    locations_[part.name] = {place.file, place.name,    tensor.transposed,   part.shape,
-                             begin,      tensor.blocks, rows / tensor.blocks};
-    begin += part.shape[0] / tensor.blocks;
+    const Shape shape = tensor.part_shape(part);
+    HfLocation& location = locations_[part.name];
+    location.shape = part.shape;
+    location.accumulator = tensor.accumulator;
+    location.slices.resize(static_cast<std::size_t>(tensor.expert ? part.shape[0] : 1));
+    location.slices[static_cast<std::size_t>(tensor.expert.value_or(0))] = {
+        place.file, place.name,    tensor.transposed,   shape,
+        begin,      tensor.blocks, rows / tensor.blocks};
+    begin += shape[0] / tensor.blocks;
   }
 }
 
@@ -165,9 +188,9 @@ void HfFolder::read(std::string_view name, const View& destination) const {
   check_input(destination.shape() == shape,
               "'{}', parameter '{}': expected shape {}, got {}: the checkpoint's model and the one "
               "being built differ",
-              files_[locate(name).file].what(), name, destination.shape().to_string(),
-              shape.to_string());
-  read_box(name, shape.rank() == 2 ? Shape{0, 0} : Shape{0}, shape, destination);
+              files_[locate(name).slices.front().file].what(), name,
+              destination.shape().to_string(), shape.to_string());
+  read_box(name, zeros_like(shape), shape, destination);
 }
 
 void HfFolder::read_box(std::string_view name, const Shape& offset, const Shape& extent,
@@ -179,28 +202,38 @@ void HfFolder::read_box(std::string_view name, const Shape& offset, const Shape&
   check(inside && destination.shape() == extent, "box at {} of {} of parameter '{}' {} into {}",
         offset.to_string(), extent.to_string(), name, location.shape.to_string(),
         destination.to_string());
-  // Our rows of one block after the other.
-  const std::int64_t share = location.shape[0] / location.blocks;
+  if (location.slices.size() == 1 && offset.rank() <= 2)
+    return read_slice(location.slices.front(), offset, extent, destination);
+  const Shape in_slice(offset.dims().subspan(1)), of_slice(extent.dims().subspan(1));
+  for (std::int64_t i = 0; i < extent[0]; ++i)
+    read_slice(location.slices[static_cast<std::size_t>(offset[0] + i)], in_slice, of_slice,
+               matrix_view(destination, i));
+}
+
+// Our rows of one block after the other.
+void HfFolder::read_slice(const HfSlice& slice, const Shape& offset, const Shape& extent,
+                          const View& destination) const {
+  const std::int64_t share = slice.shape[0] / slice.blocks;
   for (std::int64_t done = 0; done < extent[0];) {
     const std::int64_t row = offset[0] + done;
     const std::int64_t block = row / share;
     Shape file_offset = offset, part = extent;
-    file_offset[0] = block * location.block_rows + location.out_begin + row % share;
+    file_offset[0] = block * slice.block_rows + slice.out_begin + row % share;
     part[0] = std::min(extent[0] - done, share - row % share);
-    read_rows(location, file_offset, part, destination.slice(0, done, part[0]));
+    read_rows(slice, file_offset, part, destination.slice(0, done, part[0]));
     done += part[0];
   }
 }
 
 // A box whose offset is along `out` of the file's tensor.
-void HfFolder::read_rows(const HfLocation& location, Shape offset, Shape extent,
+void HfFolder::read_rows(const HfSlice& slice, Shape offset, Shape extent,
                          const View& destination) const {
-  if (location.transposed) {
+  if (slice.transposed) {
     std::swap(offset[0], offset[1]);
     std::swap(extent[0], extent[1]);
   }
-  files_[location.file].read_box(location.tensor, offset, extent,
-                                 location.transposed ? transposed_view(destination) : destination);
+  files_[slice.file].read_box(slice.tensor, offset, extent,
+                              slice.transposed ? transposed_view(destination) : destination);
 }
 
 }  // namespace tessera

@@ -18,8 +18,8 @@
 
 namespace tessera {
 
-/// Where one of our parameters lies.
-struct HfLocation {
+/// Where a matrix or vector of ours lies.
+struct HfSlice {
   std::size_t file = 0;     ///< index into HfFolder::files
   std::string tensor;       ///< its name in that file
   bool transposed = false;  ///< the file has [in, out]
@@ -29,6 +29,14 @@ struct HfLocation {
   std::int64_t out_begin = 0;
   std::int64_t blocks = 1;
   std::int64_t block_rows = 0;
+};
+
+/// Where one of our parameters lies.
+struct HfLocation {
+  Shape shape;  ///< ours: [out, in], [out], or [experts, out, in]
+  /// The whole parameter, or its matrix for each expert.
+  std::vector<HfSlice> slices;
+  bool accumulator = false;  ///< see HfTensor
 };
 
 class HfFolder {
@@ -42,7 +50,7 @@ class HfFolder {
   /// Our parameter names, sorted.
   std::vector<std::string> names() const;
   const HfLocation& locate(std::string_view name) const;
-  /// Reads a whole parameter, [out, in] or [out], into host memory of any float type.
+  /// Reads a whole parameter into host memory of any float type.
   void read(std::string_view name, const View& destination) const;
   /// Reads the box [offset, offset + extent) of a parameter; the destination has shape `extent`.
   void read_box(std::string_view name, const Shape& offset, const Shape& extent,
@@ -56,10 +64,12 @@ class HfFolder {
   };
   using Places = std::map<std::string, Place>;
 
+  // Warns of tensors that are skipped.
   Places all_places() const;
   void locate_parts(const HfTensor& tensor, const Place& place);
-  void read_rows(const HfLocation& location, Shape offset, Shape extent,
-                 const View& destination) const;
+  void read_slice(const HfSlice& slice, const Shape& offset, const Shape& extent,
+                  const View& destination) const;
+  void read_rows(const HfSlice& slice, Shape offset, Shape extent, const View& destination) const;
   void check_shape(const Place& place, const Shape& expected) const;
   void check_unused(const Places& places) const;
 

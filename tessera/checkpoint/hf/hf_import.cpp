@@ -1,5 +1,7 @@
 #include "tessera/checkpoint/hf/hf_import.h"
 
+#include <optional>
+
 #include "tessera/base/check.h"
 #include "tessera/base/folder_lock.h"
 #include "tessera/base/json.h"
@@ -26,21 +28,27 @@ void check_nothing_there(const fs::path& folder) {
   remove_all_staging_dirs(folder);
 }
 
+DType type_of(const HfLocation& location, DType weights) {
+  return location.accumulator ? accumulator_type(weights) : weights;
+}
+
 // Adds the file of weights to the manifest.
 void import_weights(const HfFolder& folder, DType dtype, const fs::path& staging_dir,
                     Manifest& manifest) {
   std::vector<SafetensorsDeclaration> declared;
   for (const std::string& name : folder.names())
-    declared.push_back({name, dtype, folder.locate(name).shape});
+    declared.push_back({name, type_of(folder.locate(name), dtype), folder.locate(name).shape});
   SafetensorsWriter writer(staging_dir / kWeights, std::move(declared));
   std::vector<std::byte> buffer;
   for (const SafetensorsDeclaration& tensor : writer.order()) {
-    buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(dtype));
-    const View whole(buffer.data(), dtype, tensor.shape);
+    buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(tensor.dtype));
+    const View whole(buffer.data(), tensor.dtype, tensor.shape);
     folder.read(tensor.name, whole);
     const Shape origin = zeros_like(tensor.shape);
     manifest.tensors[tensor.name] = {
-        dtype, tensor.shape, {{manifest.files.size(), writer.position(), origin, tensor.shape}}};
+        tensor.dtype,
+        tensor.shape,
+        {{manifest.files.size(), writer.position(), origin, tensor.shape}}};
     writer.append(whole);
     for (const SafetensorsFile& file : folder.files()) file.forget();
   }
@@ -66,14 +74,16 @@ Manifest written(const HfFolder& folder, const HfImport& import, const fs::path&
 }  // namespace
 
 DType stored_type(const HfFolder& folder) {
-  const auto type_of = [&](const std::string& name) {
-    const HfLocation& place = folder.locate(name);
-    return folder.files()[place.file].dtype(place.tensor);
-  };
-  const std::vector<std::string> names = folder.names();
-  DType type = type_of(names.front());
-  for (const std::string& name : names) type = common_type(type, type_of(name));
-  return type;
+  std::optional<DType> type;
+  for (const std::string& name : folder.names()) {
+    const HfLocation& location = folder.locate(name);
+    if (location.accumulator) continue;
+    for (const HfSlice& slice : location.slices) {
+      const DType stored = folder.files()[slice.file].dtype(slice.tensor);
+      type = type ? common_type(*type, stored) : stored;
+    }
+  }
+  return *type;
 }
 
 fs::path import_hf(const HfFolder& folder, const HfImport& import) {

@@ -18,11 +18,18 @@ std::vector<HfTensor> own_tensors(const ModelOptions& options) {
   std::vector<HfTensor> tensors;
   const ParameterTable table(model_spec(options));  // outlives the loop
   for (const ParameterInfo& each : table.all())
-    tensors.push_back({.name = each.name, .shape = each.shape, .parts = {{each.name, each.shape}}});
+    tensors.push_back({.name = each.name,
+                       .shape = each.shape,
+                       .accumulator = each.placement_class == PlacementClass::buffer,
+                       .parts = {{each.name, each.shape}}});
   return tensors;
 }
 
 }  // namespace
+
+Shape HfTensor::part_shape(const HfPart& part) const {
+  return expert ? Shape(part.shape.dims().subspan(1)) : part.shape;
+}
 
 std::vector<HfTensor> hf_tensors(const ModelOptions& options, std::string_view family) {
   if (!family.empty()) return hf_family(family).tensors(options);

@@ -12,13 +12,25 @@
 //   layers.{i}.attention.{q_norm, k_norm}.weight   [d], or [H d] and [K d] (of the whole width)
 //   layers.{i}.mlp.{gate, up}.{weight, bias}   [f, h], [f]    (gate: gated MLPs only)
 //   layers.{i}.mlp.down.{weight, bias}         [h, f], [h]
+//
+// A layer with E experts of width e, and maybe a shared expert of width s, has instead:
+//
+//   layers.{i}.mlp.router.{weight, expert_bias}   [E, h], [E]
+//   layers.{i}.mlp.experts.{gate, up}.weight   [E, e, h]
+//   layers.{i}.mlp.experts.down.weight         [E, h, e]
+//   layers.{i}.mlp.shared.{gate, up}.weight    [s, h]
+//   layers.{i}.mlp.shared.down.weight          [h, s]
+//   layers.{i}.mlp.shared_gate.weight          [1, h]
+//
 //   final_norm.{weight, bias} [h]              output.weight [V, h] (absent when tied)
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tessera/base/dtype.h"
 #include "tessera/base/shape.h"
 #include "tessera/options/model_options.h"
 
@@ -26,7 +38,7 @@ namespace tessera {
 
 struct HfPart {
   std::string name;  ///< ours
-  Shape shape;       ///< ours: [out, in] or [out]
+  Shape shape;       ///< ours: [out, in], [out], or [experts, out, in]
 };
 
 struct HfTensor {
@@ -37,8 +49,19 @@ struct HfTensor {
   /// parts one below the other (c_attn = q | k | v), the number of heads interleaves them by head
   /// (GPT-NeoX: q0 k0 v0 q1 k1 v1 ...).
   std::int64_t blocks = 1;
+  /// The tensor holds the matrices of this expert, where the parts have those of all experts. Not
+  /// set: whole parts, none of which has experts.
+  std::optional<std::int64_t> expert = {};
+  bool accumulator = false;  ///< in the accumulator type: the bias of experts
   /// One of our parameters, or several that are fused along `out`.
-  std::vector<HfPart> parts;
+  std::vector<HfPart> parts = {};
+
+  /// [out, in] or [out]: what the tensor holds of a part.
+  Shape part_shape(const HfPart& part) const;
+  /// Its type in a file whose weights have that type.
+  DType type_among(DType weights) const {
+    return accumulator ? accumulator_type(weights) : weights;
+  }
 };
 
 /// All tensors of a model with complete options. With an empty family, for models that no family

@@ -10,15 +10,25 @@
 namespace tessera {
 namespace {
 
-// Reads a parameter and puts its rows into the blocks of a tensor, from row `begin` of each on.
-void read_in_blocks(const HfPart& part, std::int64_t begin, std::int64_t blocks, const View& whole,
-                    const ParameterReader& read) {
-  std::vector<std::byte> rows(static_cast<std::size_t>(part.shape.numel()) *
+// Reads what a tensor holds of a part.
+void read_part(const HfTensor& tensor, const HfPart& part, const View& destination,
+               const ParameterReader& read) {
+  Shape offset = zeros_like(part.shape);
+  if (tensor.expert) offset[0] = *tensor.expert;
+  read(part, offset, tensor.expert ? stack_view(destination) : destination);
+}
+
+// Reads a part and puts its rows into the blocks of a tensor, from row `begin` of each on.
+void read_in_blocks(const HfTensor& tensor, const HfPart& part, std::int64_t begin,
+                    const View& whole, const ParameterReader& read) {
+  const Shape shape = tensor.part_shape(part);
+  std::vector<std::byte> rows(static_cast<std::size_t>(shape.numel()) *
                               element_size(whole.dtype()));
-  const View ours(rows.data(), whole.dtype(), part.shape);
-  read(part.name, ours);
-  const std::int64_t share = part.shape[0] / blocks, block_rows = whole.shape()[0] / blocks;
-  for (std::int64_t block = 0; block < blocks; ++block)
+  const View ours(rows.data(), whole.dtype(), shape);
+  read_part(tensor, part, ours, read);
+  const std::int64_t share = shape[0] / tensor.blocks;
+  const std::int64_t block_rows = whole.shape()[0] / tensor.blocks;
+  for (std::int64_t block = 0; block < tensor.blocks; ++block)
     convert_into(whole.slice(0, block * block_rows + begin, share),
                  ours.slice(0, block * share, share));
 }
@@ -31,11 +41,12 @@ ConstView assemble_hf_tensor(const HfTensor& tensor, DType dtype, const Paramete
   const View ours = tensor.transposed ? transposed_view(whole) : whole;
   std::int64_t begin = 0;
   for (const HfPart& part : tensor.parts) {
+    const std::int64_t rows = tensor.part_shape(part)[0];
     if (tensor.blocks == 1)
-      read(part.name, ours.slice(0, begin, part.shape[0]));
+      read_part(tensor, part, ours.slice(0, begin, rows), read);
     else
-      read_in_blocks(part, begin, tensor.blocks, ours, read);
-    begin += part.shape[0] / tensor.blocks;
+      read_in_blocks(tensor, part, begin, ours, read);
+    begin += rows / tensor.blocks;
   }
   return whole;
 }
@@ -47,25 +58,27 @@ void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
   std::vector<SafetensorsDeclaration> declared;
   std::map<std::string, const HfTensor*> by_name;
   for (const HfTensor& tensor : tensors) {
-    declared.push_back({options.prefix + tensor.name, options.dtype, tensor.shape});
+    declared.push_back(
+        {options.prefix + tensor.name, tensor.type_among(options.dtype), tensor.shape});
     by_name[declared.back().name] = &tensor;
   }
   SafetensorsWriter writer(path, std::move(declared));
   std::vector<std::byte> buffer;
   for (const SafetensorsDeclaration& tensor : writer.order())
-    writer.append(assemble_hf_tensor(*by_name.at(tensor.name), options.dtype, read, buffer));
+    writer.append(assemble_hf_tensor(*by_name.at(tensor.name), tensor.dtype, read, buffer));
   writer.close();
 }
 
-void write_hf_tensors(const fs::path& path, const ModelOptions& model, std::string_view family,
+void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
                       const ParameterSource& source, const HfWriteOptions& options) {
-  const auto read = [&](const std::string& name, const View& destination) {
-    const ConstView view = source(name);
-    check(view.shape() == destination.shape(), "parameter '{}': expected shape {}, got {}", name,
-          destination.shape(), view.shape());
+  const auto read = [&](const HfPart& part, const Shape& offset, const View& destination) {
+    ConstView view = source(part.name);
+    check(view.shape() == part.shape, "parameter '{}': expected shape {}, got {}", part.name,
+          part.shape, view.shape());
+    for (int i = 0; i < view.rank(); ++i) view = view.slice(i, offset[i], destination.shape()[i]);
     convert_into(destination, view);
   };
-  write_hf_tensors(path, hf_tensors(model, family), read, options);
+  write_hf_tensors(path, tensors, read, options);
 }
 
 }  // namespace tessera

@@ -12,15 +12,18 @@
 
 namespace tessera {
 
-/// Puts one of our parameters (see hf_names.h), [out, in] or [out], into host memory, which may be
-/// strided and of any float type. Called once for each parameter.
-using ParameterReader = std::function<void(const std::string& name, const View& destination)>;
+/// Puts one of our parameters, or its matrix for one expert, into host memory, which may be strided
+/// and of any float type: the box that begins at `offset` and has the destination's shape. Called
+/// once for each parameter, or once for each of its experts.
+using ParameterReader =
+    std::function<void(const HfPart& part, const Shape& offset, const View& destination)>;
 
-/// Gives one of our parameters in host memory; the view is used before the next call.
+/// Gives one of our parameters in host memory; the view is used before the next call. Called as
+/// often as a ParameterReader.
 using ParameterSource = std::function<ConstView(const std::string& name)>;
 
 struct HfWriteOptions {
-  DType dtype = DType::f32;  ///< of the file; views of other float types are converted
+  DType dtype = DType::f32;  ///< of the weights; views of other float types are converted
   std::string prefix;        ///< put before every name ("grad.")
 };
 
@@ -28,9 +31,8 @@ struct HfWriteOptions {
 void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
                       const ParameterReader& read, const HfWriteOptions& options = {});
 
-/// The same for all tensors of a model, whose parameters are in memory. An empty family gives names
-/// in the style of Llama to a model that no family can express.
-void write_hf_tensors(const fs::path& path, const ModelOptions& model, std::string_view family,
+/// The same for parameters that are in memory.
+void write_hf_tensors(const fs::path& path, std::span<const HfTensor> tensors,
                       const ParameterSource& source, const HfWriteOptions& options = {});
 
 }  // namespace tessera

@@ -2,8 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tessera/options/model_names.h"
@@ -40,6 +42,18 @@ std::vector<std::int64_t> expert_layers(const ModelOptions& model) {
   return layers;
 }
 
+ModelOptions effective_experts(ModelOptions model) {
+  model.moe_layer_freq = expert_layers(model);
+  if (model.moe_router_num_groups <= 1)
+    model.moe_router_num_groups = model.moe_router_group_topk = model.moe_router_group_best = 0;
+  if (model.moe_router_score != RouterScore::softmax) model.moe_router_pre_softmax = false;
+  return model;
+}
+
+bool only_experts(const ModelOptions& effective) {
+  return effective.num_experts > 0 && std::ranges::count(effective.moe_layer_freq, 0) == 0;
+}
+
 // The same model, with options that have no effect at their defaults.
 ModelOptions effective(ModelOptions model) {
   const ModelOptions standard;
@@ -53,7 +67,7 @@ ModelOptions effective(ModelOptions model) {
       model.rope.scaling == RopeScaling::none && model.rope_local_base == model.rope.base;
   if (!rope || model.attention_window == 0 || same_base) model.rope_local_base = 0.0;
   if (model.normalization == Normalization::rms_norm) model.norm_bias = true;
-  if (model.num_experts > 0) model.moe_layer_freq = expert_layers(model);
+  if (model.num_experts > 0) model = effective_experts(std::move(model));
   if (model.softmax_scale == 1.0 / std::sqrt(static_cast<double>(model.kv_channels)))
     model.softmax_scale = 0.0;
   return model;
@@ -165,8 +179,9 @@ void compare_attention_and_scales(Differences& list) {
 }  // namespace
 
 std::string model_difference(const ModelOptions& wanted, const ModelOptions& got) {
-  const ModelOptions a = effective(wanted);
+  ModelOptions a = effective(wanted);
   ModelOptions b = effective(got);
+  if (only_experts(a) && only_experts(b)) a.ffn_hidden_size = b.ffn_hidden_size = 0;
   Differences list(a, b);
   compare_sizes(list);
   compare_positions(list);
@@ -178,6 +193,10 @@ std::string model_difference(const ModelOptions& wanted, const ModelOptions& got
   b.hidden_dropout = a.hidden_dropout;
   b.label_smoothing = a.label_smoothing;
   b.init_std = a.init_std;
+  b.moe_balance = a.moe_balance;
+  b.moe_aux_loss_coeff = a.moe_aux_loss_coeff;
+  b.moe_z_loss = a.moe_z_loss;
+  b.moe_bias_update_rate = a.moe_bias_update_rate;
   b.dtype = a.dtype;
   return a == b ? "" : "some options would change";
 }

@@ -12,6 +12,20 @@ void HfTensorList::add(const std::string& hf_name, const Shape& shape, const std
   tensors_.push_back(std::move(tensor));
 }
 
+void HfTensorList::add_expert(const std::string& hf_name, const Shape& shape,
+                              const std::string& name, std::int64_t expert) {
+  tensors_.push_back({.name = hf_name,
+                      .shape = shape,
+                      .expert = expert,
+                      .parts = {{name, {options_.num_experts, shape[0], shape[1]}}}});
+}
+
+void HfTensorList::add_accumulator(const std::string& hf_name, std::int64_t size,
+                                   const std::string& name) {
+  tensors_.push_back(
+      {.name = hf_name, .shape = {size}, .accumulator = true, .parts = {{name, {size}}}});
+}
+
 void HfTensorList::add_norm(const std::string& hf_name, const std::string& name) {
   add(hf_name + ".weight", {options_.hidden_size}, name + ".weight");
   if (options_.normalization == Normalization::layer_norm && options_.norm_bias)
@@ -30,8 +44,8 @@ void HfTensorList::add_qk_norms(const std::string& hf_prefix, const std::string&
 
 void HfTensorList::add_linear(const std::string& hf_name, const std::vector<HfLinear>& linears,
                               std::int64_t in, bool has_bias, Layout layout) {
-  HfTensor weight{hf_name + ".weight", {}, layout.transposed, layout.blocks, {}};
-  HfTensor bias{hf_name + ".bias", {}, false, layout.blocks, {}};
+  HfTensor weight{hf_name + ".weight", {}, layout.transposed, layout.blocks};
+  HfTensor bias{hf_name + ".bias", {}, false, layout.blocks};
   std::int64_t out = 0;
   for (const HfLinear& linear : linears) {
     weight.parts.push_back({linear.name + ".weight", {linear.out, in}});

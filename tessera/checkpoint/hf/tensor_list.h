@@ -30,6 +30,11 @@ class HfTensorList {
   std::vector<HfTensor> take() { return std::move(tensors_); }
 
   void add(const std::string& hf_name, const Shape& shape, const std::string& name);
+  /// The matrix of one expert, [out, in], of a parameter [experts, out, in].
+  void add_expert(const std::string& hf_name, const Shape& shape, const std::string& name,
+                  std::int64_t expert);
+  /// A vector in the accumulator type.
+  void add_accumulator(const std::string& hf_name, std::int64_t size, const std::string& name);
   /// A weight of the hidden size, and a bias if the options give norms one.
   void add_norm(const std::string& hf_name, const std::string& name);
   /// q_norm and k_norm, if the options ask for them, behind these prefixes.

@@ -16,6 +16,7 @@ DType checked_type(const Checkpoint& checkpoint, const ModelOptions& model) {
       check_input(record.shape == part.shape && is_float(record.dtype),
                   "{}: config.yaml asks for weights of shape {}, got {} {}",
                   checkpoint.where(part.name), part.shape, to_string(record.dtype), record.shape);
+      if (tensor.accumulator) continue;
       type = type ? common_type(*type, record.dtype) : record.dtype;
     }
   return *type;
@@ -35,7 +36,7 @@ void WeightReader::read(const std::string& name, const View& destination) {
 }
 
 void WeightReader::read_box(const std::string& name, const Shape& offset, const View& destination) {
-  if (checkpoint_.tensor(name).dtype == dtype_)
+  if (checkpoint_.tensor(name).dtype == destination.dtype())
     checkpoint_.read_box(name, offset, destination.shape(), destination);
   else
     read_exact(checkpoint_, name, offset, destination);

@@ -17,7 +17,8 @@ class WeightReader {
   WeightReader(Checkpoint& checkpoint, const ModelOptions& model, std::optional<DType> dtype);
 
   DType dtype() const { return dtype_; }
-  /// Into host memory of that type, maybe strided.
+  /// Into host memory of that type (or of its accumulator type, the bias of experts), maybe
+  /// strided.
   void read(const std::string& name, const View& destination);
   /// The box [offset, offset + extent); the destination has shape `extent`.
   void read_box(const std::string& name, const Shape& offset, const View& destination);

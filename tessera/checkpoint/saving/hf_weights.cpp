@@ -26,10 +26,13 @@ void write_hf_blocks(const fs::path& path, Session& session,
                      const std::string& prefix) {
   const WholeTensors tensors(session, blocks);
   if (session.context().mesh.world().rank() > 0) return;
+  std::vector<HfTensor> written = hf_tensors(session.options().model, family);
+  std::erase_if(written, [&](const HfTensor& tensor) {
+    return tensor.accumulator && !tensors.by_name().contains(tensor.parts.front().name);
+  });
   const HfWriteOptions options{blocks.front().memory.dtype(), prefix};
   write_hf_tensors(
-      path, session.options().model, family,
-      [&](const std::string& name) { return tensors.by_name().at(name); }, options);
+      path, written, [&](const std::string& name) { return tensors.by_name().at(name); }, options);
 }
 
 }  // namespace tessera

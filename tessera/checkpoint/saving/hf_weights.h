@@ -12,8 +12,8 @@ namespace tessera {
 /// Fills every parameter from the folder, each rank its own boxes.
 void load_hf_weights(Session& session, const HfFolder& folder);
 
-/// Writes blocks laid out like the parameters (values, gradients) under Hugging Face names. All
-/// ranks call it together, and rank 0 writes.
+/// Writes blocks laid out like the parameters (values, gradients) under Hugging Face names. The
+/// bias of experts has no gradient. All ranks call it together, and rank 0 writes.
 void write_hf_blocks(const fs::path& path, Session& session,
                      const std::vector<ParameterBlock>& blocks, std::string_view family,
                      const std::string& prefix);

@@ -8,6 +8,7 @@
 #include "tessera/checkpoint/hf/hf_activation.h"
 #include "tessera/checkpoint/hf/hf_limits.h"
 #include "tessera/checkpoint/hf/tensor_list.h"
+#include "tessera/spec/model_spec.h"
 
 namespace tessera {
 
@@ -161,14 +162,18 @@ void write_llama_style(const ModelOptions& options, Json& config, const LlamaSty
   write_hf_rope(config, options.rope, style.rope);
 }
 
-std::vector<HfTensor> llama_style_tensors(const ModelOptions& options, HfProjections projections) {
+std::vector<HfTensor> llama_style_tensors(const ModelOptions& options, HfProjections projections,
+                                          const HfExpertNames& names) {
   HfTensorList list(options);
   list.add_embedding("model.embed_tokens", "model.embed_positions");
   for (std::int64_t layer = 0; layer < options.num_layers; ++layer) {
     const std::string hf = fmt::format("model.layers.{}.", layer);
     const std::string ours = fmt::format("layers.{}.", layer);
     add_attention(list, options, hf + "self_attn.", ours + "attention.", projections);
-    add_mlp(list, options, hf + "mlp.", ours + "mlp.", projections);
+    if (has_experts(options, layer))
+      add_experts(list, options, hf, ours + "mlp.", names);
+    else
+      add_mlp(list, options, hf + "mlp.", ours + "mlp.", projections);
     add_layer_norms(list, options, hf, ours);
   }
   list.add_norm("model.norm", "final_norm");

@@ -8,6 +8,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/checkpoint/format/json_fields.h"
+#include "tessera/checkpoint/hf/families/moe_style.h"
 #include "tessera/checkpoint/hf/hf_names.h"
 #include "tessera/checkpoint/hf/hf_rope.h"
 #include "tessera/options/model_options.h"
@@ -58,7 +59,8 @@ enum class HfProjections { separate, fused };
 
 /// Every parameter of any model, in the style of Llama. Fused: q, k and v are one tensor
 /// (qkv_proj), gate and up as well (gate_up_proj), as in Phi-3.
-std::vector<HfTensor> llama_style_tensors(const ModelOptions& options, HfProjections projections);
+std::vector<HfTensor> llama_style_tensors(const ModelOptions& options, HfProjections projections,
+                                          const HfExpertNames& names = {});
 /// With separate projections.
 std::vector<HfTensor> llama_tensors(const ModelOptions& options);
 
