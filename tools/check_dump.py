@@ -50,6 +50,15 @@ def optimizer_for(model, step):
     return torch.optim.AdamW(groups, lr=step["learning_rate"], betas=betas, eps=step["adam_eps"])
 
 
+def by_file_names(model, tensors):
+    """transformers 5 keeps the matrices of all experts of a layer in one tensor, which is not how files have them."""
+    try:
+        from transformers.core_model_loading import revert_weight_conversion
+    except ImportError:
+        return tensors
+    return revert_weight_conversion(model, tensors)
+
+
 def worst_error(model_tensors, dumped, noise=None):
     """The largest relative error over the tensors, and whose it is; elements marked as noise do not count."""
     whole = torch.sqrt(sum((t.double() ** 2).sum() for t in dumped.values()))
@@ -74,6 +83,10 @@ def main():
         if not (folder / name).exists():
             raise SystemExit(f"check_dump: there is no {folder / name}: {missing}")
     step = json.loads((folder / "step.json").read_text())
+    if step.get("router_losses"):
+        losses = ", ".join(step["router_losses"])
+        raise SystemExit(f"check_dump: the step had losses of routers ({losses}), which transformers computes in "
+                         "another way: dump it without --moe-aux-loss-coeff and --moe-z-loss-coeff")
     batch = load_file(folder / "batch.safetensors")
     model = AutoModelForCausalLM.from_pretrained(folder / "initial", dtype=torch.float32, attn_implementation="eager")
     model.train()
@@ -83,13 +96,13 @@ def main():
         part.backward()
         loss += part.item()
     rows = [("loss", abs(loss - step["loss"]) / abs(loss), "")]
-    gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
+    gradients = by_file_names(model, {n: p.grad.clone() for n, p in model.named_parameters()})
     rows.append(("gradient", *worst_error(gradients, load_file(folder / "gradients.safetensors"))))
     clip = step["clip_grad"] or float("inf")
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip).item()
     rows.append(("grad_norm", abs(norm - step["grad_norm"]) / norm, ""))
     optimizer.step()
-    weights = {n: p.detach() for n, p in model.named_parameters()}
+    weights = by_file_names(model, {n: p.detach() for n, p in model.named_parameters()})
     # Adam's first step is the sign of the gradient, whatever its size: where the gradient is rounding noise (the key
     # bias of a model without RoPE has none in mathematics), so is the update.
     largest = max(g.abs().max() for g in gradients.values())

@@ -54,6 +54,7 @@ void StepDump::finish(Session& session, const StepRecord& record, LossAverage av
       {"adam_beta2", o.adam_beta2},
       {"adam_eps", o.adam_eps},
       {"sgd_momentum", o.sgd_momentum},
+      {"router_losses", session.extra_losses().names()},
       {"weight_decay", o.weight_decay},
       {"clip_grad", o.clip_grad}};
   write_file_atomically(folder_ / "step.json", step.dump(2) + "\n");

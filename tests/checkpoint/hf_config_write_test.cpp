@@ -115,6 +115,14 @@ TEST(HfConfigWrite, FindsAFamilyForOptions) {
   EXPECT_EQ(hf_family_for(gpt), "");
 }
 
+// Several families have a padding token by default, whose embedding transformers does not train.
+TEST(HfConfigWrite, HasNoPaddingToken) {
+  for (const char* family : {"gemma", "phi3", "olmoe"}) {
+    const Json config = hf_config_for(written_options(family), family);
+    EXPECT_TRUE(config.contains("pad_token_id") && config["pad_token_id"].is_null()) << family;
+  }
+}
+
 TEST(HfConfigWrite, SaysWhyAFamilyDoesNotFit) {
   ModelOptions options = written_options("mistral");
   expect_input_error([&] { hf_config_for(options, "llama"); },

@@ -58,7 +58,8 @@ Json written_config(const ModelOptions& options, const HfFamily& family) {
                  {"initializer_range", options.init_std},
                  {"torch_dtype", torch_name(options.dtype)},
                  {"bos_token_id", nullptr},
-                 {"eos_token_id", nullptr}};
+                 {"eos_token_id", nullptr},
+                 {"pad_token_id", nullptr}};
   family.write(options, config);
   return config;
 }

@@ -27,8 +27,9 @@ HfModel parse_hf_config(std::string_view text, const std::string& what);
 std::string_view torch_name(DType type);
 
 /// A config.json for the options, with the keys that every version of transformers reads.
-/// InputError if the family cannot express them. Options must be complete. bos_token_id and
-/// eos_token_id are null; the caller sets them from the tokenizer.
+/// InputError if the family cannot express them. Options must be complete. bos_token_id,
+/// eos_token_id and pad_token_id are null; the caller sets them from the tokenizer. (transformers
+/// gives the embedding of a padding token no gradient, and some families have one by default.)
 Json hf_config_for(const ModelOptions& options, std::string_view family);
 
 /// Why a model of this family cannot represent the options ("qkv bias would become false instead of
