@@ -128,12 +128,17 @@ TEST(HfExpertFamilies, RefuseSigmoidRoutersThatCannotBeComputed) {
   refused(R"("first_k_dense_replace":46)", {"no layer has experts"});
 }
 
-// A model's losses are how it is trained, and so is the size of MLPs that no layer has.
+// Losses, noise and dropped tokens are how a model is trained. No layer has an MLP of
+// ffn_hidden_size.
 TEST(HfExpertFamilies, TakeModelsHoweverTheyAreTrained) {
   ModelOptions options = folder_options("mixtral");
   options.moe_balance = {MoeBalance::microbatch};
   options.moe_aux_loss_coeff = {0.01};
   options.moe_z_loss = 0.001;
+  options.moe_input_jitter = 0.01;
+  options.moe_force_balance = true;
+  options.moe_capacity_factor = 1.25;
+  options.moe_drop_policy = DropPolicy::position;
   options.ffn_hidden_size = 32;
   EXPECT_EQ(hf_family_problem(options, "mixtral"), "");
   options.moe_layer_freq = {1, 0};

@@ -33,8 +33,8 @@ std::string_view torch_name(DType type);
 Json hf_config_for(const ModelOptions& options, std::string_view family);
 
 /// Why a model of this family cannot represent the options ("qkv bias would become false instead of
-/// true"); empty if it can. Dropout, initialization and the balancing of experts are ignored: they
-/// affect training, not the model.
+/// true"); empty if it can. Dropout, initialization, and how experts are balanced and limited are
+/// ignored: they affect training, not the model.
 std::string hf_family_problem(const ModelOptions& options, std::string_view family);
 
 /// The first family that can express the options; empty when none can.

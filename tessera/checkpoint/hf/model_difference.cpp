@@ -197,6 +197,10 @@ std::string model_difference(const ModelOptions& wanted, const ModelOptions& got
   b.moe_aux_loss_coeff = a.moe_aux_loss_coeff;
   b.moe_z_loss = a.moe_z_loss;
   b.moe_bias_update_rate = a.moe_bias_update_rate;
+  b.moe_input_jitter = a.moe_input_jitter;
+  b.moe_force_balance = a.moe_force_balance;
+  b.moe_capacity_factor = a.moe_capacity_factor;
+  b.moe_drop_policy = a.moe_drop_policy;
   b.dtype = a.dtype;
   return a == b ? "" : "some options would change";
 }

@@ -9,7 +9,7 @@ namespace tessera {
 
 /// The changes from `wanted` to `got`: "qkv bias would become false instead of true", separated by
 /// "; ". Empty if both describe the same model: options without effect, the type of the weights,
-/// dropout, initialization and the balancing of experts are ignored.
+/// dropout, initialization, and how experts are balanced and limited are ignored.
 std::string model_difference(const ModelOptions& wanted, const ModelOptions& got);
 
 }  // namespace tessera
