@@ -271,15 +271,6 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x == 0) contribute(*out, sum, accumulate);
 }
 
-// Calls f(TypeTag<A>{}) for the two accumulator types; statistics and losses have no others.
-template <class F>
-void dispatch_accumulator(DType dtype, F&& f) {
-  if (dtype == DType::f64)
-    f(TypeTag<double>{});
-  else
-    f(TypeTag<float>{});
-}
-
 }  // namespace
 
 void CudaKernels::do_scale_logits(Stream& stream, View logits, const LogitSpec& spec) {
