@@ -56,6 +56,19 @@ TEST_P(PointwiseTest, RopeOfInterleavedPairsIsThatOfHalvesInAnotherOrder) {
   EXPECT_EQ(lab.read(mixed), interleaved(lab.read(View(x))));
 }
 
+TEST_P(PointwiseTest, SumHeads) {
+  const std::int64_t n = 7, heads = 3, c = 70;
+  const Input all = random({n, heads, 80});
+  const ConstView x = View(all).slice(2, 5, c);
+  const Padded y = padded({n, c});
+  lab->sum_heads(stream, y, x);
+  const Values values = lab.read(x);
+  Values want(static_cast<std::size_t>(n * c));
+  for (std::size_t i = 0; i < values.size(); ++i) want[i / (heads * c) * c + i % c] += values[i];
+  expect_values(y.view, want);
+  expect_gaps_untouched(y);
+}
+
 TEST_P(PointwiseTest, AddWithoutDropout) {
   const Input x = random({3, 21});
   const Input branch = random({3, 21});

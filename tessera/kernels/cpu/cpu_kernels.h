@@ -43,6 +43,7 @@ class CpuKernels final : public Kernels {
   void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
   // pointwise.cpp
   void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) override;
+  void do_sum_heads(Stream&, View, ConstView) override;
   // norm.cpp
   void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                        const NormSpec&) override;

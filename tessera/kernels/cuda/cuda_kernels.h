@@ -49,6 +49,7 @@ class CudaKernels final : public Kernels {
                              const AttentionAccumulate&) override;
   void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
   void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) override;
+  void do_sum_heads(Stream&, View, ConstView) override;
   // norm.cu, norm_backward.cu
   void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                        const NormSpec&) override;
