@@ -32,6 +32,7 @@ LatentAttention::LatentAttention(const LatentAttentionSpec& spec, const LayerCon
       rows_(layer),
       heads_(spec.heads / layer.tensor_size),
       rope_(rope),
+      cached_(spec, heads_, layer.dtype),
       down_(latent_linear(spec), layer),
       q_up_(make_first_linear(query_linear(spec), layer)),
       kv_norm_(make_stream_norm(spec.name + ".kv_norm", spec.kv_rank, spec.norm, layer)),
@@ -104,6 +105,7 @@ void LatentAttention::plan_heads(ActivationLayout& activations, ArenaLayout& scr
   saved.out = (in_scratch ? scratch : activations.until_weight).take(dtype_, outputs);
   saved.core = core_->plan_buffers(activations, scratch, shape);
   saved.k = scratch.take(dtype_, queries);
+  if (!activations.gradients && shape.seq == 1) saved.absorbed = cached_.plan_scratch(scratch, n);
   saved.d_q = activations.gradient(scratch, dtype_, queries);
   saved.d_kv = activations.gradient(scratch, dtype_, keys_values);
   if (!activations.gradients) return;
@@ -129,14 +131,15 @@ std::unique_ptr<Sublayer::Saved> LatentAttention::plan_buffers(ActivationLayout&
 }
 
 KvCache::Layer LatentAttention::plan_cache(ArenaLayout& memory, const BatchShape& capacity) const {
-  const View k = memory.take(dtype_, {capacity.seq, capacity.batch, heads_, spec_.head_size()});
-  return {k, memory.take(dtype_, {capacity.seq, capacity.batch, heads_, spec_.value_size})};
+  const std::int64_t width = spec_.kv_rank + spec_.rotary_size;
+  return {memory.take(dtype_, {capacity.seq, capacity.batch, 1, width}), {}};
 }
 
 std::size_t LatentAttention::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                              std::int64_t keys) const {
   const std::int64_t rows = rows_.local_rows(shape);
   std::size_t bytes = core_->workspace_bytes(kernels, shape, keys, AttentionGradients::written);
+  if (shape.seq == 1) bytes = std::max(bytes, cached_.workspace_bytes(keys));
   for (const Norm* norm : {q_norm_.get(), kv_norm_.get()})
     if (norm) bytes = std::max(bytes, norm->workspace_bytes(kernels, rows));
   return bytes;
@@ -162,6 +165,10 @@ CoreAttention::Heads LatentAttention::core_heads(const Saved& saved,
                                                  const BatchShape& shape) const {
   const std::int64_t size = spec_.head_size();
   return {by_heads(saved.q, shape, size), by_heads(saved.k, shape, size), values(saved.kv, shape)};
+}
+
+View LatentAttention::cache_of(const Microbatch& batch) const {
+  return batch.cache->layers.at(static_cast<std::size_t>(spec_.layer)).k;
 }
 
 // All rows of a latent, for the weight gradient.
@@ -203,16 +210,13 @@ void LatentAttention::compute_key(Context& context, const Microbatch& batch,
   rotate(context, batch, by_heads(saved.key, batch.shape, spec_.rotary_size), false);
 }
 
-// Queries, keys and values of this rank's heads.
-void LatentAttention::compute_heads(Context& context, const Microbatch& batch, ConstView x,
-                                    const Saved& saved, const LinearScratch& linear) const {
+void LatentAttention::compute_queries(Context& context, const Microbatch& batch, ConstView x,
+                                      const Saved& saved, const LinearScratch& linear) const {
   if (q_norm_)
     q_up_->forward(context, saved.q, saved.q_latent.normed, saved.q_latent.scratch());
   else
     q_up_->forward(context, saved.q, x, linear);
   rotate(context, batch, rotary(saved.q, batch.shape), false);
-  kv_up_->forward(context, saved.kv, saved.kv_latent.normed, saved.kv_latent.scratch());
-  compute_key(context, batch, saved);
 }
 
 // k = plain key | rotated key, for each head.
@@ -225,11 +229,33 @@ void LatentAttention::assemble_keys(Context& context, const Saved& saved) const 
                        for_all_heads(saved.key, heads_));
 }
 
+void LatentAttention::append_to_cache(Context& context, const Microbatch& batch,
+                                      const Saved& saved) const {
+  check(context.mesh.context().size() == 1 && !saved.all_key,
+        "latents are cached without sequence and context parallelism");
+  const BatchShape& shape = batch.shape;
+  const View rows = cache_of(batch).slice(0, batch.ranges.at(0), shape.seq);
+  context.kernels.copy(context.stream, rows.slice(3, 0, spec_.kv_rank),
+                       by_heads(saved.kv_latent.normed, shape, spec_.kv_rank));
+  context.kernels.copy(context.stream, rows.slice(3, spec_.kv_rank, spec_.rotary_size),
+                       by_heads(saved.key, shape, spec_.rotary_size));
+}
+
 void LatentAttention::core_forward(Context& context, const Microbatch& batch, ConstView x,
                                    Saved& saved, const LinearScratch& linear) const {
-  compute_heads(context, batch, x, saved, linear);
+  compute_queries(context, batch, x, saved, linear);
+  compute_key(context, batch, saved);
+  if (batch.cache) append_to_cache(context, batch, saved);
+  if (batch.cache && saved.absorbed)
+    return cached_.forward(context, batch, saved.out, saved.absorbed, saved.q, kv_up_->weight(),
+                           cache_of(batch));
+  check(!batch.cache || batch.ranges.at(0) == 0,
+        "a microbatch with cached latents is a prompt from its first position, or one position");
+  Microbatch alone = batch;
+  alone.cache = nullptr;
+  kv_up_->forward(context, saved.kv, saved.kv_latent.normed, saved.kv_latent.scratch());
   assemble_keys(context, saved);
-  core_->forward(context, batch, by_heads(saved.out, batch.shape, spec_.value_size),
+  core_->forward(context, alone, by_heads(saved.out, batch.shape, spec_.value_size),
                  core_heads(saved, batch.shape), *saved.core);
 }
 

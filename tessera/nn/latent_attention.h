@@ -12,10 +12,14 @@
 // row-parallel, and every rank has the whole down projection. With sequence parallelism each rank
 // computes latents of its own rows; latents are gathered instead of the input.
 //
+// Generation caches the normed key/value latent and the rotated key, nothing per head
+// (cached_latent_attention.h).
+//
 // Shape legend: N = S B rows, M of them this rank's; Lq, Lk widths of the latents; H heads of this
 // rank; P plain and R rotary channels, D = P + R; E channels of a value.
 #pragma once
 
+#include "tessera/nn/cached_latent_attention.h"
 #include "tessera/nn/core_attention.h"
 #include "tessera/nn/linear_1d.h"
 #include "tessera/nn/norm.h"
@@ -50,6 +54,7 @@ class LatentAttention final : public Sublayer {
     View q, d_q;            ///< [N, H D]
     View kv, d_kv;          ///< [N, H (P + E)]: plain key | value of each head
     View k, d_k;            ///< [N, H D], scratch
+    View absorbed;          ///< scratch of attention over cached latents; empty if it cannot run
     View out, d_out;        ///< [N, H E]
     std::unique_ptr<CoreAttention::Saved> core;
   };
@@ -84,13 +89,15 @@ class LatentAttention final : public Sublayer {
   View values(const View& kv, const BatchShape& shape) const;
   View rotary(const View& rows, const BatchShape& shape) const;
   CoreAttention::Heads core_heads(const Saved& saved, const BatchShape& shape) const;
+  View cache_of(const Microbatch& batch) const;
   ConstView gathered(Context&, const Latent&) const;
 
   void rotate(Context&, const Microbatch&, const View& heads, bool inverse) const;
   void compute_latents(Context&, ConstView x, const Saved&, const LinearScratch&) const;
   void compute_key(Context&, const Microbatch&, const Saved&) const;
-  void compute_heads(Context&, const Microbatch&, ConstView x, const Saved&,
-                     const LinearScratch&) const;
+  void compute_queries(Context&, const Microbatch&, ConstView x, const Saved&,
+                       const LinearScratch&) const;
+  void append_to_cache(Context&, const Microbatch&, const Saved&) const;
   void assemble_keys(Context&, const Saved&) const;
   void core_forward(Context&, const Microbatch&, ConstView x, Saved&, const LinearScratch&) const;
   void backward_core(Context&, const Microbatch&, Saved&) const;
@@ -105,6 +112,7 @@ class LatentAttention final : public Sublayer {
   std::int64_t heads_;  ///< of this rank
   const RopeTable* rope_;
   std::unique_ptr<CoreAttention> core_;
+  CachedLatentAttention cached_;
   ReplicatedLinear down_;
   std::unique_ptr<Norm> q_norm_;  ///< null: queries are computed from the input
   std::unique_ptr<ParallelLinear> q_up_;

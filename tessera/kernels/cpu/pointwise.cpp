@@ -1,5 +1,5 @@
-// Dropout with residual addition, rotary position embedding, sums over heads, and fill. Elements
-// (or pairs of them) are independent, so the division over threads has no effect on the result.
+// Dropout with residual addition, rotary position embedding, and fill. Elements (or pairs of them)
+// are independent, so the division over threads has no effect on the result.
 #include "tessera/kernels/cpu/cpu_kernels.h"
 #include "tessera/kernels/cpu/dropout_row.h"
 #include "tessera/kernels/cpu/math.h"
@@ -78,29 +78,6 @@ void CpuKernels::do_rope(Stream&, View x, ConstView cos, ConstView sin, ConstVie
             }
           }
         });
-  });
-}
-
-// A row is summed head by head, by one thread, in blocks of channels that stay in registers or
-// cache.
-void CpuKernels::do_sum_heads(Stream&, View y, ConstView x) {
-  dispatch_float(x.dtype(), "sum_heads", [&]<class T>(TypeTag<T>) {
-    constexpr int64_t kBlock = 64;
-    const int64_t heads = x.dim(1), n = x.dim(2);
-    parallel_pieces(threads_, x.dim(0), rows_per_piece(heads * n), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        for (int64_t from = 0; from < n; from += kBlock) {
-          const int64_t count = std::min(kBlock, n - from);
-          Accumulator<T> sums[kBlock] = {};
-          for (int64_t h = 0; h < heads; ++h) {
-            const T* head = x.data<T>() + i * x.stride(0) + h * x.stride(1) + from;
-#pragma omp simd
-            for (int64_t j = 0; j < count; ++j) sums[j] += load(head[j]);
-          }
-          T* to = y.data<T>() + i * y.stride(0) + from;
-          for (int64_t j = 0; j < count; ++j) store<T>(to[j], sums[j]);
-        }
-    });
   });
 }
 

@@ -1,5 +1,5 @@
-// Elementwise ops: residual addition with dropout, fill, sums over heads. Each of the first two
-// defines what happens to a chunk of 16 bytes; chunks.cuh assigns chunks to threads.
+// Elementwise ops: residual addition with dropout, fill. Each defines what happens to a chunk of 16
+// bytes; chunks.cuh assigns chunks to threads.
 #include "tessera/kernels/cuda/cuda_kernels.h"
 #include "tessera/kernels/cuda/dropout_block.cuh"
 
@@ -47,32 +47,7 @@ struct Fill {
   }
 };
 
-// A thread per element of y[N, n]: the sum over the heads, in order.
-template <class T>
-struct SumHeads {
-  T* y;
-  const T* x;
-  int64_t y_stride, x_stride, head_stride;
-  int64_t heads, n;
-  __device__ void operator()(int64_t e) const {
-    const int64_t row = e / n, channel = e - row * n;
-    const T* from = x + row * x_stride + channel;
-    Accumulator<T> sum = 0;
-    for (int64_t h = 0; h < heads; ++h) sum += load(from[h * head_stride]);
-    store<T>(y[row * y_stride + channel], sum);
-  }
-};
-
 }  // namespace
-
-void CudaKernels::do_sum_heads(Stream& stream, View y, ConstView x) {
-  constexpr const char* op = "sum_heads";
-  dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
-    for_each(stream, op, y.numel(),
-             SumHeads<T>{y.data<T>(), x.data<T>(), y.stride(0), x.stride(0), x.stride(1), x.dim(1),
-                         x.dim(2)});
-  });
-}
 
 void CudaKernels::do_add_dropout(Stream& stream, View y, ConstView x, ConstView branch,
                                  const DropoutSpec& spec) {
