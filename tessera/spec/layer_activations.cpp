@@ -92,7 +92,7 @@ class Terms {
   void sublayer(const LatentAttentionSpec& spec) {
     const int64_t rows = local_.rows, kept = local_.kept;
     const int64_t heads = spec.heads / local_.shares;
-    add("latents, before their norms", "S B (Lq + Lk + R)", kept * spec.latent_width() * element_);
+    add("latents, before their norms", "S B (Lq + Lk + Dr)", kept * spec.latent_width() * element_);
     if (spec.q_rank > 0) {
       add("query latent", "S B Lq", kept * spec.q_rank * element_);
       add("q norm: mean, 1/deviation", "2 S B", kept * 2 * number_);
@@ -100,11 +100,11 @@ class Terms {
     add("key/value latent", "S B Lk", kept * spec.kv_rank * element_);
     add("kv norm: mean, 1/deviation", "2 S B", kept * 2 * number_);
     if (!core_) return;
-    add("rotated key", "S B R", rows * spec.rotary_size * element_);
+    add("rotated key", "S B Dr", rows * spec.rotary_size * element_);
     add("q", "S B H D", rows * heads * spec.head_size() * element_);
-    add("plain k, v", "S B H (P + E)",
+    add("plain k, v", "S B H (Dp + Dv)",
         rows * heads * (spec.plain_size + spec.value_size) * element_);
-    add("attention output", "S B H E", rows * heads * spec.value_size * element_);
+    add("attention output", "S B H Dv", rows * heads * spec.value_size * element_);
     core(heads, heads, spec.head_size(), spec.value_size);
   }
   void sublayer(const MlpSpec& spec) {
@@ -162,10 +162,12 @@ class Terms {
     const auto positions = [&](int64_t count, int64_t size) {
       return aligned(ranks * rows * count * size * element_);
     };
-    add("q, k, v by heads", "S R B (H' D + K' (D + E))",
+    const bool one_size = key_size == value_size;
+    add("q, k, v by heads", one_size ? "S R B (H' + 2 K') D" : "S R B (H' D + K' (D + Dv))",
         positions(own.q.count, key_size) + positions(own.kv.count, key_size) +
             positions(own.kv.count, value_size));
-    add("output by heads", "S R B H' E", positions(own.q.count, value_size));
+    add("output by heads", one_size ? "S R B H' D" : "S R B H' Dv",
+        positions(own.q.count, value_size));
     add("log-sum-exp", "S R B H'", ranks * rows * own.q.count * number_);
   }
   void add(const std::string& name, const std::string& formula, int64_t bytes) {

@@ -114,6 +114,9 @@ class Differences {
     add(what, wanted_.rope.*option, got_.rope.*option);
   }
   bool have_experts() const { return wanted_.num_experts > 0 && got_.num_experts > 0; }
+  bool have_latents() const {
+    return wanted_.multi_latent_attention && got_.multi_latent_attention;
+  }
   std::string take() { return std::move(text_); }
 
  private:
@@ -165,6 +168,16 @@ void compare_experts(Differences& list) {
   list.compare("the shared expert's gate", &ModelOptions::moe_shared_gate);
 }
 
+void compare_latents(Differences& list) {
+  list.compare("the size of the queries' latent", &ModelOptions::q_lora_rank);
+  list.compare("the size of the latent of keys and values", &ModelOptions::kv_lora_rank);
+  list.compare("the plain channels of a head", &ModelOptions::qk_head_dim);
+  list.compare("the rotated channels of a head", &ModelOptions::qk_pos_emb_head_dim);
+  list.compare("the size of a value head", &ModelOptions::v_head_dim);
+  list.compare("yarn's mscale", &ModelOptions::mscale);
+  list.compare("yarn's mscale_all_dim", &ModelOptions::mscale_all_dim);
+}
+
 void compare_layers(Differences& list) {
   list.compare("the norm", &ModelOptions::normalization);
   list.compare("the norm's epsilon", &ModelOptions::norm_epsilon);
@@ -181,13 +194,7 @@ void compare_layers(Differences& list) {
   if (list.have_experts()) compare_experts(list);
   list.compare("the norm of queries and keys", &ModelOptions::qk_norm);
   list.compare("the latent attention", &ModelOptions::multi_latent_attention);
-  list.compare("the size of the queries' latent", &ModelOptions::q_lora_rank);
-  list.compare("the size of the latent of keys and values", &ModelOptions::kv_lora_rank);
-  list.compare("the plain channels of a head", &ModelOptions::qk_head_dim);
-  list.compare("the rotated channels of a head", &ModelOptions::qk_pos_emb_head_dim);
-  list.compare("the size of a value head", &ModelOptions::v_head_dim);
-  list.compare("yarn's mscale", &ModelOptions::mscale);
-  list.compare("yarn's mscale_all_dim", &ModelOptions::mscale_all_dim);
+  if (list.have_latents()) compare_latents(list);
 }
 
 void compare_attention_and_scales(Differences& list) {
