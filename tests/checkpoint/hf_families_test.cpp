@@ -270,6 +270,7 @@ TEST(HfFamilies, RefuseWhatLatentAttentionCannotCompute) {
   refuse(R"("num_key_value_heads":64)", {"num_key_value_heads 64", "128"});
   refuse(R"("head_dim":32)", {"head_dim 32", "qk_rope_head_dim 64"});
   refuse(R"("qk_rope_head_dim":63)", {"63"});
+  refuse(R"("partial_rotary_factor":0.5)", {"partial_rotary_factor = 0.5", "whole heads"});
   refuse(R"("rope_scaling":{"type":"linear","factor":2,"mscale_all_dim":1})", {"mscale_all_dim"});
 }
 

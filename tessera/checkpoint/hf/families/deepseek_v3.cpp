@@ -17,7 +17,8 @@ constexpr LlamaStyle kDeepseekV3Style{.vocab_size = 129280,
                                       .heads = 128,
                                       .key_value_heads = 128,
                                       .head_size = 64,
-                                      .positions = 4096};
+                                      .positions = 4096,
+                                      .rope = {.percent = ""}};
 // transformers gives it to the norms of latents, whatever rms_norm_eps is.
 constexpr double kLatentEpsilon = 1e-6;
 constexpr double kMaxMscale = 1e6;
