@@ -115,9 +115,8 @@ TEST(HfFamilies, DefaultConfigsComeBack) {
     // Some defaults are not complete: Cohere's has no base, and GLM-4's 96 heads do not divide its
     // hidden size.
     const bool glm = name == "glm4_moe";
-    expect_comes_back(
-        name, config_options(name, glm ? R"("head_dim":128)"
-                                       : R"("rope_theta":1000.0,"first_k_dense_replace":99)"));
+    expect_comes_back(name,
+                      config_options(name, glm ? R"("head_dim":128)" : R"("rope_theta":1000.0)"));
   }
 }
 
@@ -263,7 +262,6 @@ TEST(HfFamilies, RefuseWhatLatentAttentionCannotCompute) {
   const auto refuse = [](const std::string& keys, std::initializer_list<const char*> parts) {
     expect_config_refused("deepseek_v3", R"("num_hidden_layers":2,)" + keys, parts);
   };
-  refuse(R"("first_k_dense_replace":1)", {"first_k_dense_replace 1 of 2 layers", "experts"});
   refuse(R"("rope_interleave":false)", {"rope_interleave = false"});
   refuse(R"("attention_bias":true)", {"attention_bias = true"});
   refuse(R"("rms_norm_eps":1e-5)", {"rms_norm_eps 1e-05"});

@@ -57,7 +57,8 @@ inline std::vector<fs::path> hf_folders() {
                            "glm4_moe_v4",
                            "olmoe",
                            "deepseek_v3",
-                           "deepseek_v3_plain_queries"})
+                           "deepseek_v3_plain_queries",
+                           "deepseek_v3_moe"})
     folders.push_back(golden(name));
   for (const HfFamily* family : hf_families()) folders.push_back(family_data(family->name));
   return folders;

@@ -228,6 +228,16 @@ MODELS = {
         first_k_dense_replace=2, num_mtp_layers=0, tie_word_embeddings=True, eos_token_id=1,
         bos_token_id=2, rope_parameters=rope(1000.0)),
         batch=2, seq=23, seed=29, v4_keys=True),
+    # no experts in layer 0; 2 of 3 groups of experts
+    "deepseek_v3_moe": Golden(DeepseekV3Config(
+        vocab_size=61, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=64, q_lora_rank=14,
+        kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8,
+        first_k_dense_replace=1, moe_intermediate_size=20, n_routed_experts=6,
+        num_experts_per_tok=3, n_shared_experts=2, n_group=3, topk_group=2,
+        routed_scaling_factor=1.5, num_mtp_layers=0, eos_token_id=1, bos_token_id=2,
+        rope_parameters=rope(1000.0)),
+        batch=2, seq=23, seed=30),
 }
 
 

@@ -1,4 +1,5 @@
-// DeepSeek-V3 without experts: Llama with multi-head latent attention.
+// DeepSeek-V3: Llama with multi-head latent attention and, behind the first layers or nowhere, a
+// sigmoid router with a bias, and shared experts, which are one MLP.
 #include <cmath>
 
 #include "tessera/base/check.h"
@@ -19,6 +20,15 @@ constexpr LlamaStyle kDeepseekV3Style{.vocab_size = 129280,
                                       .head_size = 64,
                                       .positions = 4096,
                                       .rope = {.percent = ""}};
+constexpr HfExpertKeys kDeepseekV3Keys{.count = "n_routed_experts",
+                                       .experts = 256,
+                                       .per_token = 8,
+                                       .groups = 8,
+                                       .group_topk = 4,
+                                       .scale = 2.5,
+                                       .dense_layers = 3};
+constexpr HfExpertNames kDeepseekV3Names{.shared = "mlp.shared_experts"};
+constexpr std::int64_t kMaxDeepseekSharedExperts = 64;
 // transformers gives it to the norms of latents, whatever rms_norm_eps is.
 constexpr double kLatentEpsilon = 1e-6;
 constexpr double kMaxMscale = 1e6;
@@ -67,6 +77,26 @@ void read_mscales(const JsonFields& config, ModelOptions& options) {
   }
 }
 
+void read_deepseek_experts(const JsonFields& config, ModelOptions& options) {
+  const std::int64_t dense =
+      config.integer("first_k_dense_replace", kDeepseekV3Keys.dense_layers, 0, kMaxHfLayers);
+  if (dense >= options.num_layers) return;
+  options.moe_ffn_hidden_size = config.integer("moe_intermediate_size", 2048, 1, kMaxHfWidth);
+  options.moe_shared_ffn = config.integer("n_shared_experts", 1, 1, kMaxDeepseekSharedExperts) *
+                           options.moe_ffn_hidden_size;
+  read_sigmoid_experts(config, options, kDeepseekV3Keys);
+  read_first_dense_layers(config, options, kDeepseekV3Keys);
+}
+
+void write_deepseek_experts(const ModelOptions& options, Json& config) {
+  write_first_dense_layers(options, config);
+  if (options.num_experts == 0) return;
+  const std::int64_t width = options.moe_ffn_hidden_size;
+  config["moe_intermediate_size"] = width;
+  config["n_shared_experts"] = width > 0 ? options.moe_shared_ffn / width : 0;
+  write_sigmoid_experts(options, config, kDeepseekV3Keys);
+}
+
 void read_deepseek_v3(const JsonFields& config, ModelOptions& options) {
   read_llama_style(config, options, kDeepseekV3Style);
   read_latents(config, options);
@@ -79,11 +109,7 @@ void read_deepseek_v3(const JsonFields& config, ModelOptions& options) {
   check_input(options.norm_epsilon == kLatentEpsilon,
               "{}: rms_norm_eps {} is not supported: the norms of latents always have {}",
               config.what(), options.norm_epsilon, kLatentEpsilon);
-  const std::int64_t dense = config.integer("first_k_dense_replace", 3, 0, kMaxHfLayers);
-  check_input(dense >= options.num_layers,
-              "{}: first_k_dense_replace {} of {} layers: layers with experts are not supported in "
-              "this family",
-              config.what(), dense, options.num_layers);
+  read_deepseek_experts(config, options);
 }
 
 void write_deepseek_v3(const ModelOptions& options, Json& config) {
@@ -96,12 +122,16 @@ void write_deepseek_v3(const ModelOptions& options, Json& config) {
   config["v_head_dim"] = options.v_head_dim;
   config["rope_interleave"] = true;
   config["attention_bias"] = false;
-  config["first_k_dense_replace"] = options.num_layers;
+  write_deepseek_experts(options, config);
   config["num_nextn_predict_layers"] = 0;
   if (options.rope.scaling != RopeScaling::yarn || options.mscale_all_dim == 0.0) return;
   Json& rope = config["rope_scaling"];
   rope["mscale_all_dim"] = options.mscale_all_dim;
   if (options.rope.attention_factor == 0.0) rope["mscale"] = options.mscale;
+}
+
+std::vector<HfTensor> deepseek_v3_tensors(const ModelOptions& options) {
+  return llama_style_tensors(options, HfProjections::separate, kDeepseekV3Names);
 }
 
 }  // namespace
@@ -110,6 +140,7 @@ extern const HfFamily kDeepseekV3{.name = "deepseek_v3",
                                   .architecture = "DeepseekV3ForCausalLM",
                                   .read = read_deepseek_v3,
                                   .write = write_deepseek_v3,
-                                  .tensors = llama_tensors};
+                                  .tensors = deepseek_v3_tensors,
+                                  .mtp_layer = true};
 
 }  // namespace tessera
