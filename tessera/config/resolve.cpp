@@ -81,6 +81,10 @@ void resolve_model(ModelOptions& model) {
     fill(model.moe_router_group_best,
          std::max<std::int64_t>(1, model.moe_router_topk / model.moe_router_group_topk));
   fill(model.num_query_groups, model.num_attention_heads);
+  const auto is_size = [](std::int64_t size) { return size > 0 && size <= kMaxHeadSize; };
+  if (model.multi_latent_attention && is_size(model.qk_head_dim) &&
+      is_size(model.qk_pos_emb_head_dim))
+    fill(model.kv_channels, model.qk_head_dim + model.qk_pos_emb_head_dim);
   const bool splits =
       model.num_attention_heads > 0 && model.hidden_size % model.num_attention_heads == 0;
   if (splits) fill(model.kv_channels, model.hidden_size / model.num_attention_heads);

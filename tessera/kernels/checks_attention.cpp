@@ -1,6 +1,6 @@
-// Argument checks of attention_forward, attention_backward, attention_merge and rope. Shapes as in
-// kernels.h: q[S,B,H,D], k[T,B,K,D], v[T,B,K,E], o[S,B,H,E], lse[B,H,S]. q, k and v may be slices
-// of one fused QKV matrix: only the last stride must be 1.
+// Argument checks of attention_forward, attention_backward, attention_merge, rope, sum_heads and
+// softmax_rows. Shapes as in kernels.h: q[S,B,H,D], k[T,B,K,D], v[T,B,K,E], o[S,B,H,E], lse[B,H,S].
+// q, k and v may be slices of one fused QKV matrix: only the last stride must be 1.
 #include "tessera/kernels/kernels.h"
 #include "tessera/kernels/require.h"
 
@@ -116,6 +116,23 @@ void Kernels::rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstVi
         2 * cos.dim(1), x.dim(3));
   require(op, "positions", positions, DType::i32, {x.dim(0), x.dim(1)});
   do_rope(stream, x, cos, sin, positions, inverse, pairs);
+}
+
+void Kernels::sum_heads(Stream& stream, View y, ConstView x) {
+  constexpr const char* op = "sum_heads";
+  require_rows(op, "x", x, 3);
+  require_float(op, "x", x);
+  require_rows_of(op, "y", y, x.dtype(), {x.dim(0), x.dim(2)});
+  do_sum_heads(stream, y, x);
+}
+
+void Kernels::softmax_rows(Stream& stream, View y, ConstView x) {
+  constexpr const char* op = "softmax_rows";
+  require_rows(op, "y", y, 2);
+  require_float(op, "y", y);
+  require(op, "y", y, y.dtype(), y.shape());
+  require(op, "x", x, accumulator_type(y.dtype()), y.shape());
+  if (y.numel() > 0) do_softmax_rows(stream, y, x);
 }
 
 }  // namespace tessera

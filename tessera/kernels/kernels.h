@@ -81,6 +81,11 @@ class Kernels {
   /// positions i32 [S,B].
   void rope(Stream&, View x, ConstView cos, ConstView sin, ConstView positions, bool inverse,
             RopePairs = RopePairs::halves);
+  /// y[N, C] = the sum over the heads of x[N, heads, C]: the gradient of channels that all heads
+  /// share. Rows and heads may have any distance.
+  void sum_heads(Stream&, View y, ConstView x);
+  /// y[N, T] = the softmax of each row of x acc [N, T], y's accumulator type.
+  void softmax_rows(Stream&, View y, ConstView x);
 
   // Norms (checks_norm.cpp)
   // --------------------------------------------------------------------------------
@@ -305,6 +310,8 @@ class Kernels {
   virtual void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView,
                                   ConstView) = 0;
   virtual void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) = 0;
+  virtual void do_sum_heads(Stream&, View, ConstView) = 0;
+  virtual void do_softmax_rows(Stream&, View, ConstView) = 0;
   virtual void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                                const NormSpec&) = 0;
   virtual void do_add_norm_forward(Stream&, View, View, View, ConstView, ConstView, ConstView,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tessera/nn/attention.h"
+#include "tessera/nn/latent_attention.h"
 #include "tessera/nn/mlp.h"
 #include "tessera/nn/moe/moe.h"
 
@@ -16,6 +17,9 @@ struct MakeMixer {
 
   std::unique_ptr<Sublayer> operator()(const AttentionLayerSpec& spec) const {
     return std::make_unique<Attention>(spec, layer, rope.get(spec.rope));
+  }
+  std::unique_ptr<Sublayer> operator()(const LatentAttentionSpec& spec) const {
+    return std::make_unique<LatentAttention>(spec, layer, rope.get(spec.rope));
   }
 };
 

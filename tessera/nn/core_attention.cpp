@@ -37,9 +37,10 @@ View CoreAttention::lse_of(const View& lse, const BatchShape& shape,
 
 std::size_t CoreAttention::call_workspace(const Kernels& kernels, const BatchShape& shape,
                                           std::int64_t keys, AttentionGradients gradients) const {
-  const Shape keys_values{keys, shape.batch, spec_.groups, spec_.head_size};
   return kernels.attention_workspace_bytes({shape.seq, shape.batch, spec_.heads, spec_.head_size},
-                                           keys_values, keys_values, spec_.dtype, gradients);
+                                           {keys, shape.batch, spec_.groups, spec_.head_size},
+                                           {keys, shape.batch, spec_.groups, spec_.value_size},
+                                           spec_.dtype, gradients);
 }
 
 std::unique_ptr<CoreAttention::Saved> PlainAttention::plan_buffers(ActivationLayout& activations,

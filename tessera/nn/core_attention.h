@@ -3,7 +3,8 @@
 // exchanged. RoPE has been applied to queries and keys before.
 //
 // Shape legend: S positions of this rank, B samples; H query heads and K key/value heads of this
-// rank, D head size; acc: the accumulator dtype (f32, or f64 for f64).
+// rank, D size of query and key heads, E size of value heads; acc: the accumulator dtype (f32, or
+// f64 for f64).
 #pragma once
 
 #include <memory>
@@ -20,8 +21,9 @@ struct CoreAttentionSpec {
   DType dtype = DType::f32;
   std::int64_t layer = 0;  ///< the layer's number, which selects its cache and its CpCommType
   std::int64_t heads = 0;
-  std::int64_t groups = 0;  ///< key/value heads
-  std::int64_t head_size = 0;
+  std::int64_t groups = 0;      ///< key/value heads
+  std::int64_t head_size = 0;   ///< of queries and keys
+  std::int64_t value_size = 0;  ///< of values, and so of the output
   double softmax_scale = 1.0;
   double softcap = 0.0;
   bool causal = true;
@@ -44,7 +46,7 @@ class CoreAttention {
     Saved& operator=(const Saved&) = delete;
     virtual ~Saved() = default;
   };
-  /// [S, B, H, D], [S, B, K, D] and [S, B, K, D]: this rank's rows.
+  /// [S, B, H, D], [S, B, K, D] and [S, B, K, E]: this rank's rows.
   struct Heads {
     ConstView q, k, v;
   };
@@ -63,7 +65,7 @@ class CoreAttention {
   virtual std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                       std::int64_t keys, AttentionGradients gradients) const = 0;
 
-  /// out [S, B, H, D].
+  /// out [S, B, H, E].
   virtual void forward(Context&, const Microbatch&, View out, const Heads&, Saved&) const = 0;
   /// Starts communication of backward that may overlap with other work on the stream.
   /// `after_forward`: forward has just been recomputed, so keys and values that it gathered are

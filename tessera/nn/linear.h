@@ -28,6 +28,9 @@ class ParallelLinear {
   /// The sizes of LinearScratch::summa that it needs for `rows` rows.
   virtual SummaSizes summa_sizes(std::int64_t /*rows*/) const { return {}; }
 
+  /// This rank's shard of the weight, for products of other kinds.
+  ConstView weight() const { return weight_.value(); }
+
   /// Computes this rank's shard of y from its shard of x.
   virtual void forward(Context&, View y, ConstView x, const LinearScratch&) const = 0;
   /// pre = x W^T + b; y = gelu(pre).

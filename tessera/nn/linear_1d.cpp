@@ -65,6 +65,23 @@ Parameter row_weight(const LinearSpec& spec, const LayerContext& layer) {
           {InitKind::normal, spec.init_std}};
 }
 
+// The fused matrices, whole.
+Parameter replicated_linear_weight(const LinearSpec& spec, const LayerContext& layer) {
+  const GradientGroup group = layer.sequence_parallel ? GradientGroup::tensor : GradientGroup::none;
+  std::vector<ShardedTensor> tensors;
+  std::int64_t rows = 0;
+  for (const LinearPart& part : spec.parts) {
+    const ShardPiece piece{{0, 0}, {part.out, spec.in}, rows * spec.in, {spec.in, 1}};
+    tensors.push_back({part.name + ".weight",
+                       {part.out, spec.in},
+                       {piece},
+                       layer.tensor_rank == 0,
+                       {.gradient_group = group}});
+    rows += part.out;
+  }
+  return {layer.dtype, {rows, spec.in}, std::move(tensors), {InitKind::normal, spec.init_std}};
+}
+
 std::optional<Parameter> row_bias(const LinearSpec& spec, const LayerContext& layer) {
   if (!spec.bias) return std::nullopt;
   const LinearPart& part = spec.parts.front();
@@ -160,6 +177,27 @@ void RowParallelLinear::backward_input_gelu(Context& context, View dx, ConstView
   GemmSpec spec;
   spec.epilogue = Epilogue::dgelu;
   spec.aux = pre;
+  input_gradient(context, dx, dy, spec);
+}
+
+ReplicatedLinear::ReplicatedLinear(const LinearSpec& spec, const LayerContext& layer)
+    : Linear1d(layer, replicated_linear_weight(spec, layer), std::nullopt) {
+  check(!spec.bias, "a replicated linear layer has no bias");
+}
+
+void ReplicatedLinear::forward(Context& context, View y, ConstView x, const LinearScratch&) const {
+  product(context, y, x, {});
+}
+
+WorkHandle ReplicatedLinear::backward_input(Context& context, View dx, ConstView dy,
+                                            const LinearScratch&) const {
+  input_gradient(context, dx, dy, {});
+  return std::make_shared<Work>();
+}
+
+void ReplicatedLinear::add_input_gradient(Context& context, View dx, ConstView dy) const {
+  GemmSpec spec;
+  spec.accumulate = true;
   input_gradient(context, dx, dy, spec);
 }
 

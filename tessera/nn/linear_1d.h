@@ -4,6 +4,7 @@
 //   input, and the input gradient is summed over the ranks.
 //   row-parallel: each rank holds a slice of the input features. The output is summed over the
 //   ranks, and backward needs all rows of the output's gradient.
+//   replicated: each rank holds the whole weight and multiplies its own rows.
 //
 // Rows are gathered and sums reduced as row_layout.h describes. A column-parallel layer followed by
 // a row-parallel one costs one all-reduce in each direction, or an all-gather and a reduce-scatter.
@@ -48,6 +49,17 @@ class RowParallelLinear final : public Linear1d {
   WorkHandle backward_input(Context&, View dx, ConstView dy, const LinearScratch&) const override;
   void backward_input_gelu(Context&, View dx, ConstView dy, View pre,
                            const LinearScratch&) const override;
+};
+
+/// y [M, out], x [M, in]: this rank's rows. With sequence parallelism its gradient is partial.
+class ReplicatedLinear final : public Linear1d {
+ public:
+  ReplicatedLinear(const LinearSpec& spec, const LayerContext& layer);
+
+  void forward(Context&, View y, ConstView x, const LinearScratch&) const override;
+  WorkHandle backward_input(Context&, View dx, ConstView dy, const LinearScratch&) const override;
+  /// The same, added to dx.
+  void add_input_gradient(Context&, View dx, ConstView dy) const;
 };
 
 }  // namespace tessera

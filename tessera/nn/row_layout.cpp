@@ -16,9 +16,8 @@ ConstView RowLayout::local_rows(const ConstView& rows) const {
 
 AllRows RowLayout::plan_buffers(ArenaLayout& scratch, DType dtype, const BatchShape& shape,
                                 std::int64_t width, bool gradients) const {
-  if (!split()) return {};
   const auto take = [&](bool wanted) {
-    return wanted ? scratch.take(dtype, {shape.rows(), width}) : View();
+    return wanted ? plan_buffer(scratch, dtype, shape, width) : View();
   };
   return {take(true), take(gradients), take(true)};
 }

@@ -59,6 +59,11 @@ class RowLayout {
 
   AllRows plan_buffers(ArenaLayout& scratch, DType dtype, const BatchShape& shape,
                        std::int64_t width, bool gradients) const;
+  /// One such buffer, [N, width], or empty.
+  View plan_buffer(ArenaLayout& scratch, DType dtype, const BatchShape& shape,
+                   std::int64_t width) const {
+    return split() ? scratch.take(dtype, {shape.rows(), width}) : View();
+  }
 
   /// All rows, once the work of `gather` has been waited for: `all`, or `rows` if nothing had to be
   /// gathered.

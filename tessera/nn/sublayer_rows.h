@@ -34,15 +34,21 @@ class SublayerRows {
   /// All rows of dy for the weight gradient. With a split backward they are gathered again, since
   /// the rows gathered for the input gradient have been overwritten.
   ConstView begin_weight(Context& context, const RowLayout& layout, const AllRows& all) {
-    if (!dy_) return dy_seen_;
-    x_coming_ = layout.gather(context, all.x, x_);
-    return layout.gather_now(context, all.dy, dy_);
+    if (dy_) x_coming_ = layout.gather(context, all.x, x_);
+    return output_gradient(context, layout, all);
+  }
+  /// The same rows of dy, if the input is not needed.
+  ConstView output_gradient(Context& context, const RowLayout& layout, const AllRows& all) const {
+    return dy_ ? layout.gather_now(context, all.dy, dy_) : dy_seen_;
   }
   /// All rows of the input, after begin_weight.
   ConstView input(Context& context, const RowLayout& layout, const AllRows& all) {
     x_coming_->wait(context.stream);
     return layout.gathered(all.x, x_);
   }
+
+  /// This rank's rows of the input.
+  ConstView own_input() const { return x_; }
 
  private:
   ConstView x_;

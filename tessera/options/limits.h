@@ -13,6 +13,8 @@ inline constexpr std::int64_t kMaxFfn = 1 << 22;
 inline constexpr std::int64_t kMaxExperts = 1 << 16;
 inline constexpr std::int64_t kMaxHeads = 1 << 16;
 inline constexpr std::int64_t kMaxHeadSize = 1 << 14;
+/// Of attention on a GPU.
+inline constexpr std::int64_t kMaxGpuHeadSize = 256;
 inline constexpr std::int64_t kMaxVocabulary = 1 << 26;
 inline constexpr std::int64_t kMaxPositions = 1 << 28;
 inline constexpr std::int64_t kMaxSequence = 1 << 24;

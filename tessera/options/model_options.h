@@ -93,6 +93,16 @@ struct ModelOptions {
   bool attention_output_bias = true;
   bool mlp_bias = true;
   QkNorm qk_norm = QkNorm::none;
+  /// Multi-head latent attention (DeepSeek-V2 and V3): kv_channels is then qk_head_dim +
+  /// qk_pos_emb_head_dim, and qk_norm normalises the latents.
+  bool multi_latent_attention = false;
+  std::int64_t q_lora_rank = 0;  ///< width of the latent of queries; 0: they have none
+  std::int64_t kv_lora_rank = 32;
+  std::int64_t qk_head_dim = 128;         ///< channels of a query or key head without positions
+  std::int64_t qk_pos_emb_head_dim = 64;  ///< rotated channels; all key heads share them
+  std::int64_t v_head_dim = 128;
+  double mscale = 1.0;          ///< with yarn: of cosines and sines, relative to mscale_all_dim's
+  double mscale_all_dim = 0.0;  ///< with yarn: of the scores, squared
   bool tie_embeddings = true;
   std::int64_t attention_window = 0;  ///< keys that a query attends to, its own included; 0: all
   /// Layers before this one attend to all keys (Qwen2's max_window_layers)

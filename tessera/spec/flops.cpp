@@ -16,6 +16,13 @@ double forward_flops(const AttentionLayerSpec& spec, std::int64_t seq) {
   return matrix_flops(qkv_linear(spec)) + matrix_flops(output_linear(spec)) + core;
 }
 
+double forward_flops(const LatentAttentionSpec& spec, std::int64_t seq) {
+  const double core = 2 * static_cast<double>(seq) *
+                      static_cast<double>(spec.heads * (spec.head_size() + spec.value_size));
+  return matrix_flops(latent_linear(spec)) + matrix_flops(query_linear(spec)) +
+         matrix_flops(key_value_linear(spec)) + matrix_flops(output_linear(spec)) + core;
+}
+
 double forward_flops(const MlpSpec& spec, std::int64_t) {
   return matrix_flops(up_linear(spec)) + matrix_flops(down_linear(spec));
 }

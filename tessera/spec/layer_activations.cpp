@@ -87,16 +87,25 @@ class Terms {
     }
     if (!core_) return;
     add("attention output", "S B H D", rows * heads * d * element_);
-    const int64_t ranks = local_.head_ranks;
-    if (ranks == 1) return add("log-sum-exp", "S B H", rows * heads * number_);
-    const HeadShare own = share_heads(heads, groups, static_cast<int>(ranks)).front();
-    const auto positions = [&](int64_t count) {
-      return aligned(ranks * rows * count * d * element_);
-    };
-    add("q, k, v by heads", "S R B (H' + 2 K') D",
-        positions(own.q.count) + 2 * positions(own.kv.count));
-    add("output by heads", "S R B H' D", positions(own.q.count));
-    add("log-sum-exp", "S R B H'", ranks * rows * own.q.count * number_);
+    core(heads, groups, d, d);
+  }
+  void sublayer(const LatentAttentionSpec& spec) {
+    const int64_t rows = local_.rows, kept = local_.kept;
+    const int64_t heads = spec.heads / local_.shares;
+    add("latents, before their norms", "S B (Lq + Lk + Dr)", kept * spec.latent_width() * element_);
+    if (spec.q_rank > 0) {
+      add("query latent", "S B Lq", kept * spec.q_rank * element_);
+      add("q norm: mean, 1/deviation", "2 S B", kept * 2 * number_);
+    }
+    add("key/value latent", "S B Lk", kept * spec.kv_rank * element_);
+    add("kv norm: mean, 1/deviation", "2 S B", kept * 2 * number_);
+    if (!core_) return;
+    add("rotated key", "S B Dr", rows * spec.rotary_size * element_);
+    add("q", "S B H D", rows * heads * spec.head_size() * element_);
+    add("plain k, v", "S B H (Dp + Dv)",
+        rows * heads * (spec.plain_size + spec.value_size) * element_);
+    add("attention output", "S B H Dv", rows * heads * spec.value_size * element_);
+    core(heads, heads, spec.head_size(), spec.value_size);
   }
   void sublayer(const MlpSpec& spec) {
     const int64_t ffn = spec.ffn / local_.shares;
@@ -145,6 +154,22 @@ class Terms {
   std::vector<ActivationTerm> all() && { return std::move(terms_); }
 
  private:
+  // What core attention keeps itself, of H query heads and K key/value heads.
+  void core(int64_t heads, int64_t groups, int64_t key_size, int64_t value_size) {
+    const int64_t rows = local_.rows, ranks = local_.head_ranks;
+    if (ranks == 1) return add("log-sum-exp", "S B H", rows * heads * number_);
+    const HeadShare own = share_heads(heads, groups, static_cast<int>(ranks)).front();
+    const auto positions = [&](int64_t count, int64_t size) {
+      return aligned(ranks * rows * count * size * element_);
+    };
+    const bool one_size = key_size == value_size;
+    add("q, k, v by heads", one_size ? "S R B (H' + 2 K') D" : "S R B (H' D + K' (D + Dv))",
+        positions(own.q.count, key_size) + positions(own.kv.count, key_size) +
+            positions(own.kv.count, value_size));
+    add("output by heads", one_size ? "S R B H' D" : "S R B H' Dv",
+        positions(own.q.count, value_size));
+    add("log-sum-exp", "S R B H'", ranks * rows * own.q.count * number_);
+  }
   void add(const std::string& name, const std::string& formula, int64_t bytes) {
     terms_.push_back({name, formula, aligned(bytes)});
   }

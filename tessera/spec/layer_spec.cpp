@@ -7,6 +7,7 @@ namespace tessera {
 namespace {
 
 std::vector<std::string> loss_names(const AttentionLayerSpec&) { return {}; }
+std::vector<std::string> loss_names(const LatentAttentionSpec&) { return {}; }
 std::vector<std::string> loss_names(const MlpSpec&) { return {}; }
 std::vector<std::string> loss_names(const MoeSpec& spec) {
   std::vector<std::string> names;
@@ -29,6 +30,34 @@ LinearSpec qkv_linear(const AttentionLayerSpec& spec) {
 LinearSpec output_linear(const AttentionLayerSpec& spec) {
   return {{{spec.name + ".out", spec.hidden}},
           spec.heads * spec.head_size,
+          spec.output_bias,
+          spec.output_init_std};
+}
+
+LinearSpec latent_linear(const LatentAttentionSpec& spec) {
+  std::vector<LinearPart> parts{{spec.name + ".kv_down", spec.kv_rank + spec.rotary_size}};
+  if (spec.q_rank > 0) parts.insert(parts.begin(), {spec.name + ".q_down", spec.q_rank});
+  return {parts, spec.hidden, false, spec.init_std};
+}
+
+LinearSpec query_linear(const LatentAttentionSpec& spec) {
+  const bool latent = spec.q_rank > 0;
+  return {{{spec.name + (latent ? ".q_up" : ".q"), spec.heads * spec.head_size()}},
+          latent ? spec.q_rank : spec.hidden,
+          false,
+          spec.init_std};
+}
+
+LinearSpec key_value_linear(const LatentAttentionSpec& spec) {
+  return {{{spec.name + ".kv_up", spec.heads * (spec.plain_size + spec.value_size)}},
+          spec.kv_rank,
+          false,
+          spec.init_std};
+}
+
+LinearSpec output_linear(const LatentAttentionSpec& spec) {
+  return {{{spec.name + ".out", spec.hidden}},
+          spec.heads * spec.value_size,
           spec.output_bias,
           spec.output_init_std};
 }

@@ -49,6 +49,40 @@ struct AttentionLayerSpec {
 LinearSpec qkv_linear(const AttentionLayerSpec& spec);
 LinearSpec output_linear(const AttentionLayerSpec& spec);
 
+/// Multi-head latent attention (DeepSeek-V2): the keys and values of all heads are computed from a
+/// latent vector per position. A query or key head has plain channels first, then rotated ones;
+/// those of the keys are not in the latent, and all heads share them.
+struct LatentAttentionSpec {
+  std::string name;        ///< layers.3.attention
+  std::int64_t layer = 0;  ///< the layer's number, for the cache
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t q_rank = 0;  ///< width of a latent for queries; 0: they have none
+  std::int64_t kv_rank = 0;
+  std::int64_t plain_size = 0;
+  std::int64_t rotary_size = 0;
+  std::int64_t value_size = 0;
+  std::int64_t window = 0;       ///< as in AttentionLayerSpec
+  std::optional<RopeSpec> rope;  ///< of the rotary channels; none: they are not rotated
+  double softmax_scale = 1.0;
+  double softcap = 0.0;
+  bool output_bias = false;
+  NormSpec norm;  ///< of the latents
+  double dropout = 0.0;
+  double init_std = 0.02;
+  double output_init_std = 0.02;
+
+  std::int64_t head_size() const { return plain_size + rotary_size; }
+  /// What is computed from the input for all heads: the latents and the shared key.
+  std::int64_t latent_width() const { return q_rank + kv_rank + rotary_size; }
+};
+/// Its linear layers: to the latents and the shared key; from the latent, or the input, to the
+/// queries; from the latent to keys and values, each head's plain key before its value.
+LinearSpec latent_linear(const LatentAttentionSpec& spec);
+LinearSpec query_linear(const LatentAttentionSpec& spec);
+LinearSpec key_value_linear(const LatentAttentionSpec& spec);
+LinearSpec output_linear(const LatentAttentionSpec& spec);
+
 struct MlpSpec {
   std::string name;  ///< layers.3.mlp
   Activation activation = Activation::gelu;
@@ -121,7 +155,7 @@ constexpr std::string_view kZLossName = "z_loss";
 
 /// The kinds of sublayers that mix positions, and of those that work on each position separately. A
 /// new kind is a new alternative; code that visits these does not compile until it handles it.
-using MixerSpec = std::variant<AttentionLayerSpec>;
+using MixerSpec = std::variant<AttentionLayerSpec, LatentAttentionSpec>;
 using FeedForwardSpec = std::variant<MlpSpec, MoeSpec>;
 
 struct LayerSpec {

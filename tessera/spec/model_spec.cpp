@@ -76,6 +76,55 @@ AttentionLayerSpec attention_spec(const ModelOptions& o, const std::string& name
   return spec;
 }
 
+// Yarn's factor on what grows with the context: 0.1 m ln(factor) + 1.
+double yarn_mscale(const ModelOptions& o, double m) {
+  const bool longer = o.rope.scaling == RopeScaling::yarn && o.rope.factor > 1;
+  return longer ? 0.1 * m * std::log(o.rope.factor) + 1.0 : 1.0;
+}
+
+// Neighbouring channels are rotated, always.
+std::optional<RopeSpec> latent_rope_spec(const ModelOptions& o, std::int64_t layer) {
+  std::optional<RopeSpec> spec = rope_spec(o, layer);
+  if (!spec) return spec;
+  spec->head_size = o.qk_pos_emb_head_dim;
+  spec->interleaved = true;
+  if (spec->options.scaling == RopeScaling::yarn && spec->options.attention_factor == 0)
+    spec->options.attention_factor = yarn_mscale(o, o.mscale) / yarn_mscale(o, o.mscale_all_dim);
+  return spec;
+}
+
+LatentAttentionSpec latent_attention_spec(const ModelOptions& o, const std::string& name,
+                                          std::int64_t layer) {
+  LatentAttentionSpec spec;
+  spec.name = name + ".attention";
+  spec.layer = layer;
+  spec.hidden = o.hidden_size;
+  spec.heads = o.num_attention_heads;
+  spec.q_rank = o.q_lora_rank;
+  spec.kv_rank = o.kv_lora_rank;
+  spec.plain_size = o.qk_head_dim;
+  spec.rotary_size = o.qk_pos_emb_head_dim;
+  spec.value_size = o.v_head_dim;
+  spec.window = window(o, layer);
+  spec.rope = latent_rope_spec(o, layer);
+  const double scale = yarn_mscale(o, o.mscale_all_dim);
+  spec.softmax_scale = o.softmax_scale > 0
+                           ? o.softmax_scale
+                           : scale * scale / std::sqrt(static_cast<double>(spec.head_size()));
+  spec.softcap = o.attention_softcap;
+  spec.output_bias = o.attention_output_bias;
+  spec.norm = norm_spec(o);
+  spec.dropout = o.attention_dropout;
+  spec.init_std = o.init_std;
+  spec.output_init_std = output_std(o);
+  return spec;
+}
+
+MixerSpec mixer_spec(const ModelOptions& o, const std::string& name, std::int64_t layer) {
+  if (o.multi_latent_attention) return latent_attention_spec(o, name, layer);
+  return attention_spec(o, name, layer);
+}
+
 MlpSpec mlp_spec(const ModelOptions& o, const std::string& name) {
   MlpSpec spec;
   spec.name = name + ".mlp";
@@ -152,7 +201,7 @@ LayerSpec layer_spec(const ModelOptions& o, std::int64_t layer) {
   LayerSpec spec;
   spec.name = fmt::format("layers.{}", layer);
   spec.hidden = o.hidden_size;
-  spec.mixer = attention_spec(o, spec.name, layer);
+  spec.mixer = mixer_spec(o, spec.name, layer);
   spec.feed_forward = feed_forward_spec(o, spec.name, layer);
   spec.norm = norm_spec(o);
   spec.norm_placement = o.norm_placement;

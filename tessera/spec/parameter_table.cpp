@@ -52,6 +52,14 @@ class Walk {
     norm(spec.name + ".q_norm", q_heads * spec.head_size, spec.norm);
     norm(spec.name + ".k_norm", k_heads * spec.head_size, spec.norm);
   }
+  void sublayer(const LatentAttentionSpec& spec) {
+    linear(latent_linear(spec));
+    if (spec.q_rank > 0) norm(spec.name + ".q_norm", spec.q_rank, spec.norm);
+    linear(query_linear(spec));
+    norm(spec.name + ".kv_norm", spec.kv_rank, spec.norm);
+    linear(key_value_linear(spec));
+    linear(output_linear(spec));
+  }
   void sublayer(const MlpSpec& spec) {
     linear(up_linear(spec));
     linear(down_linear(spec));

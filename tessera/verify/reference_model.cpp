@@ -31,6 +31,16 @@ int64_t small_groups(int64_t groups, int tensor, int small) {
   return groups == tensor ? small : 2 * small;
 }
 
+// Sizes that all differ.
+void shrink_latents(ModelOptions& model) {
+  if (!model.multi_latent_attention) return;
+  model.q_lora_rank = std::min<int64_t>(model.q_lora_rank, 10);
+  model.kv_lora_rank = std::min<int64_t>(model.kv_lora_rank, 7);
+  model.qk_head_dim = 4;
+  model.qk_pos_emb_head_dim = model.kv_channels - model.qk_head_dim;
+  model.v_head_dim = std::min<int64_t>(model.v_head_dim, 5);
+}
+
 void shrink_heads(ModelOptions& model, int tensor, int small) {
   const int64_t per_group =
       std::min<int64_t>(2, model.num_attention_heads / model.num_query_groups);
@@ -39,6 +49,7 @@ void shrink_heads(ModelOptions& model, int tensor, int small) {
   model.num_attention_heads = round_up(model.num_query_groups * per_group, small);
   model.kv_channels = 8;
   model.hidden_size = model.num_attention_heads * model.kv_channels + (square ? 0 : 8 * small);
+  shrink_latents(model);
 }
 
 void shrink_model(ModelOptions& model, int tensor, int small) {
@@ -74,6 +85,11 @@ class Changes {
     note("num-attention-heads", a.num_attention_heads, b.num_attention_heads);
     note("num-query-groups", a.num_query_groups, b.num_query_groups);
     note("kv-channels", a.kv_channels, b.kv_channels);
+    note("q-lora-rank", a.q_lora_rank, b.q_lora_rank);
+    note("kv-lora-rank", a.kv_lora_rank, b.kv_lora_rank);
+    note("qk-head-dim", a.qk_head_dim, b.qk_head_dim);
+    note("qk-pos-emb-head-dim", a.qk_pos_emb_head_dim, b.qk_pos_emb_head_dim);
+    note("v-head-dim", a.v_head_dim, b.v_head_dim);
     note("vocabulary", a.vocab_size, b.vocab_size);
     note("window-size", a.attention_window, b.attention_window);
   }
@@ -131,6 +147,7 @@ void fit_exchanged_heads(SessionOptions& reference) {
   const std::int64_t heads = model.num_attention_heads / p.head_shards();
   const std::int64_t factor = (ranks + heads - 1) / heads;
   model.num_attention_heads *= factor;
+  if (model.multi_latent_attention) model.num_query_groups *= factor;
   model.hidden_size *= factor;
 }
 

@@ -1,5 +1,8 @@
 // Families of Hugging Face models with experts: what their config.json means, and that it comes
 // back.
+#include <algorithm>
+
+#include "tessera/spec/parameter_table.h"
 #include "tests/checkpoint/family_configs.h"
 
 namespace tessera {
@@ -78,6 +81,25 @@ TEST(HfExpertFamilies, ReadsSigmoidRouters) {
   EXPECT_EQ(standard.moe_layer_freq.front(), 0);
   EXPECT_EQ(standard.moe_layer_freq[1], 1);
   EXPECT_EQ(standard.qk_norm, QkNorm::none);
+}
+
+// The defaults of transformers are DeepSeek-V3's own sizes.
+TEST(HfExpertFamilies, ReadsOptionsOfDeepseek) {
+  const ModelOptions model = config_options("deepseek_v3", "");
+  EXPECT_EQ(model.num_experts, 256);
+  EXPECT_EQ(model.moe_router_topk, 8);
+  EXPECT_EQ(model.moe_router_score, RouterScore::sigmoid);
+  EXPECT_EQ(model.moe_router_num_groups, 8);
+  EXPECT_EQ(model.moe_router_group_topk, 4);
+  EXPECT_EQ(model.moe_router_scaling_factor, 2.5);
+  EXPECT_EQ(model.moe_ffn_hidden_size, 2048);
+  EXPECT_EQ(model.moe_shared_ffn, 2048);
+  EXPECT_TRUE(model.moe_expert_bias);
+  EXPECT_EQ(std::ranges::count(model.moe_layer_freq, 0), 3);
+  EXPECT_EQ(model.kv_channels, 192);
+  EXPECT_EQ(parameter_count(model_spec(model)), 671'026'404'352.0);
+  const ModelOptions dense = config_options("deepseek_v3", R"("num_hidden_layers":3)");
+  EXPECT_EQ(dense.num_experts, 0);
 }
 
 TEST(HfExpertFamilies, RefuseWhatCannotBeComputed) {
@@ -162,6 +184,9 @@ TEST(HfExpertFamilies, OtherConfigsComeBack) {
       {"qwen3_moe", R"("num_hidden_layers":5,"decoder_sparse_step":3,"num_experts_per_tok":1)"},
       {"qwen2_moe", R"("norm_topk_prob":true,"qkv_bias":false,"mlp_only_layers":[0,3])"},
       {"glm4_moe", R"("head_dim":64,"num_experts_per_tok":1,"norm_topk_prob":false)"},
+      {"deepseek_v3", R"("num_hidden_layers":5,"n_shared_experts":2,"n_group":4,"topk_group":2)"},
+      {"deepseek_v3",
+       R"("num_hidden_layers":2,"first_k_dense_replace":0,"n_group":1,"topk_group":1)"},
       {"glm4_moe", R"("head_dim":64,"first_k_dense_replace":0,"partial_rotary_factor":1.0)"},
       {"glm4_moe", R"("head_dim":64,"n_group":8,"topk_group":4,"n_shared_experts":3)"},
       {"mixtral", R"("sliding_window":7,"num_local_experts":5,"num_experts_per_tok":5)"},

@@ -72,6 +72,34 @@ TEST(HfFamilies, ReadsOptionsOfOtherFamilies) {
   EXPECT_EQ(cohere2.attention_window, 5);
 }
 
+// transformers' three cases of yarn's two scales.
+TEST(HfFamilies, ReadsOptionsOfDeepseek) {
+  const ModelOptions model = folder_options("deepseek_v3");
+  EXPECT_TRUE(model.multi_latent_attention);
+  EXPECT_EQ(model.qk_norm, QkNorm::per_head);
+  EXPECT_EQ(model.q_lora_rank, 6);
+  EXPECT_EQ(model.kv_lora_rank, 5);
+  EXPECT_EQ(model.qk_head_dim, 3);
+  EXPECT_EQ(model.qk_pos_emb_head_dim, 4);
+  EXPECT_EQ(model.v_head_dim, 7);
+  EXPECT_EQ(model.kv_channels, 7);
+  EXPECT_EQ(model.mscale, 1.0);
+  EXPECT_EQ(model.mscale_all_dim, 0.5);
+  EXPECT_EQ(model.rope.attention_factor, 0.0);
+  const auto yarn = [](const char* keys) {
+    return config_options("deepseek_v3",
+                          fmt::format(R"("num_hidden_layers":1,"rope_scaling":{{"type":"yarn",)"
+                                      R"("factor":40{}}})",
+                                      keys));
+  };
+  const ModelOptions one = yarn(R"(,"mscale":0.7)");
+  EXPECT_EQ(one.mscale, 1.0);
+  EXPECT_EQ(one.mscale_all_dim, 0.0);
+  const ModelOptions all = yarn(R"(,"mscale_all_dim":0.7)");
+  EXPECT_EQ(all.mscale_all_dim, 0.7);
+  EXPECT_EQ(all.rope.attention_factor, 0.1 * std::log(40.0) + 1.0);
+}
+
 TEST(HfFamilies, ConfigsOfAllFoldersComeBack) {
   for (const fs::path& path : test::hf_folders()) {
     SCOPED_TRACE(path.string());
@@ -118,6 +146,17 @@ TEST(HfFamilies, OtherConfigsComeBack) {
       {"cohere", R"("rope_theta":4e6,"attention_bias":true,"head_dim":64)"},
       {"cohere2", R"("sliding_window_pattern":3,"sliding_window":128)"},
       {"cohere2", R"("num_hidden_layers":2)"},
+      {"deepseek_v3", R"("num_hidden_layers":2,"q_lora_rank":null,"qk_rope_head_dim":32)"},
+      {"deepseek_v3",
+       R"("num_hidden_layers":2,"rope_scaling":{"type":"yarn","factor":40,"mscale":0.7,)"
+       R"("mscale_all_dim":0.9,"original_max_position_embeddings":4096})"},
+      {"deepseek_v3",
+       R"("num_hidden_layers":2,"rope_scaling":{"type":"yarn","factor":40,"mscale":0.7})"},
+      {"deepseek_v3",
+       R"("num_hidden_layers":2,"rope_scaling":{"type":"yarn","factor":40,"mscale_all_dim":0.7})"},
+      {"deepseek_v3",
+       R"("num_hidden_layers":2,"rope_scaling":{"type":"yarn","factor":40,"mscale":0.7,)"
+       R"("mscale_all_dim":0.9,"attention_factor":1.25})"},
   };
   for (const auto& [family, keys] : configs) {
     SCOPED_TRACE(fmt::format("{} {}", family, keys));
@@ -217,6 +256,20 @@ TEST(HfFamilies, RefuseWhatCannotBeComputed) {
                         R"("num_hidden_layers":2,"layer_types":["full_attention",)"
                         R"("sliding_attention"])",
                         {"no RoPE", "every N-th layer only"});
+}
+
+TEST(HfFamilies, RefuseWhatLatentAttentionCannotCompute) {
+  const auto refuse = [](const std::string& keys, std::initializer_list<const char*> parts) {
+    expect_config_refused("deepseek_v3", R"("num_hidden_layers":2,)" + keys, parts);
+  };
+  refuse(R"("rope_interleave":false)", {"rope_interleave = false"});
+  refuse(R"("attention_bias":true)", {"attention_bias = true"});
+  refuse(R"("rms_norm_eps":1e-5)", {"rms_norm_eps 1e-05"});
+  refuse(R"("num_key_value_heads":64)", {"num_key_value_heads 64", "128"});
+  refuse(R"("head_dim":32)", {"head_dim 32", "qk_rope_head_dim 64"});
+  refuse(R"("qk_rope_head_dim":63)", {"63"});
+  refuse(R"("partial_rotary_factor":0.5)", {"partial_rotary_factor = 0.5", "whole heads"});
+  refuse(R"("rope_scaling":{"type":"linear","factor":2,"mscale_all_dim":1})", {"mscale_all_dim"});
 }
 
 TEST(HfFamilies, RefuseFoldersThatCannotBeComputed) {

@@ -144,6 +144,25 @@ MODELS = {
     "olmoe": transformers.OlmoeConfig(
         **ONE_LAYER, num_experts=4, num_experts_per_tok=3, pad_token_id=None, dtype="bfloat16"
     ),
+    "deepseek_v3": transformers.DeepseekV3Config(
+        **(SMALL | dict(num_key_value_heads=4)),
+        q_lora_rank=6,
+        kv_lora_rank=5,
+        qk_nope_head_dim=3,
+        qk_rope_head_dim=4,
+        v_head_dim=7,
+        first_k_dense_replace=2,
+        num_mtp_layers=0,
+        dtype="bfloat16",
+        rope_parameters=dict(
+            rope_type="yarn",
+            rope_theta=1e4,
+            factor=4.0,
+            mscale=1.0,
+            mscale_all_dim=0.5,
+            original_max_position_embeddings=16,
+        ),
+    ),
 }
 
 

@@ -62,6 +62,13 @@ TEST(FlagTable, DefaultsAreMegatrons) {
   EXPECT_EQ(default_of("rotary-base"), "10000");
   EXPECT_EQ(default_of("rotary-percent"), "1");
   EXPECT_EQ(default_of("rope-scaling-factor"), "8");
+  EXPECT_EQ(default_of("q-lora-rank"), "unset");
+  EXPECT_EQ(default_of("kv-lora-rank"), "32");
+  EXPECT_EQ(default_of("qk-head-dim"), "128");
+  EXPECT_EQ(default_of("qk-pos-emb-head-dim"), "64");
+  EXPECT_EQ(default_of("v-head-dim"), "128");
+  EXPECT_EQ(default_of("mscale"), "1");
+  EXPECT_EQ(default_of("mscale-all-dim"), "0");
   EXPECT_EQ(default_of("normalization"), "LayerNorm");
   EXPECT_EQ(default_of("norm-epsilon"), "1e-05");
   EXPECT_EQ(default_of("attention-dropout"), "0.1");

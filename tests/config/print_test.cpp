@@ -111,6 +111,11 @@ TEST(PrintConfig, RoundTripsTrainings) {
         "--activation-function gated_relu --qk-norm-type whole_width --norm-placement after",
         "--softmax-scale 0.3 --attention-logit-softcap 50 --output-logit-softcap 30.5",
         "--embedding-scale 48.24937810560445 --residual-scale 0.22 --logit-scale 0.0625",
+        "--multi-latent-attention --position-embedding-type rope --q-lora-rank 24 --kv-lora-rank "
+        "16 "
+        "--qk-head-dim 8 --qk-pos-emb-head-dim 4 --v-head-dim 6 --qk-layernorm",
+        "--multi-latent-attention --position-embedding-type rope --rope-scaling-type yarn "
+        "--rotary-scaling-factor 40 --mscale 0.707 --mscale-all-dim 0.707",
         "--bf16",
         "--params-dtype f64",
         "--recompute-activations",

@@ -243,6 +243,11 @@ constexpr Refusal kRules[] = {
     {"--sft --fim-data", "--fim-data rearranges texts, not the conversations of --sft"},
     {"--sft", "--mock-data has no conversations for --sft"},
     {"--device cuda", "CUDA"},
+    {"--device cuda --kv-channels 264",
+     "takes heads of up to 256 channels, but they have 264: make them smaller (--kv-channels)"},
+    {"--device cuda --multi-latent-attention --position-embedding-type rope --qk-layernorm "
+     "--v-head-dim 320",
+     "have 320: make them smaller (--qk-head-dim + --qk-pos-emb-head-dim, --v-head-dim)"},
     {"--threads 4096", "processors: give at most "},
     {"--tensor-model-parallel-size 2", "add --nproc 2"},
 };

@@ -73,7 +73,7 @@ std::vector<LayerCase> cases() {
   for (const char* family : {"gpt", "llama"})
     for (const auto granularity : {RecomputeGranularity::none, RecomputeGranularity::full})
       all.push_back({family, DType::f32, 4, false, {granularity}, 2});
-  for (const char* family : {"gpt", "qwen3"})
+  for (const char* family : {"gpt", "qwen3", "latent"})
     for (const auto granularity :
          {RecomputeGranularity::none, RecomputeGranularity::selective, RecomputeGranularity::full})
       for (const int tensor : {1, 2})
@@ -117,6 +117,8 @@ TEST(LayerActivations, AreWhatInspectPlans) {
         LayerCase{"llama", DType::f32, 2, true, {}, 0, 2},
         LayerCase{"llama", DType::bf16, 2, true, {}, 0, 2, 1, CpCommType::a2a},
         LayerCase{"llama", DType::bf16, 1, false, {}, 0, 4, 1, CpCommType::a2a_p2p},
+        LayerCase{"latent", DType::bf16, 2, true, {}},
+        LayerCase{"latent_lite", DType::f32, 2, true, {}, 0, 2},
         LayerCase{"moe", DType::f32, 1, false, {}}, LayerCase{"moe", DType::bf16, 2, true, {}},
         LayerCase{"moe", DType::bf16, 1, false, {}, 0, 1, 4},
         LayerCase{"qwen_moe", DType::bf16, 1, false, {}, 0, 1, 2},

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tessera/base/check.h"
 #include "tessera/engine/session.h"
+#include "tessera/spec/flops.h"
 #include "tests/support/tiny_models.h"
 
 namespace tessera {
@@ -81,6 +83,37 @@ TEST_P(ParameterTables, HoldForAnyStages) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ParameterTables, testing::ValuesIn(test::tiny_families()),
                          [](const auto& test) { return test.param; });
+
+ModelOptions deepseek_v3() {
+  ModelOptions model = test::tiny_deepseek();
+  model.num_layers = 61;
+  model.hidden_size = 7168;
+  model.ffn_hidden_size = 18432;
+  model.num_attention_heads = model.num_query_groups = 128;
+  model.vocab_size = 129280;
+  model.multi_latent_attention = true;
+  model.qk_norm = QkNorm::per_head;
+  model.q_lora_rank = 1536;
+  model.kv_lora_rank = 512;
+  model.kv_channels = 192;
+  model.num_experts = 256;
+  model.moe_router_topk = 8;
+  model.moe_ffn_hidden_size = model.moe_shared_ffn = 2048;
+  model.moe_layer_freq.assign(61, 1);
+  std::fill_n(model.moe_layer_freq.begin(), 3, 0);
+  return model;
+}
+
+// The 671 billion parameters that its authors give, and the weights that a token meets.
+TEST(ParameterTable, CountsThoseOfDeepseekV3) {
+  const ModelSpec spec = model_spec(deepseek_v3());
+  EXPECT_EQ(parameter_count(spec), 671'026'404'352.0);
+  const double attention = 187'105'280, mlp = 3.0 * 7168 * 18432, expert = 3.0 * 7168 * 2048;
+  const double weights =
+      61 * attention + 3 * mlp + 58 * (9 * expert + 256.0 * 7168) + 129'280.0 * 7168;
+  const double per_position = 61 * 2.0 * 128 * (192 + 128);
+  EXPECT_EQ(flops_per_token(spec, 4096), 3 * (2 * weights + 4096 * per_position));
+}
 
 TEST(ParameterTable, FindsByName) {
   const ParameterTable table(model_spec(test::tiny_llama()));

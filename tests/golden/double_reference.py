@@ -55,7 +55,11 @@ def rope_frequencies(config, layer_type, length):
     keep = {"llama3": llama3_keep, "yarn": yarn_keep}[p["rope_type"]](inv, p)
     bands = (keep == 1), (keep > 0) & (keep < 1), (keep == 0)
     assert all(band.any() for band in bands), "the model must have frequencies in all three bands"
-    attention_factor = 0.1 * math.log(p["factor"]) + 1 if p["rope_type"] == "yarn" else 1.0
+    attention_factor = 1.0
+    if p["rope_type"] == "yarn":  # DeepSeek has two scales, of which one is for the scores as well
+        scale, of_scores = (0.1 * m * math.log(p["factor"]) + 1
+                            for m in (p.get("mscale", 1.0), p.get("mscale_all_dim", 0.0)))
+        attention_factor = scale / of_scores
     return keep * inv + (1 - keep) * inv / p["factor"], attention_factor
 
 

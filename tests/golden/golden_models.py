@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from transformers import (AutoConfig, AutoModelForCausalLM, Cohere2Config, CohereConfig,
-                          Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4MoeConfig,
+                          DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4MoeConfig,
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig,
                           MixtralConfig, Olmo2Config, OlmoeConfig, Phi3Config, PreTrainedConfig,
                           Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
@@ -211,6 +211,33 @@ MODELS = {
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, num_experts=6,
         num_experts_per_tok=3, router_aux_loss_coef=0.05, rope_parameters=rope(1000.0), **TOKENS),
         batch=2, seq=23, seed=24, std=0.16),
+    # no layer has experts; the pairs of the 12 rotated channels are those of llama_yarn
+    "deepseek_v3": Golden(DeepseekV3Config(
+        vocab_size=61, hidden_size=28, intermediate_size=36, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=256, q_lora_rank=18,
+        kv_lora_rank=14, qk_nope_head_dim=8, qk_rope_head_dim=12, v_head_dim=10,
+        first_k_dense_replace=2, num_mtp_layers=0, eos_token_id=1, bos_token_id=2,
+        rope_parameters=rope(80.0, "yarn", factor=4.0, beta_fast=4.0, beta_slow=1.0, mscale=0.8,
+                             mscale_all_dim=1.3, original_max_position_embeddings=64)),
+        batch=2, seq=24, seed=27),
+    # queries without a latent (DeepSeek-V2-Lite)
+    "deepseek_v3_plain_queries": Golden(DeepseekV3Config(
+        vocab_size=53, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=3, num_key_value_heads=3, max_position_embeddings=64, q_lora_rank=None,
+        kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8,
+        first_k_dense_replace=2, num_mtp_layers=0, tie_word_embeddings=True, eos_token_id=1,
+        bos_token_id=2, rope_parameters=rope(1000.0)),
+        batch=2, seq=23, seed=29, v4_keys=True),
+    # no experts in layer 0; 2 of 3 groups of experts
+    "deepseek_v3_moe": Golden(DeepseekV3Config(
+        vocab_size=61, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=64, q_lora_rank=14,
+        kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8,
+        first_k_dense_replace=1, moe_intermediate_size=20, n_routed_experts=6,
+        num_experts_per_tok=3, n_shared_experts=2, n_group=3, topk_group=2,
+        routed_scaling_factor=1.5, num_mtp_layers=0, eos_token_id=1, bos_token_id=2,
+        rope_parameters=rope(1000.0)),
+        batch=2, seq=23, seed=30),
 }
 
 

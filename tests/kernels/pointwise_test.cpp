@@ -1,6 +1,7 @@
 // Rotation by position, residual addition, copies and fills.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/kernel_test.h"
@@ -54,6 +55,36 @@ TEST_P(PointwiseTest, RopeOfInterleavedPairsIsThatOfHalvesInAnotherOrder) {
   lab->rope(stream, x, View(cos), View(sin), at, false);
   lab->rope(stream, mixed, View(cos), View(sin), at, false, RopePairs::interleaved);
   EXPECT_EQ(lab.read(mixed), interleaved(lab.read(View(x))));
+}
+
+TEST_P(PointwiseTest, SumHeads) {
+  const std::int64_t n = 7, heads = 3, c = 70;
+  const Input all = random({n, heads, 80});
+  const ConstView x = View(all).slice(2, 5, c);
+  const Padded y = padded({n, c});
+  lab->sum_heads(stream, y, x);
+  const Values values = lab.read(x);
+  Values want(static_cast<std::size_t>(n * c));
+  for (std::size_t i = 0; i < values.size(); ++i) want[i / (heads * c) * c + i % c] += values[i];
+  expect_values(y.view, want);
+  expect_gaps_untouched(y);
+}
+
+TEST_P(PointwiseTest, SoftmaxOfRows) {
+  for (const std::int64_t n : {1, 5, 1300}) {
+    const Input x = random(acc(), {3, n}, 20);
+    const Tensor y = empty({3, n});
+    lab->softmax_rows(stream, y, View(x));
+    Values want;
+    for (std::int64_t row = 0; row < 3; ++row) {
+      const double* from = x.values.data() + row * n;
+      const double most = *std::max_element(from, from + n);
+      double sum = 0;
+      for (std::int64_t j = 0; j < n; ++j) sum += std::exp(from[j] - most);
+      for (std::int64_t j = 0; j < n; ++j) want.push_back(std::exp(from[j] - most) / sum);
+    }
+    expect_values(y, want, 2);
+  }
 }
 
 TEST_P(PointwiseTest, AddWithoutDropout) {

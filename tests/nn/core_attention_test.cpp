@@ -30,20 +30,21 @@ struct CoreCase {
   std::int64_t chunk = 3;  ///< positions of one of the 2 R chunks
   DType dtype = DType::f64;
   bool recompute = false;
+  std::int64_t value_size = 4;
   bool lazy = false;  ///< nothing is communicated before it is waited for
 
   std::string text() const {
     return fmt::format(
         "{} ranks {} heads size {} heads {}/{} causal {} window {} documents {} dropout {} softcap "
-        "{} chunk {}",
+        "{} chunk {} values of {}",
         to_string(kind), ranks, heads_size, heads, groups, causal, window, documents.size(),
-        dropout, softcap, chunk);
+        dropout, softcap, chunk, value_size);
   }
 };
 
 constexpr std::int64_t kBatch = 2, kSize = 4;
 
-/// By position: o, dq, dk, dv as [S, B, heads, D].
+/// By position: o, dq, dk, dv as [S, B, heads, head size].
 struct CoreResults {
   Values o, dq, dk, dv;
 };
@@ -66,6 +67,7 @@ class CoreRank {
                                  .heads = c.heads,
                                  .groups = c.groups,
                                  .head_size = kSize,
+                                 .value_size = c.value_size,
                                  .softmax_scale = 0.4,
                                  .softcap = c.softcap,
                                  .causal = c.causal,
@@ -100,9 +102,10 @@ class CoreRank {
       documents = lab_.tensor(DType::i32, {kBatch, std::ssize(case_.documents)}, starts);
       batch.documents = documents.view();
     }
-    const Tensor q = rows(case_.heads, 1), k = rows(case_.groups, 2), v = rows(case_.groups, 3);
-    const Tensor d_o = rows(case_.heads, 4);
-    const Tensor o = lab_.full(case_.dtype, q.view().shape(), kPoison);
+    const std::int64_t size = case_.value_size;
+    const Tensor q = rows(case_.heads, kSize, 1), k = rows(case_.groups, kSize, 2);
+    const Tensor v = rows(case_.groups, size, 3), d_o = rows(case_.heads, size, 4);
+    const Tensor o = lab_.full(case_.dtype, d_o.view().shape(), kPoison);
     const Tensor dq = lab_.full(case_.dtype, q.view().shape(), kPoison);
     const Tensor dk = lab_.full(case_.dtype, k.view().shape(), kPoison);
     const Tensor dv = lab_.full(case_.dtype, v.view().shape(), kPoison);
@@ -117,10 +120,10 @@ class CoreRank {
     core_->backward(context, batch, {dq.view(), dk.view(), dv.view()}, d_o.view(), heads, o.view(),
                     *saved);
     const std::lock_guard lock(mutex);
-    put(all.o, lab_.read(o), case_.heads);
-    put(all.dq, lab_.read(dq), case_.heads);
-    put(all.dk, lab_.read(dk), case_.groups);
-    put(all.dv, lab_.read(dv), case_.groups);
+    put(all.o, lab_.read(o), case_.heads * size);
+    put(all.dq, lab_.read(dq), case_.heads * kSize);
+    put(all.dk, lab_.read(dk), case_.groups * kSize);
+    put(all.dv, lab_.read(dv), case_.groups * size);
   }
 
  private:
@@ -143,19 +146,19 @@ class CoreRank {
     buffers_.push_back(lab_.full(DType::f64, {count}, kPoison));
     return View(buffers_.back().view().raw(), DType::u8, {static_cast<std::int64_t>(bytes)});
   }
-  // This rank's rows of a tensor [S, B, heads, D] of random values.
-  Tensor rows(std::int64_t heads, std::uint64_t seed) {
-    const Values all = random_values(seq_ * kBatch * heads * kSize, seed);
-    const std::int64_t width = kBatch * heads * kSize, count = seq_ / ranks_;
+  // This rank's rows of a tensor [S, B, heads, size] of random values.
+  Tensor rows(std::int64_t heads, std::int64_t size, std::uint64_t seed) {
+    const Values all = random_values(seq_ * kBatch * heads * size, seed);
+    const std::int64_t width = kBatch * heads * size, count = seq_ / ranks_;
     Values own;
     for (std::int64_t row = 0; row < count; ++row) {
       const auto from = all.begin() + ranges_.at(row) * width;
       own.insert(own.end(), from, from + width);
     }
-    return lab_.tensor(case_.dtype, {count, kBatch, heads, kSize}, own);
+    return lab_.tensor(case_.dtype, {count, kBatch, heads, size}, own);
   }
-  void put(Values& all, const Values& own, std::int64_t heads) const {
-    const std::int64_t width = kBatch * heads * kSize;
+  void put(Values& all, const Values& own, std::int64_t channels) const {
+    const std::int64_t width = kBatch * channels;
     all.resize(static_cast<std::size_t>(seq_ * width));
     for (std::int64_t row = 0; row < seq_ / ranks_; ++row)
       std::copy_n(own.begin() + row * width, width, all.begin() + ranges_.at(row) * width);
@@ -275,6 +278,21 @@ TEST(CoreAttention, ShorterTypes) {
     for (const int ranks : {2, 4})
       for (const std::int64_t groups : {1, 8})
         expect_all_kinds({.ranks = ranks, .groups = groups, .dtype = dtype});
+}
+
+// Latent attention has smaller value heads than key heads; larger ones work as well.
+TEST(CoreAttention, ValueHeadsOfAnotherSize) {
+  for (const std::int64_t value_size : {3, 7})
+    for (const int ranks : {2, 3, 4})
+      for (const std::int64_t groups : {2, 8}) {
+        expect_all_kinds({.ranks = ranks, .groups = groups, .value_size = value_size});
+        expect_all_kinds({.ranks = ranks,
+                          .groups = groups,
+                          .window = 5,
+                          .documents = {0, 4},
+                          .dropout = 0.2,
+                          .value_size = value_size});
+      }
 }
 
 TEST(CoreAttention, Recompute) {

@@ -138,7 +138,7 @@ void throw_pipeline(Dice& dice, SessionOptions& options) {
 }
 
 // What the ranks share besides layers, batch and optimizer state.
-enum class LayoutKind { plain, pipelines, context, experts };
+enum class LayoutKind { plain, pipelines, context, experts, latent };
 
 // With these, the other axes are kept short.
 void throw_short_layout(Dice& dice, ParallelOptions& parallel) {
@@ -231,6 +231,29 @@ void throw_experts(Dice& dice, SessionOptions& options) {
   while (p.tensor * p.context * p.data % set != 0 || p.data % p.sharding_instances != 0) ++p.data;
 }
 
+// Latents, heads and values of any sizes, then one of the other axes.
+void throw_latent(Dice& dice, SessionOptions& options) {
+  ModelOptions& model = options.model;
+  model.multi_latent_attention = true;
+  model.position_embedding = PositionEmbedding::rope;
+  model.normalization = Normalization::rms_norm;
+  model.qkv_bias = false;
+  model.qk_norm = QkNorm::per_head;
+  model.num_query_groups = model.num_attention_heads;
+  model.q_lora_rank = dice.one_of({0, 5, 12});
+  model.kv_lora_rank = dice.one_of({3, 8});
+  model.qk_head_dim = dice.one_of({3, 4, 8});
+  model.qk_pos_emb_head_dim = dice.one_of({2, 4});
+  model.v_head_dim = dice.one_of({3, 6, 12});
+  model.kv_channels = model.qk_head_dim + model.qk_pos_emb_head_dim;
+  switch (dice.below(4)) {
+    case 0: return;
+    case 1: return throw_pipeline(dice, options);
+    case 2: return throw_context(dice, options);
+    default: return throw_experts(dice, options);
+  }
+}
+
 SessionOptions throw_case(int seed, LayoutKind kind) {
   Dice dice(seed + 10'000 * static_cast<int>(kind));
   SessionOptions options = test::tiny_session(dice.one_of({"gpt", "llama", "qwen3"}));
@@ -238,7 +261,7 @@ SessionOptions throw_case(int seed, LayoutKind kind) {
     throw_layout(dice, options.parallel);
   else
     throw_short_layout(dice, options.parallel);
-  if (kind == LayoutKind::experts) options.parallel.tensor_2d = 0;
+  if (kind == LayoutKind::experts || kind == LayoutKind::latent) options.parallel.tensor_2d = 0;
   const int shares =
       options.parallel.tensor_2d > 0 ? options.parallel.tensor_2d : options.parallel.tensor;
   throw_model(dice, options.model, shares);
@@ -259,6 +282,7 @@ SessionOptions throw_case(int seed, LayoutKind kind) {
   }
   if (kind == LayoutKind::context) throw_context(dice, options);
   if (kind == LayoutKind::experts) throw_experts(dice, options);
+  if (kind == LayoutKind::latent) throw_latent(dice, options);
   options.optimizer.adam_eps = 1e-3;
   return options;
 }
@@ -276,7 +300,7 @@ std::string text_of(int seed, const SessionOptions& o) {
       "case {}: context {} tensor {} grid {} sp {} data {} sharding {} instances {} heads {} "
       "groups {} seq {} "
       "batch {} layers {} pipeline {} schedule {} chunks {} microbatches {} layout {} experts {} "
-      "over {} x {} by {}, {} per token of {} groups, shared {}",
+      "over {} x {} by {}, {} per token of {} groups, shared {} latents {} {}",
       seed, o.parallel.context, o.parallel.tensor, o.parallel.tensor_2d,
       o.parallel.sequence_parallel, o.parallel.data, static_cast<int>(o.parallel.sharding),
       o.parallel.sharding_instances, o.model.num_attention_heads, o.model.num_query_groups,
@@ -284,7 +308,8 @@ std::string text_of(int seed, const SessionOptions& o) {
       static_cast<int>(o.pipeline.schedule), o.pipeline.chunks, o.microbatches, o.pipeline.layout,
       o.model.num_experts, o.parallel.expert, o.parallel.expert_tensor,
       to_string(o.parallel.token_dispatcher), o.model.moe_router_topk,
-      o.model.moe_router_num_groups, o.model.moe_shared_ffn);
+      o.model.moe_router_num_groups, o.model.moe_shared_ffn,
+      o.model.multi_latent_attention ? o.model.q_lora_rank : -1, o.model.kv_lora_rank);
 }
 
 void expect_equal_one_rank(LayoutKind kind) {
@@ -304,6 +329,8 @@ TEST(RandomLayouts, PipelinesEqualOneRank) { expect_equal_one_rank(LayoutKind::p
 TEST(RandomLayouts, ContextEqualsOneRank) { expect_equal_one_rank(LayoutKind::context); }
 
 TEST(RandomLayouts, ExpertsEqualOneRank) { expect_equal_one_rank(LayoutKind::experts); }
+
+TEST(RandomLayouts, LatentAttentionEqualsOneRank) { expect_equal_one_rank(LayoutKind::latent); }
 
 }  // namespace
 }  // namespace tessera

@@ -93,6 +93,12 @@ inline void run_rope(OpRun& t) {
   t.lab->rope(t.stream, x, t.random(t.acc(), {100, 15}), t.random(t.acc(), {100, 15}), positions,
               true, RopePairs::interleaved);
   t.keep(x);
+  const Tensor sums = t.zeros(t.dtype, {200, 30});
+  t.lab->sum_heads(t.stream, sums, x.view().reshape({200, 10, 30}));
+  t.keep(sums);
+  const Tensor weights = t.zeros(t.dtype, {40, 999});
+  t.lab->softmax_rows(t.stream, weights, t.random(t.acc(), {40, 999}));
+  t.keep(weights);
 }
 
 inline void run_norms(OpRun& t) {

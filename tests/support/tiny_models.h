@@ -159,12 +159,45 @@ inline ModelOptions tiny_capacity() {
   return model;
 }
 
+/// Latent attention with latents for queries, too, and yarn's scales (DeepSeek-V2), without
+/// experts. All sizes differ.
+inline ModelOptions tiny_latent() {
+  ModelOptions model = tiny_llama();
+  model.multi_latent_attention = true;
+  model.num_query_groups = model.num_attention_heads;
+  model.qk_norm = QkNorm::per_head;
+  model.q_lora_rank = 20;
+  model.kv_lora_rank = 12;
+  model.qk_head_dim = 8;
+  model.qk_pos_emb_head_dim = 6;
+  model.v_head_dim = 10;
+  model.kv_channels = 14;
+  model.rope.scaling = RopeScaling::yarn;
+  model.rope.original_max_position = 8;
+  model.rope.factor = 4;
+  model.mscale = 0.7;
+  model.mscale_all_dim = 0.9;
+  return model;
+}
+
+/// The same with queries from the input (DeepSeek-V2-Lite), a window, and no yarn.
+inline ModelOptions tiny_latent_lite() {
+  ModelOptions model = tiny_latent();
+  model.q_lora_rank = 0;
+  model.rope.scaling = RopeScaling::none;
+  model.attention_window = 5;
+  return model;
+}
+
 inline const std::map<std::string, ModelOptions (*)()>& tiny_models() {
   static const std::map<std::string, ModelOptions (*)()> models{
-      {"gpt", tiny_gpt},           {"llama", tiny_llama},       {"qwen3", tiny_qwen3},
-      {"gemma", tiny_gemma},       {"neox", tiny_neox},         {"olmo2", tiny_olmo2},
-      {"cohere", tiny_cohere},     {"granite", tiny_granite},   {"moe", tiny_moe},
-      {"qwen_moe", tiny_qwen_moe}, {"deepseek", tiny_deepseek}, {"capacity", tiny_capacity}};
+      {"gpt", tiny_gpt},           {"llama", tiny_llama},
+      {"qwen3", tiny_qwen3},       {"gemma", tiny_gemma},
+      {"neox", tiny_neox},         {"olmo2", tiny_olmo2},
+      {"cohere", tiny_cohere},     {"granite", tiny_granite},
+      {"moe", tiny_moe},           {"qwen_moe", tiny_qwen_moe},
+      {"deepseek", tiny_deepseek}, {"capacity", tiny_capacity},
+      {"latent", tiny_latent},     {"latent_lite", tiny_latent_lite}};
   return models;
 }
 

@@ -70,6 +70,29 @@ TEST(Verify, ContextParallelLayoutsPass) {
   }
 }
 
+// DeepSeek-V3's sizes; with and without a latent for queries.
+TEST(Verify, LatentAttentionPasses) {
+  for (const std::int64_t q_rank : {0, 1536}) {
+    Options options = llama(8, true);
+    ModelOptions& model = options.model;
+    model.multi_latent_attention = true;
+    model.qk_norm = QkNorm::per_head;
+    model.num_query_groups = model.num_attention_heads;
+    model.q_lora_rank = q_rank;
+    model.kv_lora_rank = 512;
+    model.kv_channels = 192;
+    options.parallel.context = 4;
+    options.parallel.cp_comm_types = {CpCommType::a2a};
+    const SessionOptions reference = make_reference_model(options).session;
+    EXPECT_EQ(reference.model.q_lora_rank, q_rank > 0 ? 10 : 0);
+    EXPECT_EQ(reference.model.kv_channels,
+              reference.model.qk_head_dim + reference.model.qk_pos_emb_head_dim);
+    EXPECT_EQ(reference.model.num_query_groups, reference.model.num_attention_heads);
+    const VerifyResult result = verify_layout(reference);
+    EXPECT_TRUE(result.same) << result.where;
+  }
+}
+
 TEST(Verify, KindsOfContextParallelismPass) {
   for (const auto& kinds : {std::vector{CpCommType::a2a}, std::vector{CpCommType::all_gather},
                             std::vector{CpCommType::a2a_p2p}, std::vector(32, CpCommType::p2p)}) {

@@ -10,9 +10,9 @@
 namespace tessera {
 
 // Each in the file of its name in families/.
-extern const HfFamily kCohere, kCohere2, kGemma, kGemma2, kGemma3, kGlm4Moe, kGpt2, kGptNeox,
-    kGranite, kLlama, kMistral, kMixtral, kOlmo2, kOlmoe, kPhi3, kQwen2, kQwen2Moe, kQwen3,
-    kQwen3Moe;
+extern const HfFamily kCohere, kCohere2, kDeepseekV3, kGemma, kGemma2, kGemma3, kGlm4Moe, kGpt2,
+    kGptNeox, kGranite, kLlama, kMistral, kMixtral, kOlmo2, kOlmoe, kPhi3, kQwen2, kQwen2Moe,
+    kQwen3, kQwen3Moe;
 
 namespace {
 
@@ -20,7 +20,7 @@ namespace {
 constexpr std::array kFamilies{&kGpt2,     &kLlama,    &kMistral, &kQwen2,   &kQwen3,
                                &kPhi3,     &kGemma,    &kGemma2,  &kGemma3,  &kOlmo2,
                                &kGranite,  &kGptNeox,  &kCohere,  &kCohere2, &kMixtral,
-                               &kQwen3Moe, &kQwen2Moe, &kGlm4Moe, &kOlmoe};
+                               &kQwen3Moe, &kQwen2Moe, &kGlm4Moe, &kOlmoe,   &kDeepseekV3};
 
 }  // namespace
 

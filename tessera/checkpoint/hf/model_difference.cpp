@@ -54,6 +54,24 @@ bool only_experts(const ModelOptions& effective) {
   return effective.num_experts > 0 && std::ranges::count(effective.moe_layer_freq, 0) == 0;
 }
 
+ModelOptions effective_latents(ModelOptions model) {
+  const ModelOptions standard;
+  if (model.multi_latent_attention) {
+    model.rotary_interleaved = false;
+  } else {
+    model.q_lora_rank = standard.q_lora_rank;
+    model.kv_lora_rank = standard.kv_lora_rank;
+    model.qk_head_dim = standard.qk_head_dim;
+    model.qk_pos_emb_head_dim = standard.qk_pos_emb_head_dim;
+    model.v_head_dim = standard.v_head_dim;
+  }
+  if (!model.multi_latent_attention || model.rope.scaling != RopeScaling::yarn) {
+    model.mscale = standard.mscale;
+    model.mscale_all_dim = standard.mscale_all_dim;
+  }
+  return model;
+}
+
 // The same model, with options that have no effect at their defaults.
 ModelOptions effective(ModelOptions model) {
   const ModelOptions standard;
@@ -68,6 +86,7 @@ ModelOptions effective(ModelOptions model) {
   if (!rope || model.attention_window == 0 || same_base) model.rope_local_base = 0.0;
   if (model.normalization == Normalization::rms_norm) model.norm_bias = true;
   if (model.num_experts > 0) model = effective_experts(std::move(model));
+  model = effective_latents(std::move(model));
   if (model.softmax_scale == 1.0 / std::sqrt(static_cast<double>(model.kv_channels)))
     model.softmax_scale = 0.0;
   return model;
@@ -95,6 +114,9 @@ class Differences {
     add(what, wanted_.rope.*option, got_.rope.*option);
   }
   bool have_experts() const { return wanted_.num_experts > 0 && got_.num_experts > 0; }
+  bool have_latents() const {
+    return wanted_.multi_latent_attention && got_.multi_latent_attention;
+  }
   std::string take() { return std::move(text_); }
 
  private:
@@ -146,6 +168,16 @@ void compare_experts(Differences& list) {
   list.compare("the shared expert's gate", &ModelOptions::moe_shared_gate);
 }
 
+void compare_latents(Differences& list) {
+  list.compare("the size of the queries' latent", &ModelOptions::q_lora_rank);
+  list.compare("the size of the latent of keys and values", &ModelOptions::kv_lora_rank);
+  list.compare("the plain channels of a head", &ModelOptions::qk_head_dim);
+  list.compare("the rotated channels of a head", &ModelOptions::qk_pos_emb_head_dim);
+  list.compare("the size of a value head", &ModelOptions::v_head_dim);
+  list.compare("yarn's mscale", &ModelOptions::mscale);
+  list.compare("yarn's mscale_all_dim", &ModelOptions::mscale_all_dim);
+}
+
 void compare_layers(Differences& list) {
   list.compare("the norm", &ModelOptions::normalization);
   list.compare("the norm's epsilon", &ModelOptions::norm_epsilon);
@@ -161,6 +193,8 @@ void compare_layers(Differences& list) {
   list.compare("the number of experts", &ModelOptions::num_experts);
   if (list.have_experts()) compare_experts(list);
   list.compare("the norm of queries and keys", &ModelOptions::qk_norm);
+  list.compare("the latent attention", &ModelOptions::multi_latent_attention);
+  if (list.have_latents()) compare_latents(list);
 }
 
 void compare_attention_and_scales(Differences& list) {

@@ -103,6 +103,7 @@ class RankTensors {
 
 std::string trtllm_problem(const ModelOptions& model, int ranks) {
   if (model.num_experts > 0) return "this export has no layers with experts";
+  if (model.multi_latent_attention) return "this export has no latent attention";
   if (model.qk_norm != QkNorm::none) return "its layout has no norms of queries and keys";
   const bool gpt = model.position_embedding == PositionEmbedding::learned_absolute;
   if (model.activation != (gpt ? Activation::gelu : Activation::silu))

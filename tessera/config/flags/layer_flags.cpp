@@ -174,6 +174,51 @@ std::vector<Flag> attention_flags() {
   };
 }
 
+bool is_latent(const Settings& s) { return s.options.model.multi_latent_attention; }
+
+bool is_latent_yarn(const Settings& s) {
+  return is_latent(s) && s.options.model.rope.scaling == RopeScaling::yarn;
+}
+
+bool has_derived_factor(const Settings& s) {
+  return is_latent_yarn(s) && s.options.model.rope.attention_factor == 0;
+}
+
+std::vector<Flag> latent_attention_flags() {
+  constexpr std::string_view kLatent = "--multi-latent-attention";
+  constexpr std::string_view kYarn = "--multi-latent-attention with --rope-scaling-type yarn";
+  constexpr RealRange kScale = {0, 1e6};
+  return {
+      toggle("multi-latent-attention", at(&ModelOptions::multi_latent_attention),
+             "compute the keys and values of all heads from one latent vector per token "
+             "(DeepSeek-V2)"),
+      integer("q-lora-rank", at(&ModelOptions::q_lora_rank), {1, kMaxHidden},
+              "width of a latent vector for queries [default: computed from the input]")
+          .only_if(is_latent, kLatent),
+      integer("kv-lora-rank", at(&ModelOptions::kv_lora_rank), {1, kMaxHidden},
+              "width of the latent vector of keys and values")
+          .only_if(is_latent, kLatent),
+      integer("qk-head-dim", at(&ModelOptions::qk_head_dim), {1, kMaxHeadSize},
+              "channels of a query or key head without positions")
+          .only_if(is_latent, kLatent),
+      integer("qk-pos-emb-head-dim", at(&ModelOptions::qk_pos_emb_head_dim), {2, kMaxHeadSize},
+              "further channels that RoPE rotates; all key heads share them")
+          .only_if(is_latent, kLatent),
+      integer("v-head-dim", at(&ModelOptions::v_head_dim), {1, kMaxHeadSize},
+              "size of a value head")
+          .only_if(is_latent, kLatent),
+      real("mscale", at(&ModelOptions::mscale), kScale,
+           "yarn multiplies the rotated channels by 0.1 X ln(scaling factor) + 1, divided by the "
+           "same of --mscale-all-dim")
+          .only_if(has_derived_factor,
+                   "--multi-latent-attention with --rope-scaling-type yarn, without "
+                   "--rope-attention-factor"),
+      real("mscale-all-dim", at(&ModelOptions::mscale_all_dim), kScale,
+           "yarn multiplies attention scores by the square of 0.1 X ln(scaling factor) + 1")
+          .only_if(is_latent_yarn, kYarn),
+  };
+}
+
 std::vector<Flag> scale_flags() {
   return {
       real("output-logit-softcap", at(&ModelOptions::logit_softcap), kModelScale,
@@ -193,6 +238,7 @@ void append_layer_flags(std::vector<Flag>& table) {
   append(table, Group::model, kModelCommands, mlp_flags());
   append(table, Group::model, kModelCommands, bias_flags());
   append(table, Group::model, kModelCommands, attention_flags());
+  append(table, Group::model, kModelCommands, latent_attention_flags());
   append(table, Group::model, kModelCommands, scale_flags());
 }
 

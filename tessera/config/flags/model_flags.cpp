@@ -9,6 +9,12 @@ bool uses_rope(const Settings& s) {
   return s.options.model.position_embedding == PositionEmbedding::rope;
 }
 
+constexpr std::string_view kWithoutLatent =
+    "attention without --multi-latent-attention, which has --qk-head-dim, --qk-pos-emb-head-dim "
+    "and "
+    "--v-head-dim";
+bool has_equal_heads(const Settings& s) { return !s.options.model.multi_latent_attention; }
+
 bool has_window(const Settings& s) { return s.options.model.attention_window != 0; }
 
 std::function<bool(const Settings&)> scaled_by(std::initializer_list<RopeScaling> kinds) {
@@ -44,7 +50,8 @@ std::vector<Flag> size_flags() {
               "key/value heads, with --group-query-attention [default: 1]")
           .shown_if(has_fewer_groups),
       integer("kv-channels", at(&ModelOptions::kv_channels), {1, kMaxHeadSize},
-              "size of a head [default: hidden / heads]"),
+              "size of a head [default: hidden / heads]")
+          .only_if(has_equal_heads, kWithoutLatent),
       integer("max-position-embeddings", at(&ModelOptions::max_position_embeddings),
               {1, kMaxPositions}, "maximum sequence length of the model [default: --seq-length]"),
       integer("padded-vocab-size", at(&ModelOptions::vocab_size), {1, kMaxVocabulary},
@@ -64,7 +71,9 @@ std::vector<Flag> position_flags() {
       toggle("rotary-interleaved", at(&ModelOptions::rotary_interleaved),
              "RoPE rotates neighbouring channels (0 with 1, 2 with 3, ...), not those half a head "
              "apart")
-          .only_if(uses_rope, "--position-embedding-type rope"),
+          .only_if([](const Settings& s) { return uses_rope(s) && has_equal_heads(s); },
+                   "--position-embedding-type rope without --multi-latent-attention, which always "
+                   "rotates neighbouring channels"),
       integer("no-rope-freq", at(&ModelOptions::no_rope_freq), {2, kMaxLayers},
               "every N-th layer has no RoPE [default: none]")
           .only_if(uses_rope, "--position-embedding-type rope"),
@@ -98,7 +107,14 @@ std::vector<Flag> rope_scaling_flags() {
   const auto long_context = scaled_by({RopeScaling::llama3, RopeScaling::yarn});
   return {
       real("rope-scaling-factor", at(&RopeOptions::factor), kFactor, "how many times longer")
+          .one_of("rope scaling factor")
           .only_if(any, "RoPE scaling (--rope-scaling-type linear, llama3 or yarn)"),
+      real("rotary-scaling-factor", at(&RopeOptions::factor), kFactor,
+           "the same, by Megatron's name for multi-head latent attention")
+          .one_of("rope scaling factor")
+          .only_if([yarn](const Settings& s) { return yarn(s) && !has_equal_heads(s); },
+                   "--multi-latent-attention with --rope-scaling-type yarn")
+          .never_shown(),
       real("rope-low-freq-factor", at(&RopeOptions::low_freq_factor), kPositive,
            "llama3: wavelengths above original length / this are scaled")
           .only_if(llama3, "--rope-scaling-type llama3"),

@@ -40,6 +40,9 @@ void tensor_2d_rules(const Options& options, Problems& problems) {
       fmt::format("{0}, the side of --tensor-model-parallel-grid {0},{0}", side);
   require_parts("micro-batch-size", options.train.micro_batch_size, side, ranks,
                 "the grid's rows split the samples", problems);
+  problems.require(!m.multi_latent_attention,
+                   "--multi-latent-attention with --tensor-model-parallel-grid: latent attention "
+                   "needs 1-D tensor parallelism; use --tensor-model-parallel-size");
   const auto columns = [&](std::string_view flag, std::int64_t value, std::string_view what) {
     require_parts(flag, value, side, ranks, fmt::format("the grid's columns split {}", what),
                   problems);

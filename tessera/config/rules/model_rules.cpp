@@ -30,21 +30,45 @@ void attention_rules(const ModelOptions& m, Problems& problems) {
                    m.window_skip_freq, m.num_layers);
 }
 
+void latent_attention_rules(const ModelOptions& m, Problems& problems) {
+  if (!m.multi_latent_attention) return;
+  problems.require(m.num_query_groups == m.num_attention_heads,
+                   "--multi-latent-attention computes keys and values of every head, but there are "
+                   "{} key/value heads for {} heads: drop --group-query-attention",
+                   m.num_query_groups, m.num_attention_heads);
+  problems.require(m.position_embedding == PositionEmbedding::rope,
+                   "--multi-latent-attention has channels for RoPE, but --position-embedding-type "
+                   "is {}: add --position-embedding-type rope",
+                   to_string(m.position_embedding));
+  problems.require(m.qk_norm == QkNorm::per_head,
+                   "--multi-latent-attention normalises its latent vectors{}: add --qk-layernorm",
+                   m.qk_norm == QkNorm::none ? "" : ", not all heads together");
+  problems.require(!m.qkv_bias,
+                   "--multi-latent-attention has no biases before attention: add "
+                   "--disable-bias-linear, without --add-qkv-bias");
+}
+
+// What RoPE rotates a part of.
+std::int64_t rotary_head_size(const ModelOptions& m) {
+  return m.multi_latent_attention ? m.qk_pos_emb_head_dim : m.kv_channels;
+}
+
 void rope_rules(const ModelOptions& m, Problems& problems) {
   if (m.position_embedding != PositionEmbedding::rope) return;
   const RopeOptions& rope = m.rope;
   problems.require(m.no_rope_freq <= m.num_layers,
                    "--no-rope-freq {} has no effect: there are only {} layers", m.no_rope_freq,
                    m.num_layers);
-  const bool in_range =
-      m.kv_channels > 0 && m.kv_channels <= kMaxHeadSize && rope.percent > 0 && rope.percent <= 1;
-  const double part = in_range ? static_cast<double>(m.kv_channels) * rope.percent : 0;
+  const std::int64_t size = rotary_head_size(m);
+  const bool in_range = size > 0 && size <= kMaxHeadSize && rope.percent > 0 && rope.percent <= 1;
+  const double part = in_range ? static_cast<double>(size) * rope.percent : 0;
   const auto rotated = static_cast<std::int64_t>(part);
   problems.require(
       !in_range || (rotated > 0 && rotated % 2 == 0),
       "RoPE rotates pairs, but --rotary-percent {} of a head of {} is {}: make it even "
-      "(--kv-channels, --hidden-size, --rotary-percent)",
-      rope.percent, m.kv_channels, rotated);
+      "({}, --rotary-percent)",
+      rope.percent, size, rotated,
+      m.multi_latent_attention ? "--qk-pos-emb-head-dim" : "--kv-channels, --hidden-size");
   problems.require(
       rope.scaling != RopeScaling::llama3 || rope.high_freq_factor > rope.low_freq_factor,
       "--rope-high-freq-factor {} must be above --rope-low-freq-factor {}", rope.high_freq_factor,
@@ -63,8 +87,10 @@ bool sizes_in_range(const ModelOptions& m) {
          within(m.ffn_hidden_size, kMaxFfn) && within(m.num_experts, kMaxExperts) &&
          within(m.moe_ffn_hidden_size, kMaxFfn) && within(m.moe_shared_ffn, kMaxFfn) &&
          within(m.num_attention_heads, kMaxHeads) && within(m.num_query_groups, kMaxHeads) &&
-         within(m.kv_channels, kMaxHeadSize) && within(m.vocab_size, kMaxVocabulary) &&
-         within(m.max_position_embeddings, kMaxPositions);
+         within(m.kv_channels, kMaxHeadSize) && within(m.q_lora_rank, kMaxHidden) &&
+         within(m.kv_lora_rank, kMaxHidden) && within(m.qk_head_dim, kMaxHeadSize) &&
+         within(m.qk_pos_emb_head_dim, kMaxHeadSize) && within(m.v_head_dim, kMaxHeadSize) &&
+         within(m.vocab_size, kMaxVocabulary) && within(m.max_position_embeddings, kMaxPositions);
 }
 
 void parameter_count_rules(const ModelOptions& m, Problems& problems) {
@@ -92,6 +118,7 @@ void block_rules(const ModelOptions& m, Problems& problems) {
 
 void model_rules(const ModelOptions& model, Problems& problems) {
   attention_rules(model, problems);
+  latent_attention_rules(model, problems);
   block_rules(model, problems);
   rope_rules(model, problems);
   parameter_count_rules(model, problems);

@@ -188,6 +188,16 @@ void device_rules(const Options& options, Problems& problems) {
   if (options.train.device == DeviceChoice::cpu) return;
   const std::string problem = why_no_cuda();
   problems.require(problem.empty(), "--device cuda: {}", problem);
+  const ModelOptions& m = options.model;
+  const std::int64_t value_size = m.multi_latent_attention ? m.v_head_dim : m.kv_channels;
+  const std::int64_t head_size = std::max(m.kv_channels, value_size);
+  problems.require(head_size <= kMaxGpuHeadSize,
+                   "--device cuda: attention on a GPU takes heads of up to {} channels, but they "
+                   "have {}: make them smaller{}",
+                   kMaxGpuHeadSize, head_size,
+                   m.multi_latent_attention
+                       ? " (--qk-head-dim + --qk-pos-emb-head-dim, --v-head-dim)"
+                       : " (--kv-channels)");
 }
 
 void train_rules(const Options& options, const Ranks& ranks, Problems& problems) {

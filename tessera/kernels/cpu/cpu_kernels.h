@@ -43,6 +43,9 @@ class CpuKernels final : public Kernels {
   void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
   // pointwise.cpp
   void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) override;
+  // latent_attention.cpp
+  void do_sum_heads(Stream&, View, ConstView) override;
+  void do_softmax_rows(Stream&, View, ConstView) override;
   // norm.cpp
   void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                        const NormSpec&) override;

@@ -49,6 +49,9 @@ class CudaKernels final : public Kernels {
                              const AttentionAccumulate&) override;
   void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
   void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) override;
+  // latent_attention.cu
+  void do_sum_heads(Stream&, View, ConstView) override;
+  void do_softmax_rows(Stream&, View, ConstView) override;
   // norm.cu, norm_backward.cu
   void do_norm_forward(Stream&, View, View, ConstView, ConstView, ConstView,
                        const NormSpec&) override;

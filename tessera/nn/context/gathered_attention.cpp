@@ -7,7 +7,7 @@
 namespace tessera {
 
 GatheredAttention::GatheredAttention(const CoreAttentionSpec& spec, int ranks)
-    : CoreAttention(spec), kv_(spec.dtype, ranks, spec.groups, spec.head_size, spec.head_size) {}
+    : CoreAttention(spec), kv_(spec.dtype, ranks, spec.groups, spec.head_size, spec.value_size) {}
 
 std::unique_ptr<CoreAttention::Saved> GatheredAttention::plan_buffers(
     ActivationLayout& activations, ArenaLayout& scratch, const BatchShape& shape) const {

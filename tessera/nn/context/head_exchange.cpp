@@ -41,40 +41,47 @@ std::unique_ptr<CoreAttention::Saved> HeadExchange::plan_buffers(ActivationLayou
   const DType acc = accumulator_type(spec_.dtype);
   const DType kv_gradient = copies_ ? acc : spec_.dtype;
   const BatchShape all = group_shape(shape);
-  const auto positions = [&](const HeadRange& heads) {
-    return Shape{all.seq, all.batch, heads.count, spec_.head_size};
+  const std::int64_t d = spec_.head_size, e = spec_.value_size;
+  const auto positions = [&](const HeadRange& heads, std::int64_t size) {
+    return Shape{all.seq, all.batch, heads.count, size};
   };
   ArenaLayout& kept = spec_.recompute ? scratch : activations.until_input;
-  saved.q = kept.take(spec_.dtype, positions(own().q));
-  saved.k = kept.take(spec_.dtype, positions(own().kv));
-  saved.v = kept.take(spec_.dtype, positions(own().kv));
-  saved.out = kept.take(spec_.dtype, positions(own().q));
+  saved.q = kept.take(spec_.dtype, positions(own().q, d));
+  saved.k = kept.take(spec_.dtype, positions(own().kv, d));
+  saved.v = kept.take(spec_.dtype, positions(own().kv, e));
+  saved.out = kept.take(spec_.dtype, positions(own().q, e));
   if (activations.gradients) {
-    saved.d_q = scratch.take(spec_.dtype, positions(own().q));
-    saved.d_out = scratch.take(spec_.dtype, positions(own().q));
-    saved.d_k = scratch.take(kv_gradient, positions(own().kv));
-    saved.d_v = scratch.take(kv_gradient, positions(own().kv));
-    if (copies_)
-      saved.d_heads = scratch.take(acc, {2, spec_.groups, shape.rows() * spec_.head_size});
+    saved.d_q = scratch.take(spec_.dtype, positions(own().q, d));
+    saved.d_out = scratch.take(spec_.dtype, positions(own().q, e));
+    saved.d_k = scratch.take(kv_gradient, positions(own().kv, d));
+    saved.d_v = scratch.take(kv_gradient, positions(own().kv, e));
+    if (copies_) {
+      saved.d_k_heads = scratch.take(acc, {spec_.groups, shape.rows() * d});
+      saved.d_v_heads = scratch.take(acc, {spec_.groups, shape.rows() * e});
+    }
   }
-  // The largest messages are q, k and v, or the gradients of k and v in their type.
+  const Shape message{message_bytes(shape, kv_gradient)};
+  saved.sent = scratch.take(DType::u8, message);
+  saved.received = scratch.take(DType::u8, message);
+  saved.inner = inner_->plan_buffers(activations, scratch, all);
+  return planned;
+}
+
+// The largest messages are q, k and v, or the gradients of k and v in their type, or an output.
+std::int64_t HeadExchange::message_bytes(const BatchShape& shape, DType kv_gradient) const {
   std::int64_t all_q = 0, all_kv = 0;
   for (const HeadShare& share : shares_) {
     all_q += share.q.count;
     all_kv += share.kv.count;
   }
-  const std::int64_t head = shape.rows() * spec_.head_size;
+  const std::int64_t d = spec_.head_size, e = spec_.value_size;
   const auto bytes = [&](std::int64_t q, std::int64_t kv) {
     const auto size = static_cast<std::int64_t>(element_size(spec_.dtype));
     const auto kv_size = static_cast<std::int64_t>(element_size(kv_gradient));
-    return head * std::max({(q + 2 * kv) * size, 2 * kv * kv_size});
+    return shape.rows() *
+           std::max({(q * d + kv * (d + e)) * size, kv * (d + e) * kv_size, q * e * size});
   };
-  const std::int64_t here = bytes(size() * own().q.count, size() * own().kv.count);
-  const std::int64_t there = bytes(all_q, all_kv);
-  saved.sent = scratch.take(DType::u8, {std::max(here, there)});
-  saved.received = scratch.take(DType::u8, {std::max(here, there)});
-  saved.inner = inner_->plan_buffers(activations, scratch, all);
-  return planned;
+  return std::max(bytes(size() * own().q.count, size() * own().kv.count), bytes(all_q, all_kv));
 }
 
 std::size_t HeadExchange::workspace_bytes(const Kernels& kernels, const BatchShape& shape,
@@ -106,9 +113,9 @@ void HeadExchange::for_each_part(const Message& message, std::span<const Tensor>
   for (int rank = 0; rank < size(); ++rank)
     for (const Tensor& tensor : tensors) {
       const std::int64_t heads = range(tensor, message.own_heads ? heads_.rank : rank).count;
-      const View part(
-          next, dtype,
-          {tensor.positions.dim(0) / size(), tensor.positions.dim(1), heads, spec_.head_size});
+      const View part(next, dtype,
+                      {tensor.positions.dim(0) / size(), tensor.positions.dim(1), heads,
+                       tensor.positions.dim(3)});
       f(tensor, rank, part);
       next += part.bytes();
     }
@@ -205,26 +212,26 @@ void HeadExchange::backward(Context& context, const Microbatch& batch, const Gra
   to_rows(context, keys_values, saved, [&](const Tensor& tensor, int rank, const View& part) {
     const bool values = &tensor == &keys_values[1];
     if (copies_)
-      add_copy(context, saved.d_heads.slice(0, values ? 1 : 0, 1), rank, part);
+      add_copy(context, values ? saved.d_v_heads : saved.d_k_heads, rank, part);
     else
       place(context, values ? gradients.v : gradients.k, range(tensor, rank), part);
   });
   if (!copies_) return;
-  const Shape head{gradients.k.dim(0), gradients.k.dim(1), 1, spec_.head_size};
-  for (std::int64_t kv = 0; kv < spec_.groups; ++kv) {
-    const auto sum = [&](std::int64_t which) {
-      return saved.d_heads.slice(0, which, 1).slice(1, kv, 1).reshape(head);
-    };
-    place(context, gradients.k, {kv, 1}, sum(0));
-    place(context, gradients.v, {kv, 1}, sum(1));
-  }
+  const auto place_sums = [&](const View& gradient, const View& sums) {
+    const Shape head{gradient.dim(0), gradient.dim(1), 1, gradient.dim(3)};
+    for (std::int64_t kv = 0; kv < spec_.groups; ++kv)
+      place(context, gradient, {kv, 1}, sums.slice(0, kv, 1).reshape(head));
+  };
+  place_sums(gradients.k, saved.d_k_heads);
+  place_sums(gradients.v, saved.d_v_heads);
 }
 
-// sums [1, K, S B D]: part has one key/value head, of which ranks before may have sent their part.
+// sums [K, S B x head size]: part has one key/value head, of which ranks before may have sent their
+// part.
 void HeadExchange::add_copy(Context& context, const View& sums, int rank, ConstView part) const {
   const auto kv_of = [&](int of) { return shares_[static_cast<std::size_t>(of)].kv.begin; };
-  const Shape rows{part.dim(0) * part.dim(1), spec_.head_size};
-  const View sum = sums.slice(1, kv_of(rank), 1).reshape(rows);
+  const Shape rows{part.dim(0) * part.dim(1), part.dim(3)};
+  const View sum = sums.slice(0, kv_of(rank), 1).reshape(rows);
   if (rank == 0 || kv_of(rank - 1) != kv_of(rank))
     context.kernels.copy(context.stream, sum, part.reshape(rows));
   else

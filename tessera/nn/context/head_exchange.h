@@ -53,26 +53,28 @@ class HeadExchange final : public CoreAttention {
 
  private:
   struct Saved final : CoreAttention::Saved {
-    View q, k, v, out;    ///< [R S, B, heads of this rank, D]
+    View q, k, v, out;    ///< [R S, B, heads of this rank, D or E]
     View d_q, d_out;      ///< scratch, the same
     View d_k, d_v;        ///< scratch; in the accumulator dtype if heads have copies
     View sent, received;  ///< scratch, bytes
-    View d_heads;         ///< scratch, acc [2, K, S B D]: gradients of copied heads, summed
+    View d_k_heads,
+        d_v_heads;  ///< scratch, acc [K, S B D], [K, S B E]: gradients of copied heads, summed
     std::unique_ptr<CoreAttention::Saved> inner;
   };
-  // A tensor by rows of this rank with all heads [S, B, heads, D], and by positions of the group
-  // with this rank's heads [R S, B, own heads, D].
+  // A tensor by rows of this rank with all heads [S, B, heads, D or E], and by positions of the
+  // group with this rank's heads [R S, B, own heads, D or E].
   struct Tensor {
     ConstView rows;
     View positions;
     bool kv = false;  ///< has key/value heads
   };
-  // Parts [S, B, heads, D] of each tensor for, or from, each rank: with the heads of that rank, or
-  // of this one.
+  // Parts [S, B, heads, D or E] of each tensor for, or from, each rank: with the heads of that
+  // rank, or of this one.
   struct Message {
     View bytes;
     bool own_heads;
   };
+  std::int64_t message_bytes(const BatchShape& shape, DType kv_gradient) const;
   BatchShape group_shape(const BatchShape& shape) const {
     return {shape.seq * size(), shape.batch};
   }

@@ -23,12 +23,13 @@ std::unique_ptr<CoreAttention::Saved> RingAttention::plan_buffers(ActivationLayo
   Saved& saved = *planned;
   saved.lse = plan_lse(activations, scratch, shape);
   const DType acc = accumulator_type(spec_.dtype);
-  const Shape kv{shape.seq, shape.batch, 2 * spec_.groups * spec_.head_size};
+  const Shape kv{shape.seq, shape.batch, spec_.groups * (spec_.head_size + spec_.value_size)};
   const Shape queries{shape.seq, shape.batch, spec_.heads, spec_.head_size};
+  const Shape outputs{shape.seq, shape.batch, spec_.heads, spec_.value_size};
   for (View& each : saved.kv) each = scratch.take(spec_.dtype, kv);
   ArenaLayout forward = scratch, backward = scratch;
-  if (acc != spec_.dtype) saved.sum = forward.take(acc, queries);
-  saved.part_out = forward.take(spec_.dtype, queries);
+  if (acc != spec_.dtype) saved.sum = forward.take(acc, outputs);
+  saved.part_out = forward.take(spec_.dtype, outputs);
   saved.part_lse = forward.take(acc, {shape.batch * spec_.heads * shape.seq});
   if (activations.gradients) {
     saved.chunk_lse = backward.take(acc, {2, shape.batch, spec_.heads, shape.seq / 2});
@@ -49,8 +50,9 @@ View RingAttention::keys(const View& kv) const {
 }
 
 View RingAttention::values(const View& kv) const {
-  const std::int64_t width = spec_.groups * spec_.head_size;
-  return kv.slice(2, width, width).split_last({spec_.groups, spec_.head_size});
+  const std::int64_t keys = spec_.groups * spec_.head_size;
+  const std::int64_t values = spec_.groups * spec_.value_size;
+  return kv.slice(2, keys, values).split_last({spec_.groups, spec_.value_size});
 }
 
 void RingAttention::pack(Context& context, const View& kv, const Heads& heads) const {

@@ -72,12 +72,12 @@ class RingAttention final : public CoreAttention {
     Rows queries, keys;
     AttentionSpec spec;
   };
-  // All buffers of keys and values are [S, B, K 2D]: k | v.
+  // All buffers of keys and values are [S, B, K (D + E)]: k | v.
   struct Saved final : CoreAttention::Saved {
     View lse;
     View kv[2];       ///< scratch: the block in use, and the one that is arriving
-    View sum;         ///< scratch, acc [S, B, H, D]: of outputs; empty if these have that dtype
-    View part_out;    ///< scratch [S, B, H, D]: the output of one call
+    View sum;         ///< scratch, acc [S, B, H, E]: of outputs; empty if these have that dtype
+    View part_out;    ///< scratch [S, B, H, E]: the output of one call
     View part_lse;    ///< scratch, acc [B H S]
     View chunk_lse;   ///< scratch, acc [2, B, H, S / 2]: the log-sum-exp by chunk, for backward
     View dq;          ///< scratch, acc [S, B, H, D]

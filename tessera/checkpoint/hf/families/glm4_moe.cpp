@@ -29,7 +29,7 @@ void read_glm4_moe(const JsonFields& config, ModelOptions& options) {
   options.moe_shared_ffn =
       config.integer("n_shared_experts", 1, 1, kMaxSharedExperts) * options.moe_ffn_hidden_size;
   read_sigmoid_experts(config, options, kGlm4MoeKeys);
-  read_first_dense_layers(config, options);
+  read_first_dense_layers(config, options, kGlm4MoeKeys);
 }
 
 void write_glm4_moe(const ModelOptions& options, Json& config) {

@@ -41,8 +41,32 @@ std::int64_t read_head_size(const JsonFields& config, const ModelOptions& option
   return even ? even_head_size(config, options) : style.head_size;
 }
 
+// DeepSeek's names.
+void add_latent_attention(HfTensorList& list, const ModelOptions& o, const std::string& hf,
+                          const std::string& ours) {
+  const std::int64_t h = o.hidden_size, heads = o.num_attention_heads;
+  const auto add = [&](const char* hf_name, const char* name, const Shape& shape) {
+    list.add(fmt::format("{}{}.weight", hf, hf_name), shape,
+             fmt::format("{}{}.weight", ours, name));
+  };
+  const std::int64_t queries = heads * (o.qk_head_dim + o.qk_pos_emb_head_dim);
+  if (o.q_lora_rank > 0) {
+    add("q_a_proj", "q_down", {o.q_lora_rank, h});
+    add("q_a_layernorm", "q_norm", {o.q_lora_rank});
+    add("q_b_proj", "q_up", {queries, o.q_lora_rank});
+  } else {
+    add("q_proj", "q", {queries, h});
+  }
+  add("kv_a_proj_with_mqa", "kv_down", {o.kv_lora_rank + o.qk_pos_emb_head_dim, h});
+  add("kv_a_layernorm", "kv_norm", {o.kv_lora_rank});
+  add("kv_b_proj", "kv_up", {heads * (o.qk_head_dim + o.v_head_dim), o.kv_lora_rank});
+  list.add_linear(hf + "o_proj", {{ours + "out", h}}, heads * o.v_head_dim,
+                  o.attention_output_bias);
+}
+
 void add_attention(HfTensorList& list, const ModelOptions& options, const std::string& hf,
                    const std::string& ours, HfProjections projections) {
+  if (options.multi_latent_attention) return add_latent_attention(list, options, hf, ours);
   const std::int64_t queries = options.num_attention_heads * options.kv_channels;
   const std::int64_t keys = options.num_query_groups * options.kv_channels;
   const HfLinear q{ours + "q", queries}, k{ours + "k", keys}, v{ours + "v", keys};

@@ -41,10 +41,10 @@ void check_router(const JsonFields& config, const ModelOptions& options, const H
 }
 
 // A group's score is the sum of its two best.
-void read_groups(const JsonFields& config, ModelOptions& options) {
+void read_groups(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys) {
   constexpr std::int64_t best = 2;
-  const std::int64_t groups = config.integer("n_group", 1, 1, kMaxRouterGroups);
-  const std::int64_t chosen = config.integer("topk_group", 1, 1, kMaxRouterGroups);
+  const std::int64_t groups = config.integer("n_group", keys.groups, 1, kMaxRouterGroups);
+  const std::int64_t chosen = config.integer("topk_group", keys.group_topk, 1, kMaxRouterGroups);
   const std::int64_t size = options.num_experts / groups;
   check_input(options.num_experts % groups == 0 && size >= best,
               "{}: {} experts in n_group = {} groups: expected groups of equal size, and of {} "
@@ -98,13 +98,13 @@ void read_sigmoid_experts(const JsonFields& config, ModelOptions& options,
   read_experts(config, options, keys, false);
   options.moe_router_pre_softmax = false;
   options.moe_router_scaling_factor =
-      config.number("routed_scaling_factor", 1.0, 1.0 / kMaxHfScale, kMaxHfScale);
+      config.number("routed_scaling_factor", keys.scale, 1.0 / kMaxHfScale, kMaxHfScale);
   const bool several = options.moe_router_topk > 1;
   check_input(config.boolean("norm_topk_prob", true) == several,
               "{}: norm_topk_prob = {} with num_experts_per_tok = {} is not supported: the weights "
               "of a sigmoid router are divided by their sum if there are several",
               config.what(), !several, options.moe_router_topk);
-  read_groups(config, options);
+  read_groups(config, options, keys);
 }
 
 void write_sigmoid_experts(const ModelOptions& options, Json& config, const HfExpertKeys& keys) {
@@ -126,8 +126,10 @@ void set_expert_layers(const JsonFields& config, ModelOptions& options,
   options.moe_layer_freq = dense == 0 ? std::vector<std::int64_t>{1} : std::move(layers);
 }
 
-void read_first_dense_layers(const JsonFields& config, ModelOptions& options) {
-  const std::int64_t dense = config.integer("first_k_dense_replace", 1, 0, kMaxHfLayers);
+void read_first_dense_layers(const JsonFields& config, ModelOptions& options,
+                             const HfExpertKeys& keys) {
+  const std::int64_t dense =
+      config.integer("first_k_dense_replace", keys.dense_layers, 0, kMaxHfLayers);
   std::vector<std::int64_t> layers;
   for (std::int64_t i = 0; i < options.num_layers; ++i) layers.push_back(i >= dense);
   set_expert_layers(config, options, std::move(layers));

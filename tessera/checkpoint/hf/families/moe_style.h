@@ -19,6 +19,11 @@ struct HfExpertKeys {
   std::string_view other_count = "";  ///< transformers writes this one in some versions
   std::int64_t experts = 0;
   std::int64_t per_token = 0;
+  // Of families with a sigmoid router:
+  std::int64_t groups = 1;
+  std::int64_t group_topk = 1;
+  double scale = 1.0;
+  std::int64_t dense_layers = 1;  ///< first layers without experts
 };
 
 /// A family's names of the tensors of a layer with experts, behind the layer's prefix.
@@ -40,8 +45,8 @@ void read_experts(const JsonFields& config, ModelOptions& options, const HfExper
                   bool normalized);
 void write_experts(const ModelOptions& options, Json& config, const HfExpertKeys& keys);
 
-/// The same for a sigmoid router that knows groups of experts and a bias: n_group and topk_group
-/// (standard: 1), norm_topk_prob (standard: true), routed_scaling_factor (standard: 1).
+/// The same for a sigmoid router that knows groups of experts and a bias: n_group, topk_group,
+/// norm_topk_prob (standard: true), routed_scaling_factor.
 void read_sigmoid_experts(const JsonFields& config, ModelOptions& options,
                           const HfExpertKeys& keys);
 void write_sigmoid_experts(const ModelOptions& options, Json& config, const HfExpertKeys& keys);
@@ -53,8 +58,9 @@ bool read_normalized(const JsonFields& config);
 void set_expert_layers(const JsonFields& config, ModelOptions& options,
                        std::vector<std::int64_t> layers);
 
-/// first_k_dense_replace (standard: 1): the layers before it have no experts.
-void read_first_dense_layers(const JsonFields& config, ModelOptions& options);
+/// first_k_dense_replace: the layers before it have no experts.
+void read_first_dense_layers(const JsonFields& config, ModelOptions& options,
+                             const HfExpertKeys& keys);
 void write_first_dense_layers(const ModelOptions& options, Json& config);
 
 /// Qwen's keys: the layers with experts are every decoder_sparse_step-th one (standard: 1) but
