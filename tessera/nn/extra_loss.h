@@ -13,7 +13,7 @@ namespace tessera {
 
 class ExtraLoss {
  public:
-  /// Layers that use the same name are reported as one loss, their sum.
+  /// Layers that use the same name share one sum; the log has their mean.
   explicit ExtraLoss(std::string name) : name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }

@@ -16,6 +16,17 @@ bool divides_by_position(const ParallelOptions& parallel) {
          });
 }
 
+// The number of layers that add to each loss.
+std::vector<double> layers_of(const std::vector<std::string>& losses, const ModelSpec& model) {
+  std::vector<double> counts;
+  for (const std::string& loss : losses) {
+    counts.push_back(0);
+    for (const LayerSpec& layer : model.layers)
+      counts.back() += static_cast<double>(std::ranges::count(extra_loss_names(layer), loss));
+  }
+  return counts;
+}
+
 }  // namespace
 
 StepReports::StepReports(Session& session, const Options& options, Reporter& reporter,
@@ -26,6 +37,7 @@ StepReports::StepReports(Session& session, const Options& options, Reporter& rep
       by_position_(divides_by_position(options.parallel)),
       data_waits_(session, iteration),
       extra_losses_(session.extra_losses().names()),
+      loss_layers_(layers_of(extra_losses_, model_spec(options.model))),
       statistics_(session.extra_losses().statistics() ? ExpertLoads::statistics()
                                                       : std::vector<std::string>()),
       tokens_(static_cast<double>(options.train.global_batch_size * options.data.seq_length)),
@@ -60,7 +72,7 @@ void StepReports::step(const StepRecord& record, std::int64_t iteration,
   metrics.add("consumed_samples", "samples", consumed_samples);
   metrics.add("lm_loss", kLossUnit, record.loss);
   for (std::size_t i = 0; i < extra_losses_.size(); ++i)
-    metrics.add(extra_losses_[i], kLossUnit, record.extra_losses[i]);
+    metrics.add(extra_losses_[i], kLossUnit, record.extra_losses[i] / loss_layers_[i]);
   for (std::size_t i = 0; i < statistics_.size(); ++i)
     metrics.add(statistics_[i], "", record.extra_losses[extra_losses_.size() + i]);
   metrics.add("learning_rate", "", record.learning_rate);

@@ -42,6 +42,7 @@ class StepReports {
   bool by_position_;  ///< attention of some layer is divided over ranks by position
   DataWaits data_waits_;
   std::vector<std::string> extra_losses_;  ///< names, in the order of the records
+  std::vector<double> loss_layers_;        ///< of which each is reported as the mean
   std::vector<std::string> statistics_;    ///< names of the values that follow
   double tokens_;                          ///< of a step
   double flops_per_token_;                 ///< of this rank

@@ -9,9 +9,8 @@ namespace {
 
 class LaunchLines : public testing::Test {
  protected:
-  // The losses of the log, in all printed digits.
-  std::vector<std::string> losses(const std::string& line) {
-    const test::ProgramResult result = test::run_line(
+  test::ProgramResult train(const std::string& line) {
+    return test::run_line(
         TESSERA_PROGRAM,
         "train --mock-data --tokenizer-type NullTokenizer --vocab-size 100 --num-layers 2 "
         "--hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 "
@@ -19,6 +18,10 @@ class LaunchLines : public testing::Test {
         "--threads 1 --train-iters 4 --swiglu --disable-bias-linear " +
             line,
         temp_.path());
+  }
+  // The losses of the log, in all printed digits.
+  std::vector<std::string> losses(const std::string& line) {
+    const test::ProgramResult result = train(line);
     EXPECT_EQ(result.exit_code, 0) << result.error;
     std::vector<std::string> found;
     const std::string before = "lm loss: ";
@@ -38,6 +41,12 @@ TEST_F(LaunchLines, OfContextParallelism) {
 }
 
 TEST_F(LaunchLines, OfExpertParallelism) {
+  // Of two layers; 1 would be equal use.
+  const test::ProgramResult balance = train("--num-experts 4 --moe-aux-loss-coeff 1e-2");
+  const std::string before = "| seq_load_balancing_loss: ";
+  const std::size_t at = balance.error.find(before);
+  ASSERT_NE(at, std::string::npos) << balance.error;
+  EXPECT_NEAR(std::stod(balance.error.substr(at + before.size())), 1.1, 0.2);
   EXPECT_EQ(losses("--expert-model-parallel-size 8 --num-experts 64 --moe-grouped-gemm --nproc 8"),
             losses("--num-experts 64"));
 }
