@@ -90,14 +90,16 @@ void expect_values(const HfFolder& folder, const HfSlice& slice, std::span<const
   const std::size_t k = number_of(folder, slice.tensor);
   const std::int64_t rows = slice.shape[0];
   const std::int64_t columns = slice.shape.rank() == 2 ? slice.shape[1] : 1;
-  const std::int64_t width =
-      slice.transposed ? folder.files()[slice.file].shape(slice.tensor)[1] : columns;
+  const Shape stored = folder.files()[slice.file].shape(slice.tensor);
+  const std::int64_t width = slice.transposed ? stored[-1] : columns;
+  const std::int64_t first = slice.in_stack ? *slice.in_stack * (stored.numel() / stored[0]) : 0;
   for (std::int64_t o = 0; o < rows; ++o)
     for (std::int64_t i = 0; i < columns; ++i) {
       const std::int64_t share = rows / slice.blocks;
       const std::int64_t out = slice.block_rows * (o / share) + slice.out_begin + o % share;
       const std::int64_t j = slice.transposed ? i * width + out : out * width + i;
-      ASSERT_EQ(values[static_cast<std::size_t>(o * columns + i)], element(k, j)) << o << " " << i;
+      ASSERT_EQ(values[static_cast<std::size_t>(o * columns + i)], element(k, first + j))
+          << o << " " << i;
     }
 }
 
@@ -171,25 +173,26 @@ TEST(HfFolder, ReadsAnyBox) {
 }
 
 TEST(HfFolder, ReadsBoxesOfExperts) {
-  const HfFolder folder(data("mixtral"));
-  for (const char* matrix : {"gate", "up", "down"}) {
-    const std::string name = fmt::format("layers.0.mlp.experts.{}.weight", matrix);
-    const Shape shape = folder.locate(name).shape;
-    ASSERT_EQ(shape.rank(), 3);
-    ASSERT_EQ(shape[0], 3);
-    const std::vector<float> whole = read_all(folder, name);
-    const Shape offset{1, 2, 3}, extent{2, shape[1] - 2, shape[2] - 4};
-    std::vector<double> box(static_cast<std::size_t>(extent.numel()));
-    folder.read_box(name, offset, extent, View(box.data(), DType::f64, extent));
-    std::size_t at = 0;
-    for (std::int64_t e = 1; e < 3; ++e)
-      for (std::int64_t o = 2; o < shape[1]; ++o)
-        for (std::int64_t i = 3; i < shape[2] - 1; ++i)
-          ASSERT_EQ(box[at++], whole[static_cast<std::size_t>((e * shape[1] + o) * shape[2] + i)])
-              << name << " " << e << " " << o << " " << i;
-    EXPECT_THROW(folder.read_box(name, {2, 0, 0}, extent, View(box.data(), DType::f64, extent)),
-                 Error);
-  }
+  for (const char* family : {"mixtral", "granitemoe"})
+    for (const char* matrix : {"gate", "up", "down"}) {
+      const HfFolder folder(data(family));
+      const std::string name = fmt::format("layers.0.mlp.experts.{}.weight", matrix);
+      const Shape shape = folder.locate(name).shape;
+      ASSERT_EQ(shape.rank(), 3);
+      ASSERT_EQ(shape[0], 3);
+      const std::vector<float> whole = read_all(folder, name);
+      const Shape offset{1, 2, 3}, extent{2, shape[1] - 2, shape[2] - 4};
+      std::vector<double> box(static_cast<std::size_t>(extent.numel()));
+      folder.read_box(name, offset, extent, View(box.data(), DType::f64, extent));
+      std::size_t at = 0;
+      for (std::int64_t e = 1; e < 3; ++e)
+        for (std::int64_t o = 2; o < shape[1]; ++o)
+          for (std::int64_t i = 3; i < shape[2] - 1; ++i)
+            ASSERT_EQ(box[at++], whole[static_cast<std::size_t>((e * shape[1] + o) * shape[2] + i)])
+                << name << " " << e << " " << o << " " << i;
+      EXPECT_THROW(folder.read_box(name, {2, 0, 0}, extent, View(box.data(), DType::f64, extent)),
+                   Error);
+    }
 }
 
 TEST(HfFolder, RefusesBoxesAndShapesThatDoNotFit) {

@@ -33,6 +33,10 @@ struct HfExpertNames {
   std::string_view gate = "gate_proj";       ///< behind it
   std::string_view up = "up_proj";
   std::string_view down = "down_proj";
+  /// Not empty: all experts together are two tensors, [experts, gate and up, in] and [experts, out,
+  /// in]
+  std::string_view gate_up_stack = "";
+  std::string_view down_stack = "";
   std::string_view bias = "mlp.gate.e_score_correction_bias";
   std::string_view shared = "mlp.shared_expert";  ///< its matrices have the same names
   std::string_view shared_gate = "mlp.shared_expert_gate";
