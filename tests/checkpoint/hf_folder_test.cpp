@@ -10,6 +10,7 @@
 
 #include "tessera/checkpoint/format/safetensors_writer.h"
 #include "tessera/checkpoint/hf/hf_family.h"
+#include "tessera/checkpoint/hf/hf_write.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
@@ -232,6 +233,31 @@ TEST(HfFolder, AcceptsGpt2WithoutPrefixAndWithBuffers) {
   EXPECT_EQ(bare.locate("embedding.word.weight").slices.front().tensor, "wte.weight");
   for (const std::string& name : golden.names())
     EXPECT_EQ(read_all(bare, name), read_all(golden, name)) << name;
+}
+
+// save_pretrained(save_original_format=False): experts as transformers 5 has them in memory.
+TEST(HfFolder, ReadsStacksOfExperts) {
+  int forms = 0;
+  for (const HfFamily* family : hf_families()) {
+    if (family->memory_tensors == nullptr) continue;
+    SCOPED_TRACE(family->name);
+    ++forms;
+    const TempFolder folder;
+    const HfFolder separate(data(std::string(family->name)));
+    fs::copy(separate.path() / "config.json", folder / "config.json");
+    const ModelOptions& options = separate.model().options;
+    const auto read = [&](const HfPart& part, const Shape& offset, const View& to) {
+      separate.read_box(part.name, offset, to.shape(), to);
+    };
+    write_hf_tensors(folder / "model.safetensors", family->memory_tensors(options), read,
+                     {options.dtype, ""});
+    const HfFolder stacked(folder.path());
+    EXPECT_LT(stacked.files()[0].names().size(), separate.files()[0].names().size());
+    EXPECT_EQ(stacked.names(), separate.names());
+    for (const std::string& name : separate.names())
+      EXPECT_EQ(read_all(stacked, name), read_all(separate, name)) << name;
+  }
+  EXPECT_EQ(forms, 5);
 }
 
 // As transformers does.

@@ -86,7 +86,7 @@ HfFolder::HfFolder(const fs::path& folder)
     : path_(folder), model_(read_hf_config(folder)), files_(open_weights(folder)) {
   Places places = all_places();
   std::vector<std::string> missing;
-  for (const HfTensor& tensor : hf_tensors(model_.options, model_.family)) {
+  for (const HfTensor& tensor : expected_tensors(places)) {
     const auto node = places.extract(tensor.name);
     if (node.empty())
       missing.push_back(tensor.name);
@@ -99,6 +99,15 @@ HfFolder::HfFolder(const fs::path& folder)
               (folder / "config.json").string(), missing.size(), name_some(searched),
               name_some(missing));
   check_unused(places);
+}
+
+std::vector<HfTensor> HfFolder::expected_tensors(const Places& places) const {
+  if (const auto in_memory = hf_family(model_.family).memory_tensors) {
+    std::vector<HfTensor> tensors = in_memory(model_.options);
+    const auto stack = std::ranges::find_if(tensors, &HfTensor::is_stack);
+    if (stack != tensors.end() && places.contains(stack->name)) return tensors;
+  }
+  return hf_tensors(model_.options, model_.family);
 }
 
 HfFolder::Places HfFolder::all_places() const {

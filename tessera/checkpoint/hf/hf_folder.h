@@ -69,6 +69,8 @@ class HfFolder {
 
   // Warns of tensors that are skipped.
   Places all_places() const;
+  // Of the form that the files are in.
+  std::vector<HfTensor> expected_tensors(const Places& places) const;
   void locate_parts(const HfTensor& tensor, const Place& place);
   void read_slice(const HfSlice& slice, const Shape& offset, const Shape& extent,
                   const View& destination) const;

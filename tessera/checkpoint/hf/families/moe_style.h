@@ -42,6 +42,10 @@ struct HfExpertNames {
   std::string_view shared_gate = "mlp.shared_expert_gate";
 };
 
+/// What transformers 5 has in memory, and writes with save_original_format = False.
+inline constexpr HfExpertNames kMemoryExpertNames{.gate_up_stack = "mlp.experts.gate_up_proj",
+                                                  .down_stack = "mlp.experts.down_proj"};
+
 /// How many experts there are and how many a token goes to, in layers that all have experts; the
 /// weights of the chosen ones are divided by their sum if `normalized`. The number of layers must
 /// be set. InputError for a balancing loss: transformers computes it over all layers together.
