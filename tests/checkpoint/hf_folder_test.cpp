@@ -243,7 +243,9 @@ TEST(HfFolder, ReadsStacksOfExperts) {
     SCOPED_TRACE(family->name);
     ++forms;
     const TempFolder folder;
-    const HfFolder separate(data(std::string(family->name)));
+    const fs::path golden = fs::path(TESSERA_SOURCE_DIR) / "tests/golden/data";
+    const bool dense = family->name == "deepseek_v3";  // the folder beside has no experts
+    const HfFolder separate(dense ? golden / "deepseek_v3_moe" : data(std::string(family->name)));
     fs::copy(separate.path() / "config.json", folder / "config.json");
     const ModelOptions& options = separate.model().options;
     const auto read = [&](const HfPart& part, const Shape& offset, const View& to) {
@@ -257,7 +259,7 @@ TEST(HfFolder, ReadsStacksOfExperts) {
     for (const std::string& name : separate.names())
       EXPECT_EQ(read_all(stacked, name), read_all(separate, name)) << name;
   }
-  EXPECT_EQ(forms, 5);
+  EXPECT_EQ(forms, 6);
 }
 
 // As transformers does.

@@ -49,9 +49,7 @@ std::vector<HfTensor> glm4_moe_tensors(const ModelOptions& options) {
 }
 
 std::vector<HfTensor> glm4_moe_memory_tensors(const ModelOptions& options) {
-  HfExpertNames names = kMemoryExpertNames;
-  names.shared = kGlm4MoeNames.shared;
-  return llama_style_tensors(options, HfProjections::separate, names);
+  return llama_style_tensors(options, HfProjections::separate, memory_names(kGlm4MoeNames));
 }
 
 }  // namespace

@@ -206,7 +206,7 @@ std::vector<HfTensor> llama_style_tensors(const ModelOptions& options, HfProject
 }
 
 std::vector<HfTensor> llama_memory_tensors(const ModelOptions& options) {
-  return llama_style_tensors(options, HfProjections::separate, kMemoryExpertNames);
+  return llama_style_tensors(options, HfProjections::separate, memory_names({}));
 }
 
 std::vector<HfTensor> llama_tensors(const ModelOptions& options) {

@@ -43,8 +43,12 @@ struct HfExpertNames {
 };
 
 /// What transformers 5 has in memory, and writes with save_original_format = False.
-inline constexpr HfExpertNames kMemoryExpertNames{.gate_up_stack = "mlp.experts.gate_up_proj",
-                                                  .down_stack = "mlp.experts.down_proj"};
+constexpr HfExpertNames memory_names(HfExpertNames names) {
+  names.router = HfExpertNames{}.router;
+  names.gate_up_stack = "mlp.experts.gate_up_proj";
+  names.down_stack = "mlp.experts.down_proj";
+  return names;
+}
 
 /// How many experts there are and how many a token goes to, in layers that all have experts; the
 /// weights of the chosen ones are divided by their sum if `normalized`. The number of layers must
