@@ -46,6 +46,23 @@ void use_own_tokenizer(const HfFolder& folder, TokenizerOptions& tokenizer) {
   tokenizer.vocab_size = asked;
 }
 
+// What a model of Hugging Face does not decide.
+void take_training_options(const ParsedCommand& parsed, ModelOptions& model) {
+  const ModelOptions& asked = parsed.options.model;
+  model.dtype = asked.dtype;
+  if (parsed.was_given("hidden-dropout")) model.hidden_dropout = asked.hidden_dropout;
+  if (parsed.was_given("attention-dropout")) model.attention_dropout = asked.attention_dropout;
+  model.label_smoothing = asked.label_smoothing;
+  model.moe_bias_update_rate = asked.moe_bias_update_rate;
+  model.moe_balance = asked.moe_balance;
+  model.moe_aux_loss_coeff = asked.moe_aux_loss_coeff;
+  model.moe_z_loss = asked.moe_z_loss;
+  model.moe_input_jitter = asked.moe_input_jitter;
+  model.moe_force_balance = asked.moe_force_balance;
+  model.moe_capacity_factor = asked.moe_capacity_factor;
+  model.moe_drop_policy = asked.moe_drop_policy;
+}
+
 }  // namespace
 
 ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
@@ -80,11 +97,7 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
         parsed.was_given("max-position-embeddings"))
       model.max_position_embeddings = options.model.max_position_embeddings;
     check_model_matches(parsed, model, options.train.load_hf);
-    model.dtype = options.model.dtype;
-    if (parsed.was_given("hidden-dropout")) model.hidden_dropout = options.model.hidden_dropout;
-    if (parsed.was_given("attention-dropout"))
-      model.attention_dropout = options.model.attention_dropout;
-    model.label_smoothing = options.model.label_smoothing;
+    take_training_options(parsed, model);
     options.model = model;
     if (!parsed.was_given("tokenizer-type")) use_own_tokenizer(*folder_, options.data.tokenizer);
   }

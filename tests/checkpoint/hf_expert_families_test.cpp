@@ -104,7 +104,8 @@ TEST(HfExpertFamilies, ReadsOptionsOfDeepseek) {
 
 TEST(HfExpertFamilies, RefuseWhatCannotBeComputed) {
   expect_config_refused("mixtral", R"("router_jitter_noise":0.01)", {"router_jitter_noise"});
-  for (const char* family : {"mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe", "olmoe"})
+  for (const char* family :
+       {"mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe", "olmoe", "granitemoe"})
     expect_config_refused(family, R"("head_dim":64,"output_router_logits":true)",
                           {"output_router_logits = true", "--moe-aux-loss-coeff"});
   expect_config_refused("qwen2_moe", R"("use_sliding_window":true)", {"use_sliding_window = true"});
@@ -178,6 +179,17 @@ TEST(HfExpertFamilies, ReadsOptionsOfOlmoe) {
   expect_config_refused("olmoe", R"("clip_qkv":8.0)", {"clip_qkv"});
 }
 
+TEST(HfExpertFamilies, ReadsOptionsOfGranite) {
+  const ModelOptions granite = folder_options("granitemoe");
+  EXPECT_EQ(granite.num_experts, 3);
+  EXPECT_EQ(granite.moe_router_topk, 2);
+  EXPECT_EQ(granite.moe_ffn_hidden_size, 12);
+  EXPECT_FALSE(granite.moe_router_pre_softmax);
+  EXPECT_EQ(granite.embedding_scale, 12.0);
+  EXPECT_EQ(granite.residual_scale, 0.22);
+  EXPECT_EQ(granite.softmax_scale, 0.25);
+}
+
 TEST(HfExpertFamilies, OtherConfigsComeBack) {
   const std::pair<const char*, const char*> configs[] = {
       {"qwen3_moe", R"("use_sliding_window":true,"attention_bias":true,"norm_topk_prob":true)"},
@@ -190,6 +202,7 @@ TEST(HfExpertFamilies, OtherConfigsComeBack) {
       {"glm4_moe", R"("head_dim":64,"first_k_dense_replace":0,"partial_rotary_factor":1.0)"},
       {"glm4_moe", R"("head_dim":64,"n_group":8,"topk_group":4,"n_shared_experts":3)"},
       {"mixtral", R"("sliding_window":7,"num_local_experts":5,"num_experts_per_tok":5)"},
+      {"granitemoe", R"("logits_scaling":6.0,"num_experts_per_tok":8,"attention_bias":true)"},
       {"olmoe", R"("norm_topk_prob":true,"attention_bias":true,"num_key_value_heads":4)"},
   };
   for (const auto& [family, keys] : configs) {

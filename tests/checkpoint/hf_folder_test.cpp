@@ -10,6 +10,7 @@
 
 #include "tessera/checkpoint/format/safetensors_writer.h"
 #include "tessera/checkpoint/hf/hf_family.h"
+#include "tessera/checkpoint/hf/hf_write.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
@@ -90,14 +91,16 @@ void expect_values(const HfFolder& folder, const HfSlice& slice, std::span<const
   const std::size_t k = number_of(folder, slice.tensor);
   const std::int64_t rows = slice.shape[0];
   const std::int64_t columns = slice.shape.rank() == 2 ? slice.shape[1] : 1;
-  const std::int64_t width =
-      slice.transposed ? folder.files()[slice.file].shape(slice.tensor)[1] : columns;
+  const Shape stored = folder.files()[slice.file].shape(slice.tensor);
+  const std::int64_t width = slice.transposed ? stored[-1] : columns;
+  const std::int64_t first = slice.in_stack ? *slice.in_stack * (stored.numel() / stored[0]) : 0;
   for (std::int64_t o = 0; o < rows; ++o)
     for (std::int64_t i = 0; i < columns; ++i) {
       const std::int64_t share = rows / slice.blocks;
       const std::int64_t out = slice.block_rows * (o / share) + slice.out_begin + o % share;
       const std::int64_t j = slice.transposed ? i * width + out : out * width + i;
-      ASSERT_EQ(values[static_cast<std::size_t>(o * columns + i)], element(k, j)) << o << " " << i;
+      ASSERT_EQ(values[static_cast<std::size_t>(o * columns + i)], element(k, first + j))
+          << o << " " << i;
     }
 }
 
@@ -171,25 +174,26 @@ TEST(HfFolder, ReadsAnyBox) {
 }
 
 TEST(HfFolder, ReadsBoxesOfExperts) {
-  const HfFolder folder(data("mixtral"));
-  for (const char* matrix : {"gate", "up", "down"}) {
-    const std::string name = fmt::format("layers.0.mlp.experts.{}.weight", matrix);
-    const Shape shape = folder.locate(name).shape;
-    ASSERT_EQ(shape.rank(), 3);
-    ASSERT_EQ(shape[0], 3);
-    const std::vector<float> whole = read_all(folder, name);
-    const Shape offset{1, 2, 3}, extent{2, shape[1] - 2, shape[2] - 4};
-    std::vector<double> box(static_cast<std::size_t>(extent.numel()));
-    folder.read_box(name, offset, extent, View(box.data(), DType::f64, extent));
-    std::size_t at = 0;
-    for (std::int64_t e = 1; e < 3; ++e)
-      for (std::int64_t o = 2; o < shape[1]; ++o)
-        for (std::int64_t i = 3; i < shape[2] - 1; ++i)
-          ASSERT_EQ(box[at++], whole[static_cast<std::size_t>((e * shape[1] + o) * shape[2] + i)])
-              << name << " " << e << " " << o << " " << i;
-    EXPECT_THROW(folder.read_box(name, {2, 0, 0}, extent, View(box.data(), DType::f64, extent)),
-                 Error);
-  }
+  for (const char* family : {"mixtral", "granitemoe"})
+    for (const char* matrix : {"gate", "up", "down"}) {
+      const HfFolder folder(data(family));
+      const std::string name = fmt::format("layers.0.mlp.experts.{}.weight", matrix);
+      const Shape shape = folder.locate(name).shape;
+      ASSERT_EQ(shape.rank(), 3);
+      ASSERT_EQ(shape[0], 3);
+      const std::vector<float> whole = read_all(folder, name);
+      const Shape offset{1, 2, 3}, extent{2, shape[1] - 2, shape[2] - 4};
+      std::vector<double> box(static_cast<std::size_t>(extent.numel()));
+      folder.read_box(name, offset, extent, View(box.data(), DType::f64, extent));
+      std::size_t at = 0;
+      for (std::int64_t e = 1; e < 3; ++e)
+        for (std::int64_t o = 2; o < shape[1]; ++o)
+          for (std::int64_t i = 3; i < shape[2] - 1; ++i)
+            ASSERT_EQ(box[at++], whole[static_cast<std::size_t>((e * shape[1] + o) * shape[2] + i)])
+                << name << " " << e << " " << o << " " << i;
+      EXPECT_THROW(folder.read_box(name, {2, 0, 0}, extent, View(box.data(), DType::f64, extent)),
+                   Error);
+    }
 }
 
 TEST(HfFolder, RefusesBoxesAndShapesThatDoNotFit) {
@@ -229,6 +233,33 @@ TEST(HfFolder, AcceptsGpt2WithoutPrefixAndWithBuffers) {
   EXPECT_EQ(bare.locate("embedding.word.weight").slices.front().tensor, "wte.weight");
   for (const std::string& name : golden.names())
     EXPECT_EQ(read_all(bare, name), read_all(golden, name)) << name;
+}
+
+// save_pretrained(save_original_format=False): experts as transformers 5 has them in memory.
+TEST(HfFolder, ReadsStacksOfExperts) {
+  int forms = 0;
+  for (const HfFamily* family : hf_families()) {
+    if (family->memory_tensors == nullptr) continue;
+    SCOPED_TRACE(family->name);
+    ++forms;
+    const TempFolder folder;
+    const fs::path golden = fs::path(TESSERA_SOURCE_DIR) / "tests/golden/data";
+    const bool dense = family->name == "deepseek_v3";  // the folder beside has no experts
+    const HfFolder separate(dense ? golden / "deepseek_v3_moe" : data(std::string(family->name)));
+    fs::copy(separate.path() / "config.json", folder / "config.json");
+    const ModelOptions& options = separate.model().options;
+    const auto read = [&](const HfPart& part, const Shape& offset, const View& to) {
+      separate.read_box(part.name, offset, to.shape(), to);
+    };
+    write_hf_tensors(folder / "model.safetensors", family->memory_tensors(options), read,
+                     {options.dtype, ""});
+    const HfFolder stacked(folder.path());
+    EXPECT_LT(stacked.files()[0].names().size(), separate.files()[0].names().size());
+    EXPECT_EQ(stacked.names(), separate.names());
+    for (const std::string& name : separate.names())
+      EXPECT_EQ(read_all(stacked, name), read_all(separate, name)) << name;
+  }
+  EXPECT_EQ(forms, 6);
 }
 
 // As transformers does.

@@ -98,6 +98,21 @@ TEST(HfNames, NamesEachExpert) {
             "layers.1.mlp.experts.up.weight");
 }
 
+TEST(HfNames, StacksExpertsOfGranite) {
+  const auto tensors =
+      tensors_of(family_options("granitemoe", std::string(kSmall) + R"(,"num_local_experts":3)"),
+                 "granitemoe");
+  const HfTensor& both = tensors.at("model.layers.0.block_sparse_moe.input_linear.weight");
+  EXPECT_EQ(both.shape, (Shape{3, 24, 8}));
+  EXPECT_EQ(both.matrix_shape(), (Shape{24, 8}));
+  ASSERT_EQ(both.parts.size(), 2u);
+  EXPECT_EQ(both.parts[0].name, "layers.0.mlp.experts.gate.weight");
+  EXPECT_EQ(both.parts[1].name, "layers.0.mlp.experts.up.weight");
+  EXPECT_EQ(both.parts[1].shape, (Shape{3, 12, 8}));
+  EXPECT_EQ(both.part_shape(both.parts[1]), (Shape{12, 8}));
+  EXPECT_TRUE(tensors.contains("model.layers.1.block_sparse_moe.router.layer.weight"));
+}
+
 TEST(HfNames, NamesEveryParameterWithoutAFamily) {
   ModelOptions options = family_options("gpt2", R"(,"n_layer":1)");
   options.qk_norm = QkNorm::per_head;

@@ -144,6 +144,16 @@ MODELS = {
     "olmoe": transformers.OlmoeConfig(
         **ONE_LAYER, num_experts=4, num_experts_per_tok=3, pad_token_id=None, dtype="bfloat16"
     ),
+    "granitemoe": transformers.GraniteMoeConfig(
+        **ONE_LAYER,
+        num_local_experts=3,
+        num_experts_per_tok=2,
+        embedding_multiplier=12,
+        attention_multiplier=0.25,
+        residual_multiplier=0.22,
+        logits_scaling=6,
+        dtype="float16",
+    ),
     "deepseek_v3": transformers.DeepseekV3Config(
         **(SMALL | dict(num_key_value_heads=4)),
         q_lora_rank=6,

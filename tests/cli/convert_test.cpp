@@ -76,6 +76,19 @@ TEST_F(Convert, AnImportedModelIsTrainedOn) {
   expect("convert --from-hf " + golden("gpt2") + " --save more", 2, "nothing is overwritten");
 }
 
+// From a layout of ranks to one rank, and back.
+TEST_F(Convert, ModelsWithExpertsComeAndLeave) {
+  std::ofstream(temp_ / "tokens.jsonl") << R"({"tokens": [5, 17, 3, 42, 8, 0, 56, 11, 4, 50]})";
+  said("train --load-hf " + golden("mixtral") +
+       " --tokenizer-type NullTokenizer --vocab-size 60 --seq-length 16 --lr 1e-2 --mock-data "
+       "--micro-batch-size 2 --train-iters 2 --eval-iters 0 --save moe --save-interval 2 "
+       "--nproc 4 --expert-model-parallel-size 2 --tensor-model-parallel-size 2 "
+       "--sequence-parallel --use-distributed-optimizer --moe-aux-loss-coeff 0.01");
+  said("convert --load moe --to-hf moe.hf");
+  const std::string evaluated = said("evaluate --tokens tokens.jsonl --load moe");
+  EXPECT_EQ(said("evaluate --tokens tokens.jsonl --load-hf moe.hf"), evaluated);
+}
+
 TEST_F(Convert, ModelsThatNoFamilyHasAreNotWritten) {
   train(
       "--hidden-size 16 --num-experts 4 --moe-router-topk 1 --moe-router-pre-softmax "
@@ -85,6 +98,17 @@ TEST_F(Convert, ModelsThatNoFamilyHasAreNotWritten) {
   expect("convert --load experts --to-trtllm out", 2, "this export has no layers with experts");
   EXPECT_FALSE(fs::exists(temp_ / "out"));
   expect("inspect --load experts", 0, "expert 2, expert_tensor 1");
+}
+
+// What a model is trained with may depend on the model, and is checked when it has been read.
+TEST_F(Convert, LossesOfExpertsNeedAModelWithExperts) {
+  const std::string rest =
+      " --tokenizer-type NullTokenizer --vocab-size 60 --seq-length 16 --lr 1e-2 --mock-data "
+      "--micro-batch-size 2 --train-iters 1 --log-interval 1 --eval-iters 0 ";
+  expect("train --load-hf " + golden("mixtral") + rest + "--moe-aux-loss-coeff 0.01", 0,
+         "load_balancing_loss");
+  expect("train --load-hf " + golden("llama3") + rest + "--moe-aux-loss-coeff 0.01", 2,
+         "--moe-aux-loss-coeff '0.01' has no effect: it belongs to --num-experts");
 }
 
 TEST_F(Convert, CheckpointsAreLookedAt) {

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 from transformers import (AutoConfig, AutoModelForCausalLM, Cohere2Config, CohereConfig,
                           DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4MoeConfig,
-                          GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig,
-                          MixtralConfig, Olmo2Config, OlmoeConfig, Phi3Config, PreTrainedConfig,
-                          Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig)
+                          GPT2Config, GPTNeoXConfig, GraniteConfig, GraniteMoeConfig,
+                          LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoeConfig,
+                          Phi3Config, PreTrainedConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
+                          Qwen3MoeConfig)
 
 STEPS = 5
 
@@ -211,6 +212,13 @@ MODELS = {
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, num_experts=6,
         num_experts_per_tok=3, router_aux_loss_coef=0.05, rope_parameters=rope(1000.0), **TOKENS),
         batch=2, seq=23, seed=24, std=0.16),
+    "granitemoe": Golden(GraniteMoeConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=20, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+        embedding_multiplier=6.0, attention_multiplier=0.3, residual_multiplier=0.6,
+        logits_scaling=1.25, num_local_experts=6, num_experts_per_tok=2, tie_word_embeddings=True,
+        router_aux_loss_coef=0.05, rope_parameters=rope(1000.0), **TOKENS),
+        batch=2, seq=23, seed=24, std=0.2),
     # no layer has experts; the pairs of the 12 rotated channels are those of llama_yarn
     "deepseek_v3": Golden(DeepseekV3Config(
         vocab_size=61, hidden_size=28, intermediate_size=36, num_hidden_layers=2,

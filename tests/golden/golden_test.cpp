@@ -287,8 +287,8 @@ INSTANTIATE_TEST_SUITE_P(
                                      "llama_yarn", "gemma", "gemma2", "gemma3", "gpt_neox",
                                      "gpt_neox_sequential", "granite", "olmo2", "cohere", "cohere2",
                                      "phi3", "mixtral", "qwen3_moe", "qwen3_moe_v4", "qwen2_moe",
-                                     "glm4_moe", "glm4_moe_v4", "olmoe", "deepseek_v3",
-                                     "deepseek_v3_plain_queries", "deepseek_v3_moe"),
+                                     "glm4_moe", "glm4_moe_v4", "olmoe", "granitemoe",
+                                     "deepseek_v3", "deepseek_v3_plain_queries", "deepseek_v3_moe"),
                      testing::Values(kFloat32, kFloat64), testing::ValuesIn(test::devices())),
     [](const auto& test) {
       return std::get<0>(test.param) + "_f" + std::get<1>(test.param).suffix + "_" +

@@ -71,13 +71,17 @@ def expert_tensors(name, stack, names):
 
 
 def by_file_names(family, tensors):
-    """By the names in model.safetensors: GPT-NeoX's head and Mixtral's experts have others in
-    transformers, and experts have a matrix each."""
+    """By the names in model.safetensors: GPT-NeoX's head and the experts of Mixtral and Granite have
+    others in transformers, and experts have a matrix each but in Granite."""
     names = {"mixtral": ("w1", "w3", "w2")}.get(family, ("gate_proj", "up_proj", "down_proj"))
     out = {}
     for name, tensor in tensors.items():
         if family == "gpt_neox" and name == "lm_head.weight":
             name = "embed_out.weight"
+        if family == "granitemoe":
+            name = name.replace("experts.gate_up_proj", "input_linear.weight")
+            name = name.replace("experts.down_proj", "output_linear.weight")
+            name = name.replace("router.weight", "router.layer.weight")
         if family == "mixtral":
             name = name.replace(".mlp.", ".block_sparse_moe.")
         out |= dict(expert_tensors(name, tensor, names)) if ".experts." in name else {name: tensor}

@@ -27,6 +27,9 @@ struct HfFamily {
   /// hf_family_problem finds it by reading the result.
   void (*write)(const ModelOptions& options, Json& config);
   std::vector<HfTensor> (*tensors)(const ModelOptions& options);
+  /// The tensors of files in another form, which are read as well: transformers 5 writes what it
+  /// has in memory if it is told not to write its original form. Null: there is none.
+  std::vector<HfTensor> (*memory_tensors)(const ModelOptions& options) = nullptr;
 
   /// TensorRT-LLM's files can hold it (checkpoint/trtllm).
   bool in_trtllm = false;

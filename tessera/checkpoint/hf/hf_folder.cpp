@@ -86,7 +86,7 @@ HfFolder::HfFolder(const fs::path& folder)
     : path_(folder), model_(read_hf_config(folder)), files_(open_weights(folder)) {
   Places places = all_places();
   std::vector<std::string> missing;
-  for (const HfTensor& tensor : hf_tensors(model_.options, model_.family)) {
+  for (const HfTensor& tensor : expected_tensors(places)) {
     const auto node = places.extract(tensor.name);
     if (node.empty())
       missing.push_back(tensor.name);
@@ -99,6 +99,15 @@ HfFolder::HfFolder(const fs::path& folder)
               (folder / "config.json").string(), missing.size(), name_some(searched),
               name_some(missing));
   check_unused(places);
+}
+
+std::vector<HfTensor> HfFolder::expected_tensors(const Places& places) const {
+  if (const auto in_memory = hf_family(model_.family).memory_tensors) {
+    std::vector<HfTensor> tensors = in_memory(model_.options);
+    const auto stack = std::ranges::find_if(tensors, &HfTensor::is_stack);
+    if (stack != tensors.end() && places.contains(stack->name)) return tensors;
+  }
+  return hf_tensors(model_.options, model_.family);
 }
 
 HfFolder::Places HfFolder::all_places() const {
@@ -136,17 +145,22 @@ void HfFolder::check_shape(const Place& place, const Shape& expected) const {
 
 void HfFolder::locate_parts(const HfTensor& tensor, const Place& place) {
   check_shape(place, tensor.shape);
-  const std::int64_t rows = tensor.shape[tensor.transposed ? 1 : 0];
+  const std::int64_t rows = tensor.matrix_shape()[tensor.transposed ? 1 : 0];
+  const std::int64_t first = tensor.expert.value_or(0);
+  const std::int64_t count = tensor.is_stack() ? tensor.shape[0] : 1;
   std::int64_t begin = 0;
   for (const HfPart& part : tensor.parts) {
     const Shape shape = tensor.part_shape(part);
     HfLocation& location = locations_[part.name];
     location.shape = part.shape;
     location.accumulator = tensor.accumulator;
-    location.slices.resize(static_cast<std::size_t>(tensor.expert ? part.shape[0] : 1));
-    location.slices[static_cast<std::size_t>(tensor.expert.value_or(0))] = {
-        place.file, place.name,    tensor.transposed,   shape,
-        begin,      tensor.blocks, rows / tensor.blocks};
+    location.slices.resize(static_cast<std::size_t>(part.shape.rank() == 3 ? part.shape[0] : 1));
+    HfSlice slice{place.file, place.name,    tensor.transposed,   shape,
+                  begin,      tensor.blocks, rows / tensor.blocks};
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (tensor.is_stack()) slice.in_stack = i;
+      location.slices[static_cast<std::size_t>(first + i)] = slice;
+    }
     begin += shape[0] / tensor.blocks;
   }
 }
@@ -202,8 +216,7 @@ void HfFolder::read_box(std::string_view name, const Shape& offset, const Shape&
   check(inside && destination.shape() == extent, "box at {} of {} of parameter '{}' {} into {}",
         offset.to_string(), extent.to_string(), name, location.shape.to_string(),
         destination.to_string());
-  if (location.slices.size() == 1 && offset.rank() <= 2)
-    return read_slice(location.slices.front(), offset, extent, destination);
+  if (offset.rank() < 3) return read_slice(location.slices.front(), offset, extent, destination);
   const Shape in_slice(offset.dims().subspan(1)), of_slice(extent.dims().subspan(1));
   for (std::int64_t i = 0; i < extent[0]; ++i)
     read_slice(location.slices[static_cast<std::size_t>(offset[0] + i)], in_slice, of_slice,
@@ -228,12 +241,15 @@ void HfFolder::read_slice(const HfSlice& slice, const Shape& offset, const Shape
 // A box whose offset is along `out` of the file's tensor.
 void HfFolder::read_rows(const HfSlice& slice, Shape offset, Shape extent,
                          const View& destination) const {
+  const SafetensorsFile& file = files_[slice.file];
+  const View stored = slice.transposed ? transposed_view(destination) : destination;
   if (slice.transposed) {
     std::swap(offset[0], offset[1]);
     std::swap(extent[0], extent[1]);
   }
-  files_[slice.file].read_box(slice.tensor, offset, extent,
-                              slice.transposed ? transposed_view(destination) : destination);
+  if (!slice.in_stack) return file.read_box(slice.tensor, offset, extent, stored);
+  file.read_box(slice.tensor, {*slice.in_stack, offset[0], offset[1]}, {1, extent[0], extent[1]},
+                stack_view(stored));
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,8 @@ struct HfSlice {
   std::int64_t out_begin = 0;
   std::int64_t blocks = 1;
   std::int64_t block_rows = 0;
+  /// The file's tensor is a stack [experts, ...], of which the above is said of one.
+  std::optional<std::int64_t> in_stack = {};
 };
 
 /// Where one of our parameters lies.
@@ -66,6 +69,8 @@ class HfFolder {
 
   // Warns of tensors that are skipped.
   Places all_places() const;
+  // Of the form that the files are in.
+  std::vector<HfTensor> expected_tensors(const Places& places) const;
   void locate_parts(const HfTensor& tensor, const Place& place);
   void read_slice(const HfSlice& slice, const Shape& offset, const Shape& extent,
                   const View& destination) const;

@@ -28,8 +28,10 @@ std::vector<HfTensor> own_tensors(const ModelOptions& options) {
 }  // namespace
 
 Shape HfTensor::part_shape(const HfPart& part) const {
-  return expert ? Shape(part.shape.dims().subspan(1)) : part.shape;
+  return part.shape.rank() == 3 ? Shape(part.shape.dims().subspan(1)) : part.shape;
 }
+
+Shape HfTensor::matrix_shape() const { return is_stack() ? Shape(shape.dims().subspan(1)) : shape; }
 
 std::vector<HfTensor> hf_tensors(const ModelOptions& options, std::string_view family) {
   if (!family.empty()) return hf_family(family).tensors(options);

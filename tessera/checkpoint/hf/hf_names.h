@@ -42,21 +42,25 @@ struct HfPart {
 };
 
 struct HfTensor {
-  std::string name;         ///< Hugging Face's
-  Shape shape;              ///< Hugging Face's
+  std::string name;  ///< Hugging Face's
+  /// Hugging Face's. With three dimensions the tensor is a stack: the parts have experts too, and
+  /// the following is said of the matrices of one expert.
+  Shape shape;
   bool transposed = false;  ///< stored as [in, out] (GPT-2's Conv1D)
   /// Rows come in so many equal blocks, each with the same share of every part's rows: 1 puts whole
   /// parts one below the other (c_attn = q | k | v), the number of heads interleaves them by head
   /// (GPT-NeoX: q0 k0 v0 q1 k1 v1 ...).
   std::int64_t blocks = 1;
-  /// The tensor holds the matrices of this expert, where the parts have those of all experts. Not
-  /// set: whole parts, none of which has experts.
+  /// The tensor holds the matrices of this expert, where the parts have those of all experts.
   std::optional<std::int64_t> expert = {};
   bool accumulator = false;  ///< in the accumulator type: the bias of experts
   /// One of our parameters, or several that are fused along `out`.
   std::vector<HfPart> parts = {};
 
-  /// [out, in] or [out]: what the tensor holds of a part.
+  bool is_stack() const { return shape.rank() == 3; }
+  /// [in, out] or [out, in] of one expert in a stack; else the shape.
+  Shape matrix_shape() const;
+  /// [out, in] or [out]: what the tensor, or one matrix of a stack, holds of a part.
   Shape part_shape(const HfPart& part) const;
   /// Its type in a file whose weights have that type.
   DType type_among(DType weights) const {

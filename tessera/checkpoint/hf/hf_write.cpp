@@ -10,22 +10,23 @@
 namespace tessera {
 namespace {
 
-// Reads what a tensor holds of a part.
-void read_part(const HfTensor& tensor, const HfPart& part, const View& destination,
+// Reads what a tensor, or the matrix of one expert in a stack, holds of a part.
+void read_part(const HfPart& part, std::int64_t expert, const View& destination,
                const ParameterReader& read) {
   Shape offset = zeros_like(part.shape);
-  if (tensor.expert) offset[0] = *tensor.expert;
-  read(part, offset, tensor.expert ? stack_view(destination) : destination);
+  const bool of_experts = offset.rank() == 3;
+  if (of_experts) offset[0] = expert;
+  read(part, offset, of_experts ? stack_view(destination) : destination);
 }
 
-// Reads a part and puts its rows into the blocks of a tensor, from row `begin` of each on.
-void read_in_blocks(const HfTensor& tensor, const HfPart& part, std::int64_t begin,
-                    const View& whole, const ParameterReader& read) {
+// Reads a part and puts its rows into the blocks of a matrix, from row `begin` of each on.
+void read_in_blocks(const HfTensor& tensor, const HfPart& part, std::int64_t expert,
+                    std::int64_t begin, const View& whole, const ParameterReader& read) {
   const Shape shape = tensor.part_shape(part);
   std::vector<std::byte> rows(static_cast<std::size_t>(shape.numel()) *
                               element_size(whole.dtype()));
   const View ours(rows.data(), whole.dtype(), shape);
-  read_part(tensor, part, ours, read);
+  read_part(part, expert, ours, read);
   const std::int64_t share = shape[0] / tensor.blocks;
   const std::int64_t block_rows = whole.shape()[0] / tensor.blocks;
   for (std::int64_t block = 0; block < tensor.blocks; ++block)
@@ -33,21 +34,31 @@ void read_in_blocks(const HfTensor& tensor, const HfPart& part, std::int64_t beg
                  ours.slice(0, block * share, share));
 }
 
-// Puts the parts of a tensor together in `buffer` and gives the whole.
-ConstView assemble_hf_tensor(const HfTensor& tensor, DType dtype, const ParameterReader& read,
-                             std::vector<std::byte>& buffer) {
-  buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(dtype));
-  const View whole(buffer.data(), dtype, tensor.shape);
+// Puts the parts of a tensor, or of one expert in a stack, together in a matrix or vector.
+void assemble_matrix(const HfTensor& tensor, std::int64_t expert, const View& whole,
+                     const ParameterReader& read) {
   const View ours = tensor.transposed ? transposed_view(whole) : whole;
   std::int64_t begin = 0;
   for (const HfPart& part : tensor.parts) {
     const std::int64_t rows = tensor.part_shape(part)[0];
     if (tensor.blocks == 1)
-      read_part(tensor, part, ours.slice(0, begin, rows), read);
+      read_part(part, expert, ours.slice(0, begin, rows), read);
     else
-      read_in_blocks(tensor, part, begin, ours, read);
+      read_in_blocks(tensor, part, expert, begin, ours, read);
     begin += rows / tensor.blocks;
   }
+}
+
+// Puts a tensor together in `buffer`.
+ConstView assemble_hf_tensor(const HfTensor& tensor, DType dtype, const ParameterReader& read,
+                             std::vector<std::byte>& buffer) {
+  buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(dtype));
+  const View whole(buffer.data(), dtype, tensor.shape);
+  if (tensor.is_stack())
+    for (std::int64_t i = 0; i < tensor.shape[0]; ++i)
+      assemble_matrix(tensor, i, matrix_view(whole, i), read);
+  else
+    assemble_matrix(tensor, tensor.expert.value_or(0), whole, read);
   return whole;
 }
 

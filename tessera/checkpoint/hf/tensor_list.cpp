@@ -20,6 +20,16 @@ void HfTensorList::add_expert(const std::string& hf_name, const Shape& shape,
                       .parts = {{name, {options_.num_experts, shape[0], shape[1]}}}});
 }
 
+void HfTensorList::add_stack(const std::string& hf_name, const std::vector<HfLinear>& linears,
+                             std::int64_t in) {
+  HfTensor stack{hf_name, {options_.num_experts, 0, in}};
+  for (const HfLinear& linear : linears) {
+    stack.parts.push_back({linear.name, {options_.num_experts, linear.out, in}});
+    stack.shape[1] += linear.out;
+  }
+  tensors_.push_back(std::move(stack));
+}
+
 void HfTensorList::add_accumulator(const std::string& hf_name, std::int64_t size,
                                    const std::string& name) {
   tensors_.push_back(

@@ -5,13 +5,23 @@
 namespace tessera::config {
 namespace {
 
+// How a model is trained may depend on what it is, which is not known before it is read.
+bool waits_for_model(const Flag& flag, const Settings& settings) {
+  return flag.group == Group::initialization && !settings.options.train.load_hf.empty();
+}
+
+void add_ineffective(const Flag& flag, const std::string& name, const Assignment& assignment,
+                     Problems& problems) {
+  problems.add("{} has no effect: it belongs to {}", spelled(name, assignment), flag.applies_when);
+}
+
 void check_effects(const Given& given, Problems& problems) {
   for (const auto& [name, assignment] : given.all) {
     const Flag& flag = *find_flag(name);
     const bool overridden = given.file.contains(name) && flag.has_effect(given.file_settings);
+    if (waits_for_model(flag, given.settings)) continue;
     if (!is_on(flag, assignment) || flag.has_effect(given.settings) || overridden) continue;
-    problems.add("{} has no effect: it belongs to {}", spelled(name, assignment),
-                 flag.applies_when);
+    add_ineffective(flag, name, assignment, problems);
   }
 }
 
@@ -36,6 +46,14 @@ void check_partners(const Assignments& given, const Options& options, Problems& 
 }
 
 }  // namespace
+
+void check_given_for_model(const Assignments& given, const Settings& settings, Problems& problems) {
+  for (const auto& [name, assignment] : given) {
+    const Flag& flag = *find_flag(name);
+    if (waits_for_model(flag, settings) && is_on(flag, assignment) && !flag.has_effect(settings))
+      add_ineffective(flag, name, assignment, problems);
+  }
+}
 
 void check_given(const Given& given, Problems& problems) {
   check_effects(given, problems);

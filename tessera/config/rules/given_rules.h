@@ -17,4 +17,7 @@ struct Given {
 
 void check_given(const Given& given, Problems& problems);
 
+/// The rules that wait for the model of --load-hf, which `settings` have now.
+void check_given_for_model(const Assignments& given, const Settings& settings, Problems& problems);
+
 }  // namespace tessera::config

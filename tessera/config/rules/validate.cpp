@@ -4,6 +4,7 @@
 
 #include "tessera/config/flags/flag_table.h"
 #include "tessera/config/resolve.h"
+#include "tessera/config/rules/given_rules.h"
 #include "tessera/config/rules/rules.h"
 
 namespace tessera {
@@ -90,7 +91,10 @@ void check_command(const ParsedCommand& parsed, const config::Ranks& ranks, Prob
 
 void validate(const ParsedCommand& parsed, std::optional<int> ranks) {
   Problems problems;
-  if (parsed.command == Command::train) check_model(parsed.options.model, problems);
+  if (parsed.command == Command::train) {
+    check_model(parsed.options.model, problems);
+    config::check_given_for_model(parsed.given, parsed, problems);
+  }
   for (const Flag& flag : config::flag_table())
     if (flag.commands.has(parsed.command) && !is_model_flag(flag))
       check_value(flag, parsed, problems);

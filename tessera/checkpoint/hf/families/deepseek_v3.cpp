@@ -134,6 +134,10 @@ std::vector<HfTensor> deepseek_v3_tensors(const ModelOptions& options) {
   return llama_style_tensors(options, HfProjections::separate, kDeepseekV3Names);
 }
 
+std::vector<HfTensor> deepseek_v3_memory_tensors(const ModelOptions& options) {
+  return llama_style_tensors(options, HfProjections::separate, memory_names(kDeepseekV3Names));
+}
+
 }  // namespace
 
 extern const HfFamily kDeepseekV3{.name = "deepseek_v3",
@@ -141,6 +145,7 @@ extern const HfFamily kDeepseekV3{.name = "deepseek_v3",
                                   .read = read_deepseek_v3,
                                   .write = write_deepseek_v3,
                                   .tensors = deepseek_v3_tensors,
+                                  .memory_tensors = deepseek_v3_memory_tensors,
                                   .mtp_layer = true};
 
 }  // namespace tessera

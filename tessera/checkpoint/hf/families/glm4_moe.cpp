@@ -48,6 +48,10 @@ std::vector<HfTensor> glm4_moe_tensors(const ModelOptions& options) {
   return llama_style_tensors(options, HfProjections::separate, kGlm4MoeNames);
 }
 
+std::vector<HfTensor> glm4_moe_memory_tensors(const ModelOptions& options) {
+  return llama_style_tensors(options, HfProjections::separate, memory_names(kGlm4MoeNames));
+}
+
 }  // namespace
 
 extern const HfFamily kGlm4Moe{.name = "glm4_moe",
@@ -55,6 +59,7 @@ extern const HfFamily kGlm4Moe{.name = "glm4_moe",
                                .read = read_glm4_moe,
                                .write = write_glm4_moe,
                                .tensors = glm4_moe_tensors,
+                               .memory_tensors = glm4_moe_memory_tensors,
                                .mtp_layer = true};
 
 }  // namespace tessera

@@ -205,6 +205,10 @@ std::vector<HfTensor> llama_style_tensors(const ModelOptions& options, HfProject
   return list.take();
 }
 
+std::vector<HfTensor> llama_memory_tensors(const ModelOptions& options) {
+  return llama_style_tensors(options, HfProjections::separate, memory_names({}));
+}
+
 std::vector<HfTensor> llama_tensors(const ModelOptions& options) {
   return llama_style_tensors(options, HfProjections::separate);
 }

@@ -61,6 +61,8 @@ enum class HfProjections { separate, fused };
 /// (qkv_proj), gate and up as well (gate_up_proj), as in Phi-3.
 std::vector<HfTensor> llama_style_tensors(const ModelOptions& options, HfProjections projections,
                                           const HfExpertNames& names = {});
+/// With separate projections, and experts as transformers 5 has them in memory.
+std::vector<HfTensor> llama_memory_tensors(const ModelOptions& options);
 /// With separate projections.
 std::vector<HfTensor> llama_tensors(const ModelOptions& options);
 

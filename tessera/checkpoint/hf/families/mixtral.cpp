@@ -46,6 +46,7 @@ extern const HfFamily kMixtral{.name = "mixtral",
                                .architecture = "MixtralForCausalLM",
                                .read = read_mixtral,
                                .write = write_mixtral,
-                               .tensors = mixtral_tensors};
+                               .tensors = mixtral_tensors,
+                               .memory_tensors = llama_memory_tensors};
 
 }  // namespace tessera

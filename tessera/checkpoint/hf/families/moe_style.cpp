@@ -75,6 +75,31 @@ void add_shared_expert(HfTensorList& list, const ModelOptions& options, const st
              ours + "shared_gate.weight");
 }
 
+void add_each_expert(HfTensorList& list, const ModelOptions& options, const std::string& hf,
+                     const std::string& ours, const HfExpertNames& names) {
+  const std::int64_t h = options.hidden_size, f = options.moe_ffn_hidden_size;
+  for (std::int64_t i = 0; i < options.num_experts; ++i) {
+    const std::string expert = fmt::format("{}{}.{}.", hf, names.experts, i);
+    const auto add = [&](std::string_view hf_name, const char* name, const Shape& shape) {
+      list.add_expert(fmt::format("{}{}.weight", expert, hf_name), shape,
+                      fmt::format("{}experts.{}.weight", ours, name), i);
+    };
+    if (options.gated_mlp) add(names.gate, "gate", {f, h});
+    add(names.up, "up", {f, h});
+    add(names.down, "down", {h, f});
+  }
+}
+
+void add_stacks(HfTensorList& list, const ModelOptions& options, const std::string& hf,
+                const std::string& ours, const HfExpertNames& names) {
+  const std::int64_t h = options.hidden_size, f = options.moe_ffn_hidden_size;
+  std::vector<HfLinear> first;
+  if (options.gated_mlp) first.push_back({ours + "experts.gate.weight", f});
+  first.push_back({ours + "experts.up.weight", f});
+  list.add_stack(fmt::format("{}{}", hf, names.gate_up_stack), first, h);
+  list.add_stack(fmt::format("{}{}", hf, names.down_stack), {{ours + "experts.down.weight", h}}, f);
+}
+
 }  // namespace
 
 void read_experts(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys,
@@ -167,22 +192,15 @@ void write_sparse_layers(const ModelOptions& options, Json& config) {
 
 void add_experts(HfTensorList& list, const ModelOptions& options, const std::string& hf,
                  const std::string& ours, const HfExpertNames& names) {
-  const std::int64_t h = options.hidden_size, f = options.moe_ffn_hidden_size;
-  list.add(fmt::format("{}{}.weight", hf, names.router), {options.num_experts, h},
+  list.add(fmt::format("{}{}.weight", hf, names.router), {options.num_experts, options.hidden_size},
            ours + "router.weight");
   if (options.moe_expert_bias)
     list.add_accumulator(fmt::format("{}{}", hf, names.bias), options.num_experts,
                          ours + "router.expert_bias");
-  for (std::int64_t i = 0; i < options.num_experts; ++i) {
-    const std::string expert = fmt::format("{}{}.{}.", hf, names.experts, i);
-    const auto add = [&](std::string_view hf_name, const char* name, const Shape& shape) {
-      list.add_expert(fmt::format("{}{}.weight", expert, hf_name), shape,
-                      fmt::format("{}experts.{}.weight", ours, name), i);
-    };
-    if (options.gated_mlp) add(names.gate, "gate", {f, h});
-    add(names.up, "up", {f, h});
-    add(names.down, "down", {h, f});
-  }
+  if (names.gate_up_stack.empty())
+    add_each_expert(list, options, hf, ours, names);
+  else
+    add_stacks(list, options, hf, ours, names);
   if (options.moe_shared_ffn > 0) add_shared_expert(list, options, hf, ours, names);
 }
 

@@ -33,10 +33,22 @@ struct HfExpertNames {
   std::string_view gate = "gate_proj";       ///< behind it
   std::string_view up = "up_proj";
   std::string_view down = "down_proj";
+  /// Not empty: all experts together are two tensors, [experts, gate and up, in] and [experts, out,
+  /// in]
+  std::string_view gate_up_stack = "";
+  std::string_view down_stack = "";
   std::string_view bias = "mlp.gate.e_score_correction_bias";
   std::string_view shared = "mlp.shared_expert";  ///< its matrices have the same names
   std::string_view shared_gate = "mlp.shared_expert_gate";
 };
+
+/// What transformers 5 has in memory, and writes with save_original_format = False.
+constexpr HfExpertNames memory_names(HfExpertNames names) {
+  names.router = HfExpertNames{}.router;
+  names.gate_up_stack = "mlp.experts.gate_up_proj";
+  names.down_stack = "mlp.experts.down_proj";
+  return names;
+}
 
 /// How many experts there are and how many a token goes to, in layers that all have experts; the
 /// weights of the chosen ones are divided by their sum if `normalized`. The number of layers must

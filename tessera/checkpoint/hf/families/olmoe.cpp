@@ -43,6 +43,7 @@ extern const HfFamily kOlmoe{.name = "olmoe",
                              .read = read_olmoe,
                              .write = write_olmoe,
                              .tensors = llama_tensors,
+                             .memory_tensors = llama_memory_tensors,
                              .heads_divide_width = true};
 
 }  // namespace tessera

@@ -48,6 +48,7 @@ extern const HfFamily kQwen2Moe{.name = "qwen2_moe",
                                 .architecture = "Qwen2MoeForCausalLM",
                                 .read = read_qwen2_moe,
                                 .write = write_qwen2_moe,
-                                .tensors = llama_tensors};
+                                .tensors = llama_tensors,
+                                .memory_tensors = llama_memory_tensors};
 
 }  // namespace tessera

@@ -45,6 +45,7 @@ extern const HfFamily kQwen3Moe{.name = "qwen3_moe",
                                 .architecture = "Qwen3MoeForCausalLM",
                                 .read = read_qwen3_moe,
                                 .write = write_qwen3_moe,
-                                .tensors = llama_tensors};
+                                .tensors = llama_tensors,
+                                .memory_tensors = llama_memory_tensors};
 
 }  // namespace tessera
