@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "tessera/nn/attention.h"
-#include "tessera/nn/latent_attention.h"
+#include "tessera/nn/latent/latent_attention.h"
 #include "tessera/nn/mlp.h"
 #include "tessera/nn/moe/moe.h"
 

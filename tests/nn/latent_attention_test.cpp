@@ -1,6 +1,6 @@
 // The gradients of latent attention in a block, by central differences, fused and split; and its
 // cache, against the whole sequence.
-#include "tessera/nn/latent_attention.h"
+#include "tessera/nn/latent/latent_attention.h"
 
 #include <gtest/gtest.h>
 

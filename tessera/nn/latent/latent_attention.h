@@ -19,8 +19,8 @@
 // rank; P plain and R rotary channels, D = P + R; E channels of a value.
 #pragma once
 
-#include "tessera/nn/cached_latent_attention.h"
 #include "tessera/nn/core_attention.h"
+#include "tessera/nn/latent/cached_latent_attention.h"
 #include "tessera/nn/linear_1d.h"
 #include "tessera/nn/norm.h"
 #include "tessera/nn/rope_table.h"

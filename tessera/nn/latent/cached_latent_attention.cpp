@@ -1,4 +1,4 @@
-#include "tessera/nn/cached_latent_attention.h"
+#include "tessera/nn/latent/cached_latent_attention.h"
 
 #include <algorithm>
 

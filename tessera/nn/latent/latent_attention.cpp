@@ -1,4 +1,4 @@
-#include "tessera/nn/latent_attention.h"
+#include "tessera/nn/latent/latent_attention.h"
 
 #include <algorithm>
 
