@@ -2,6 +2,7 @@
 // backends.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "tessera/base/host_device.h"
@@ -22,6 +23,12 @@ TESSERA_HOST_DEVICE inline RowPlace row_place(const SequenceRows& rows, std::int
   return {local % rows.batch, ranges.at(local / rows.batch)};
 }
 
+/// Weights are compared without their last bits: rows that are equal in mathematics, such as those
+/// of a token that is repeated at the start of a sequence, may be rounded differently in different
+/// layouts. Rounded to nearest, so that 1/2, 1/4, ... are in the middle of what counts as equal.
+TESSERA_HOST_DEVICE inline double capacity_key(double weight) { return rint(weight * 0x1p40); }
+TESSERA_HOST_DEVICE inline float capacity_key(float weight) { return rintf(weight * 0x1p18f); }
+
 /// The pairs of all rows, sorted by expert (Kernels::sort_by_expert).
 template <class A>
 struct SortedPairs {
@@ -36,13 +43,15 @@ struct SortedPairs {
     const std::int32_t begin = offsets[expert], end = offsets[expert + 1];
     if (end - begin <= spec.capacity) return true;
     const RowPlace own = row_place(rows, pair / k);
+    const A own_key = capacity_key(weight[pair]);
     std::int64_t before = 0;
     for (std::int32_t i = begin; i < end; ++i) {
       const std::int64_t other = order[i];
       const RowPlace place = row_place(rows, other / k);
       if (place.sample != own.sample) continue;
-      const bool by_weight = spec.policy == DropPolicy::probs && weight[other] != weight[pair];
-      before += by_weight ? weight[other] > weight[pair] : place.position < own.position;
+      const A key = capacity_key(weight[other]);
+      const bool by_weight = spec.policy == DropPolicy::probs && key != own_key;
+      before += by_weight ? key > own_key : place.position < own.position;
     }
     return before < spec.capacity;
   }

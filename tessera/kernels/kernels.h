@@ -199,7 +199,7 @@ class Kernels {
   /// kept i32 [n, k] = the experts of this rank's rows, -1 where an expert has no capacity for the
   /// row. expert i32 [M, k] and weight acc [M, k] are of all rows of the sequences, of which this
   /// rank has those from `first` on; order and offsets [E + 1] are from sort_by_expert over all E
-  /// experts. Of equal weights the first position of the sequence is kept.
+  /// experts. Of weights that differ by rounding only, the first position of the sequence is kept.
   void limit_experts(Stream&, View kept, ConstView expert, ConstView weight, ConstView order,
                      ConstView offsets, std::int64_t first, const CapacitySpec&,
                      const SequenceRows&);
