@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches the headers that the CUDA backend is compiled with and that a CUDA toolkit need not have:
-# those of the cuDNN frontend (attention) and of CUPTI (profiling). Each is one pinned wheel, its
-# checksum verified, only its include folder kept. Says nothing, and needs no network, when they are
+# those of the cuDNN frontend (attention), of CUPTI (profiling) and of CUTLASS (experts). Each is one
+# pinned wheel, its checksum verified, only its include folder kept. Says nothing, and needs no network, when they are
 # there.
 #
 # usage: tools/fetch_cuda_headers.sh
@@ -45,3 +45,5 @@ fetch cudnn_frontend nvidia-cudnn-frontend 1.32.0 \
 fetch cupti nvidia-cuda-cupti 13.0.85 \
   4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8 manylinux_2_25_x86_64 \
   nvidia/cu13/include
+fetch cutlass nvidia-cutlass 4.2.0.0 \
+  f9599ada45c7bcb6bf53f7d3f0a7d154183e53451c01bfa59eecd37dd4a693f6 any cutlass_library/source/include

@@ -181,59 +181,67 @@ TEST_P(MoeTest, ActivationsOfExpertsAreWeighted) {
   }
 }
 
+// Sizes of an expert's matrix: odd ones, and such as tensor cores take, of several tiles.
+struct MatrixSize {
+  std::int64_t n, k;
+};
+constexpr MatrixSize kMatrixSizes[] = {{70, 33}, {264, 136}};
+
 // Rows of no expert hold NaN in the input: they must not be read, and their results are 0.
 TEST_P(MoeTest, GroupedProducts) {
-  const std::int64_t n = 70, k = 33;
-  const Tensor offsets = offsets_tensor(offsets_);
-  const Input b = random({experts_, n, k}, 0.3);
-  for (const bool transposed : {true, false}) {
-    const std::int64_t in = transposed ? k : n, out = transposed ? n : k;
-    Values a = random({rows_, in}).values;
-    std::fill(a.begin() + 120 * in, a.end(), kNaN);
-    Values want(static_cast<std::size_t>(rows_ * out), 0.0);
-    for (std::int64_t e = 0; e < experts_; ++e)
-      for (auto i = static_cast<std::int64_t>(offsets_[static_cast<std::size_t>(e)]);
-           i < static_cast<std::int64_t>(offsets_[static_cast<std::size_t>(e) + 1]); ++i)
-        for (std::int64_t o = 0; o < out; ++o)
-          for (std::int64_t j = 0; j < in; ++j)
-            want[static_cast<std::size_t>(i * out + o)] +=
-                a[static_cast<std::size_t>(i * in + j)] *
-                b.values[static_cast<std::size_t>((e * n + (transposed ? o : j)) * k +
-                                                  (transposed ? j : o))];
-    const Tensor d = lab.full(dtype(), {rows_, out}, kNaN);
-    lab->grouped_gemm(stream, d, lab.tensor(dtype(), {rows_, in}, a), View(b), offsets.view(),
-                      transposed);
-    EXPECT_LE(relative_error(lab.read(d), want), tolerance(3)) << transposed;
+  for (const auto& [n, k] : kMatrixSizes) {
+    const Tensor offsets = offsets_tensor(offsets_);
+    const Input b = random({experts_, n, k}, 0.3);
+    for (const bool transposed : {true, false}) {
+      const std::int64_t in = transposed ? k : n, out = transposed ? n : k;
+      Values a = random({rows_, in}).values;
+      std::fill(a.begin() + 120 * in, a.end(), kNaN);
+      Values want(static_cast<std::size_t>(rows_ * out), 0.0);
+      for (std::int64_t e = 0; e < experts_; ++e)
+        for (auto i = static_cast<std::int64_t>(offsets_[static_cast<std::size_t>(e)]);
+             i < static_cast<std::int64_t>(offsets_[static_cast<std::size_t>(e) + 1]); ++i)
+          for (std::int64_t o = 0; o < out; ++o)
+            for (std::int64_t j = 0; j < in; ++j)
+              want[static_cast<std::size_t>(i * out + o)] +=
+                  a[static_cast<std::size_t>(i * in + j)] *
+                  b.values[static_cast<std::size_t>((e * n + (transposed ? o : j)) * k +
+                                                    (transposed ? j : o))];
+      const Tensor d = lab.full(dtype(), {rows_, out}, kNaN);
+      lab->grouped_gemm(stream, d, lab.tensor(dtype(), {rows_, in}, a), View(b), offsets.view(),
+                        transposed);
+      EXPECT_LE(relative_error(lab.read(d), want), tolerance(3)) << transposed;
+    }
   }
 }
 
 TEST_P(MoeTest, GroupedWeightGradients) {
-  const std::int64_t n = 70, k = 33;
-  const Tensor offsets = offsets_tensor(offsets_);
-  Values a = random({rows_, n}).values, b = random({rows_, k}).values;
-  std::fill(a.begin() + 120 * n, a.end(), kNaN);
-  std::fill(b.begin() + 120 * k, b.end(), kNaN);
-  Values sums(static_cast<std::size_t>(experts_ * n * k), 0.0);
-  for (std::int64_t e = 0; e < experts_; ++e)
-    for (auto i = static_cast<std::int64_t>(offsets_[static_cast<std::size_t>(e)]);
-         i < static_cast<std::int64_t>(offsets_[static_cast<std::size_t>(e) + 1]); ++i)
-      for (std::int64_t r = 0; r < n; ++r)
-        for (std::int64_t c = 0; c < k; ++c)
-          sums[static_cast<std::size_t>((e * n + r) * k + c)] +=
-              a[static_cast<std::size_t>(i * n + r)] * b[static_cast<std::size_t>(i * k + c)];
-  const Tensor a_tensor = lab.tensor(dtype(), {rows_, n}, a);
-  const Tensor b_tensor = lab.tensor(dtype(), {rows_, k}, b);
-  for (const DType type : {dtype(), acc()}) {
-    const Tensor d = lab.full(type, {experts_, n, k}, kNaN);
-    lab->grouped_weight_gradient(stream, d, a_tensor.view(), b_tensor.view(), offsets.view(),
-                                 false);
-    EXPECT_LE(relative_error(lab.read(d), sums), tolerance(3));
-    const Tensor more = lab.full(type, {experts_, n, k}, 2);
-    lab->grouped_weight_gradient(stream, more, a_tensor.view(), b_tensor.view(), offsets.view(),
-                                 true);
-    Values want = sums;
-    for (double& each : want) each += 2;
-    EXPECT_LE(relative_error(lab.read(more), want), tolerance(3));
+  for (const auto& [n, k] : kMatrixSizes) {
+    const Tensor offsets = offsets_tensor(offsets_);
+    Values a = random({rows_, n}).values, b = random({rows_, k}).values;
+    std::fill(a.begin() + 120 * n, a.end(), kNaN);
+    std::fill(b.begin() + 120 * k, b.end(), kNaN);
+    Values sums(static_cast<std::size_t>(experts_ * n * k), 0.0);
+    for (std::int64_t e = 0; e < experts_; ++e)
+      for (auto i = static_cast<std::int64_t>(offsets_[static_cast<std::size_t>(e)]);
+           i < static_cast<std::int64_t>(offsets_[static_cast<std::size_t>(e) + 1]); ++i)
+        for (std::int64_t r = 0; r < n; ++r)
+          for (std::int64_t c = 0; c < k; ++c)
+            sums[static_cast<std::size_t>((e * n + r) * k + c)] +=
+                a[static_cast<std::size_t>(i * n + r)] * b[static_cast<std::size_t>(i * k + c)];
+    const Tensor a_tensor = lab.tensor(dtype(), {rows_, n}, a);
+    const Tensor b_tensor = lab.tensor(dtype(), {rows_, k}, b);
+    for (const DType type : {dtype(), acc()}) {
+      const Tensor d = lab.full(type, {experts_, n, k}, kNaN);
+      lab->grouped_weight_gradient(stream, d, a_tensor.view(), b_tensor.view(), offsets.view(),
+                                   false);
+      EXPECT_LE(relative_error(lab.read(d), sums), tolerance(3));
+      const Tensor more = lab.full(type, {experts_, n, k}, 2);
+      lab->grouped_weight_gradient(stream, more, a_tensor.view(), b_tensor.view(), offsets.view(),
+                                   true);
+      Values want = sums;
+      for (double& each : want) each += 2;
+      EXPECT_LE(relative_error(lab.read(more), want), tolerance(3));
+    }
   }
 }
 

@@ -88,7 +88,7 @@ class CudaKernels final : public Kernels {
   void do_cross_entropy(Stream&, View, View, ConstView, ConstView, ConstView, ConstView, ConstView,
                         const TargetSpec&, const LogitSpec&) override;
   void do_masked_sum(Stream&, View, ConstView, ConstView, bool) override;
-  // moe.cu and grouped_gemm.cu
+  // moe.cu and grouped/grouped_gemm.cu
   void do_route(Stream&, View, View, View, ConstView, ConstView, const RouterSpec&) override;
   void do_route_backward(Stream&, View, ConstView, ConstView, const RouterGradients&,
                          const RouterSpec&) override;

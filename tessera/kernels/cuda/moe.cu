@@ -1,5 +1,5 @@
 // Mixture of experts: the sort of rows by expert, and the weights of rows. The products with the
-// experts' matrices are in grouped_gemm.cu.
+// experts' matrices are in grouped/grouped_gemm.cu.
 //
 // Counts and offsets stay on the device, so that a step can be captured in a CUDA graph: the host
 // never learns how many rows an expert got.

@@ -2,9 +2,11 @@
 // device only, so the grid is the largest that any distribution of the rows can need, and each
 // block finds its tile from the offsets.
 //
-// One plain kernel for all types: tiles of 64 x 64 through shared memory, summed in the accumulator
-// type in the order of the inner dimension. It does not use tensor cores.
+// bf16 on a Hopper GPU goes to its tensor cores (hopper_grouped.h). The plain kernels of this file
+// are for all other types and GPUs: tiles of 64 x 64 through shared memory, summed in the
+// accumulator type in the order of the inner dimension, without tensor cores.
 #include "tessera/kernels/cuda/cuda_kernels.h"
+#include "tessera/kernels/cuda/grouped/hopper_grouped.h"
 #include "tessera/kernels/cuda/launch.cuh"
 #include "tessera/kernels/cuda/math.cuh"
 
@@ -114,6 +116,52 @@ __global__ void __launch_bounds__(kTileThreads)
                 tile % columns * kTile, accumulate);
 }
 
+// Zeros for the rows behind the last expert. n is a multiple of a pack's elements.
+constexpr int kFillThreads = 256;
+constexpr int64_t kFillBlocks = 1024;
+__global__ void __launch_bounds__(kFillThreads)
+    fill_behind_kernel(uint4* d, const int32_t* offsets, int64_t experts, int64_t rows,
+                       int64_t packs) {
+  const int64_t step = int64_t{gridDim.x} * kFillThreads;
+  for (int64_t i = offsets[experts] * packs + int64_t{blockIdx.x} * kFillThreads + threadIdx.x;
+       i < rows * packs; i += step)
+    d[i] = {};
+}
+
+// Zeros for the gradients of experts without rows: `blocks` blocks for each expert.
+__global__ void __launch_bounds__(kFillThreads)
+    fill_unused_kernel(uint4* d, const int32_t* offsets, int64_t packs, int64_t blocks) {
+  const int64_t expert = blockIdx.x / blocks;
+  if (offsets[expert] != offsets[expert + 1]) return;
+  for (int64_t i = blockIdx.x % blocks * kFillThreads + threadIdx.x; i < packs;
+       i += blocks * kFillThreads)
+    d[expert * packs + i] = {};
+}
+
+bool aligned(const ConstView& x) {
+  return reinterpret_cast<std::uintptr_t>(x.raw()) % sizeof(uint4) == 0;
+}
+
+bool on_hopper(const Stream& stream, const char* op) {
+  int major = 0, minor = 0;
+  const int device = stream.device().index;
+  check_op(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), op);
+  check_op(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), op);
+  return major == 9 && minor == 0;
+}
+
+// n and k are the sizes of an expert's matrix.
+bool takes_hopper(const Stream& stream, const char* op, const ConstView& d, const ConstView& a,
+                  const ConstView& b, int64_t n, int64_t k) {
+  return a.dtype() == DType::bf16 && n % kHopperAlignment == 0 && k % kHopperAlignment == 0 &&
+         aligned(d) && aligned(a) && aligned(b) && on_hopper(stream, op);
+}
+
+HopperLaunch hopper_launch(Stream& stream, const char* op, const Tensor& workspace) {
+  return {native(stream, op), workspace.view().raw(), workspace.view().bytes(),
+          stream.device().index};
+}
+
 }  // namespace
 
 // Each group, the one behind the experts too, ends in at most one partly filled tile.
@@ -121,6 +169,15 @@ void CudaKernels::do_grouped_gemm(Stream& stream, View d, ConstView a, ConstView
                                   ConstView offsets, bool transpose_b) {
   constexpr const char* op = "grouped_gemm";
   const int64_t rows = a.dim(0), experts = b.dim(0), n = d.dim(1);
+  if (takes_hopper(stream, op, d, a, b, b.dim(1), b.dim(2))) {
+    const int64_t packs = n / kHopperAlignment;
+    launch(stream, op, {kFillBlocks, dim3(kFillThreads)}, fill_behind_kernel,
+           static_cast<uint4*>(d.raw()), offsets.data<int32_t>(), experts, rows, packs);
+    const auto run = transpose_b ? hopper_grouped_forward : hopper_grouped_backward;
+    return run(hopper_launch(stream, op, workspace_),
+               {offsets.data<int32_t>(), static_cast<int>(experts), b.dim(1), b.dim(2)}, d.raw(),
+               a.raw(), b.raw());
+  }
   const int64_t blocks = (tiles_of(rows) + experts + 1) * tiles_of(n);
   dispatch_float(a.dtype(), op, [&]<class T>(TypeTag<T>) {
     launch(stream, op, {blocks, dim3(kTileThreads)}, grouped_kernel<T>, d.data<T>(), a.data<T>(),
@@ -131,7 +188,21 @@ void CudaKernels::do_grouped_gemm(Stream& stream, View d, ConstView a, ConstView
 void CudaKernels::do_grouped_weight_gradient(Stream& stream, View d, ConstView a, ConstView b,
                                              ConstView offsets, bool accumulate) {
   constexpr const char* op = "grouped_weight_gradient";
-  const int64_t blocks = d.dim(0) * tiles_of(d.dim(1)) * tiles_of(d.dim(2));
+  const int64_t experts = d.dim(0);
+  if (takes_hopper(stream, op, d, a, b, d.dim(1), d.dim(2))) {
+    constexpr int64_t kBlocksEach = 64;
+    const int64_t packs = d.dim(1) * d.dim(2) * static_cast<int64_t>(element_size(d.dtype())) /
+                          static_cast<int64_t>(sizeof(uint4));
+    if (!accumulate)
+      launch(stream, op, {experts * kBlocksEach, dim3(kFillThreads)}, fill_unused_kernel,
+             static_cast<uint4*>(d.raw()), offsets.data<int32_t>(), packs, kBlocksEach);
+    const auto run =
+        d.dtype() == DType::f32 ? hopper_grouped_weight_f32 : hopper_grouped_weight_bf16;
+    return run(hopper_launch(stream, op, workspace_),
+               {offsets.data<int32_t>(), static_cast<int>(experts), d.dim(1), d.dim(2)}, d.raw(),
+               a.raw(), b.raw(), accumulate);
+  }
+  const int64_t blocks = experts * tiles_of(d.dim(1)) * tiles_of(d.dim(2));
   const auto run = [&]<class T, class D>(TypeTag<T>, TypeTag<D>) {
     launch(stream, op, {blocks, dim3(kTileThreads)}, grouped_weight_kernel<T, D>, d.data<D>(),
            a.data<T>(), b.data<T>(), offsets.data<int32_t>(), d.dim(1), d.dim(2), accumulate);
