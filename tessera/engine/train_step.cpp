@@ -56,8 +56,8 @@ double read_token_count(Session& session) {
   return std::accumulate(tokens.begin(), tokens.end(), 0.0);
 }
 
-// The host reads how many tokens experts have where ranks exchange these by all-to-all, and for one
-// product per expert.
+// With the all-to-all token dispatcher, or with one product per expert, the host reads token counts
+// inside a layer.
 bool waits_in_layers(const SessionOptions& options) {
   const ParallelOptions& p = options.parallel;
   if (options.model.num_experts == 0) return false;
@@ -87,7 +87,7 @@ void Steps::submit(const NextBatch& next_batch, bool eager) {
   constexpr int kBeforeGraph = 2;
   const TraceRange range(session_.context().trace, "step", submitted_ + 1);
   // The kernels that a graph replays belong to no trace range. A graph that was captured before
-  // CUPTI is attached must not be launched afterwards either: drivers have failed on that.
+  // CUPTI is attached is not launched afterwards either: some drivers fail on that.
   const bool without_graph = eager || session_.context().trace->recording();
   if (without_graph) graph_.reset();
   if (!replays_ || eager_steps_ < kBeforeGraph || without_graph) {

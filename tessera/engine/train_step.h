@@ -14,8 +14,9 @@ using NextBatch = std::function<const HostBatch&()>;
 
 /// Asynchronous training steps on a session: they are launched on its stream, and their results are
 /// collected later. On one GPU, or on several over NCCL, the first two steps run eagerly (kernel by
-/// kernel) and all later ones replay a CUDA graph. Steps that a trace records run eagerly, and the
-/// graph is captured again after them.
+/// kernel) and all later ones replay a CUDA graph, unless the host reads token counts of experts
+/// (waits_in_layers in train_step.cpp). Steps that a trace records run eagerly, and the graph is
+/// captured again after them.
 class Steps {
  public:
   Steps(Session& session, LossAverage average);

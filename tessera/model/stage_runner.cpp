@@ -35,7 +35,7 @@ View RunnerMemory::activation_buffer(int i) const {
 StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions& options)
     : model_(model), context_(context), options_(options), fsdp_units_(model.fsdp_unit_numbers()) {
   check(!options.split_backward || options.recompute.granularity != RecomputeGranularity::full,
-        "full recompute and a split backward exclude each other");
+        "full recompute cannot be combined with a split backward");
   plan_segments();
   if (options.kept_norm_gradients)
     for (Block& block : model.blocks) block.collect_norms(kept_norms_.emplace_back());
@@ -175,7 +175,7 @@ void StageRunner::set_microbatches(std::span<const Microbatch> microbatches) {
 
 const Microbatch& StageRunner::microbatch_at(int microbatch) const {
   check(microbatch >= 0 && microbatch < static_cast<int>(microbatches_.size()),
-        "microbatch {} of {}", microbatch, microbatches_.size());
+        "microbatch {} is out of range: the step has {}", microbatch, microbatches_.size());
   return microbatches_[static_cast<std::size_t>(microbatch)];
 }
 

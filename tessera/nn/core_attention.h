@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-/// What core attention needs to know of a layer, for this rank.
+/// What core attention needs from a layer's spec, for this rank's heads.
 struct CoreAttentionSpec {
   DType dtype = DType::f32;
   std::int64_t layer = 0;  ///< the layer's number, which selects its cache and its CpCommType
@@ -60,8 +60,8 @@ class CoreAttention {
   /// `shape` is the shape of this rank's rows.
   virtual std::unique_ptr<Saved> plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
                                               const BatchShape& shape) const = 0;
-  /// The workspace that its ops need, with up to `keys` positions to attend to. `gradients`: what
-  /// the caller of backward wants; some kinds sum gradients anyway.
+  /// The workspace that its ops need, with up to `keys` positions to attend to. `gradients`: how
+  /// backward is called; p2p and all_gather always accumulate.
   virtual std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape,
                                       std::int64_t keys, AttentionGradients gradients) const = 0;
 
@@ -108,7 +108,7 @@ class PlainAttention final : public CoreAttention {
   };
 };
 
-/// The kind that the layer's context asks for.
+/// The implementation that the kind of the layer (LayerContext::cp_comm_types) selects.
 std::unique_ptr<CoreAttention> make_core_attention(const CoreAttentionSpec& spec,
                                                    const LayerContext& layer);
 

@@ -19,7 +19,7 @@ std::unique_ptr<CoreAttention::Saved> GatheredAttention::plan_buffers(
 
 void GatheredAttention::forward(Context& context, const Microbatch& batch, View out,
                                 const Heads& heads, CoreAttention::Saved& state) const {
-  check(!batch.cache, "attention with a cache works on one context-parallel rank");
+  check(!batch.cache, "attention with a key/value cache needs --context-parallel-size 1");
   auto& saved = static_cast<Saved&>(state);
   kv_.finish(context, *kv_.start(context, heads.k, heads.v, saved.kv), saved.kv);
   const KvGather::KeysValues all = kv_.all(saved.kv);

@@ -178,7 +178,7 @@ void HeadExchange::place(Context& context, const View& rows, const HeadRange& he
 
 void HeadExchange::forward(Context& context, const Microbatch& batch, View out, const Heads& heads,
                            CoreAttention::Saved& state) const {
-  check(!batch.cache, "attention with a cache works on one context-parallel rank");
+  check(!batch.cache, "attention with a key/value cache needs --context-parallel-size 1");
   auto& saved = static_cast<Saved&>(state);
   const std::array inputs{Tensor{heads.q, saved.q}, Tensor{heads.k, saved.k, true},
                           Tensor{heads.v, saved.v, true}};

@@ -2,15 +2,17 @@
 // the group all positions of the group for a part of the heads, attention runs on those, and
 // another all-to-all brings its output back.
 //
-//   q | k | v  [S, H + 2K heads]  --all-to-all-->  [R S, its heads]  --attention-->  output
-//   --back-->
+//   q, k, v [S, H + 2K heads]  --all-to-all-->  [R S, this rank's heads]  --attention-->  output
 //
-// With one group of all context ranks, attention then is that of one rank. With several groups
+//   output [R S, this rank's heads]  --all-to-all-->  [S, H heads]
+//
+// With one group of all context ranks, attention then runs as on a single rank. With several groups
 // (a2a+p2p), each holds a longer zigzag pair of chunks, and a ring connects the ranks with the same
 // heads.
 //
-// How heads are shared, also if their number does not divide: spec/head_shares.h. If several ranks
-// hold a copy of a key/value head, its gradients are summed in the accumulator dtype.
+// spec/head_shares.h assigns heads to ranks, also if their number is not a multiple of the group
+// size. If several ranks hold a copy of a key/value head, its gradients are summed in the
+// accumulator dtype.
 #pragma once
 
 #include <span>

@@ -158,7 +158,7 @@ void RingAttention::attend(Context& context, const BatchShape& shape, const Call
 
 void RingAttention::forward(Context& context, const Microbatch& batch, View out, const Heads& heads,
                             CoreAttention::Saved& state) const {
-  check(!batch.cache, "attention with a cache works on one context-parallel rank");
+  check(!batch.cache, "attention with a key/value cache needs --context-parallel-size 1");
   auto& saved = static_cast<Saved&>(state);
   ByChunk begun{}, to_come{};
   for (int step = 0; step < ranks_; ++step)

@@ -1,5 +1,5 @@
 // Context parallelism by a ring: keys and values travel from rank to rank, while attention works on
-// those that are there. A rank holds those of two ranks at a time: the block in use, and the one
+// those it already has. A rank holds those of two ranks at a time: the block in use, and the one
 // that is arriving.
 //
 // Rank r of R; "block q" is the keys and values of rank q's rows:
@@ -10,8 +10,8 @@
 //                                    receive block r - i - 1
 //   backward, step 0                 dk and dv of this rank's own block; meanwhile keys and values
 //                                    move on as in forward
-//   backward, step i = 1 .. R - 1    dk and dv of block r - i, plus the partial sum that rank r - 1
-//                                    sent (from step 2 on); send the sum to rank r + 1
+//   backward, step i = 1 .. R - 1    dk and dv of block r - i, plus the partial gradient that rank
+//                                    r - 1 sent (from step 2 on); send the result to rank r + 1
 //   end                              the sum for the own block arrives, and is added to step 0's
 //
 // Blocks and their gradients make R - 1 hops each. Every step uses the final output and
@@ -57,7 +57,7 @@ class RingAttention final : public CoreAttention {
                 ConstView out, CoreAttention::Saved&) const override;
 
  private:
-  // A message to the next rank and one from the rank before, in flight.
+  // A message to the next rank and one from the previous rank, in flight.
   struct Hop {
     WorkHandle sent, received;
     void wait(Stream& stream) const;
@@ -83,12 +83,12 @@ class RingAttention final : public CoreAttention {
     View dq;          ///< scratch, acc [S, B, H, D]
     View d_own;       ///< scratch, acc: the gradients of this rank's keys and values
     View d_kv[2];     ///< scratch, acc: of the block in use, and of the one that is being sent
-    View d_received;  ///< scratch, acc: the partial sum of the rank before
+    View d_received;  ///< scratch, acc: the partial gradient from the previous rank
     Hop hop;          ///< of the keys and values, in backward
   };
-  // For each chunk of rows: what a step, or all steps, did to it so far.
+  // For each chunk of rows: the number of attention calls made so far, or still to come.
   using ByChunk = std::array<int, 2>;
-  // The chunks, 0 and 1, that the rows cover.
+  // Calls f(Rows) for each chunk that the rows cover.
   template <class F>
   static void for_each_chunk(const Rows& rows, std::int64_t seq, F&& f);
 

@@ -1,9 +1,11 @@
 // Attention of one new position per sample over cached latents, for generation. No key or value of
-// a head is computed: queries are multiplied by the key projection, so that they meet latents, and
-// the weighted sum of latents by the value projection. For head h, with latents c:
+// a head is computed (weight absorption): queries are multiplied by the key projection and compared
+// with the latents directly, and the weighted sum of latents is multiplied by the value projection.
+// For head h, with latents c:
 //
-//   q_h . (W_k,h c) = (q_h W_k,h) . c             sum over positions of p W_v,h c = W_v,h (sum of p
-//   c)
+//   scores   q_h . (W_k,h c) = (q_h W_k,h) . c
+//
+//   output   sum over positions of p W_v,h c = W_v,h (sum over positions of p c)
 //
 // The scores of all heads of a sample are then one matrix product, since the heads share the
 // latents and the rotated key.

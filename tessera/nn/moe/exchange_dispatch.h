@@ -4,13 +4,13 @@
 // expert; each is sent the row, and returns a part of the sum: k T n rows.
 //
 //   dispatch   tokens [n] -- sort --> [k T n] -- all-to-all --> by rank [S] -- sort --> by expert
-//   [S] combine    tokens [n] <-- sum --- [k T n] <-- all-to-all -- by rank [S] <---------  by
-//   expert [S]
+//
+//   combine    tokens [n] <-- sum --- [k T n] <-- all-to-all -- by rank [S] <---------- by expert
 //
 // The sum over a token's pairs is one sum in a fixed order, in the accumulator type: the result
 // does not depend on how many ranks share the experts. Nothing is sent that is not used, but S
 // depends on the data: the host reads the counts of all ranks (route waits for the stream), and a
-// step on a GPU is no graph.
+// step on a GPU is not captured as a CUDA graph.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,7 @@
 // Products of rows, sorted by expert, with the matrices of their experts: one grouped product for
 // all experts, or one product per expert (--moe-grouped-gemm=false). The latter is the reference:
-// the host reads how many rows each expert has, so a step on a GPU is no graph.
+// the host reads how many rows each expert has, so a step on a GPU is not captured as a CUDA
+// graph.
 #pragma once
 
 #include "tessera/nn/parameter.h"

@@ -3,8 +3,9 @@
 // has n tokens of its own, each of which goes to k experts. A pair is a token and one of its
 // experts.
 //
-//   dispatch   tokens [n]  ------------>  sorted by expert [S]     of all ranks, for this rank's
-//   experts combine    tokens [n]  <---- sum ---  sorted by expert [S]
+//   dispatch   tokens [n]  ---------->  pairs of all ranks for this rank's experts, sorted [S]
+//
+//   combine    tokens [n]  <-- sum ---  outputs of the experts, sorted [S]
 //
 // dispatch and combine are each other's backward. The kinds differ in what they exchange
 // (gather_dispatch.h, exchange_dispatch.h). Buffers are sized for the worst case, in which all
