@@ -23,7 +23,8 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
       first_sample_(kept_.batch * share.samples.index),
       uploads_(memory.device()),
       uploaded_(memory.device()),
-      tokens_(static_cast<std::size_t>(microbatches)),
+      tokens_(static_cast<std::size_t>(microbatches) * (1 + limits.mtp_weights.size())),
+      document_numbers_(static_cast<std::size_t>(limits.mtp_weights.empty() ? 0 : shape.rows())),
       context_work_(static_cast<std::size_t>(share.sequence.count)) {
   check(kept_.batch * share.samples.count == shape.batch,
         "{} samples cannot be shared evenly by {} ranks", shape.batch, share.samples.count);
@@ -34,7 +35,8 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
   lay_out(measure);
   const Shape bytes{static_cast<std::int64_t>(measure.bytes())};
   memory_ = memory.allocate(MemoryUse::data, DType::u8, bytes);
-  grad_scales_ = memory.allocate(MemoryUse::data, DType::f64, {microbatches});
+  grad_scales_ =
+      memory.allocate(MemoryUse::data, DType::f64, {std::int64_t{microbatches} * targets()});
   for (std::unique_ptr<Staging>& each : stagings_) {
     each = std::make_unique<Staging>(memory, bytes);
     if (!each->host) continue;  // only measures
@@ -44,26 +46,43 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
   if (!memory_) return;
   ArenaLayout arena(memory_);
   fields_ = lay_out(arena);
-  for (int i = 0; i < microbatches; ++i) {
-    const Microfields& m = fields_.microbatches[static_cast<std::size_t>(i)];
-    microbatches_.push_back({kept_, m.tokens, m.labels, m.mask, m.positions, m.documents, m.samples,
-                             grad_scales_.view().slice(0, i, 1), true, nullptr, ranges_});
-  }
+  for (int i = 0; i < microbatches; ++i) microbatches_.push_back(make_microbatch(i));
+}
+
+Microbatch DeviceBatches::make_microbatch(int i) const {
+  const Microfields& m = fields_.microbatches[static_cast<std::size_t>(i)];
+  const auto make = [&](int target) {
+    const Target& t = m.targets[static_cast<std::size_t>(target)];
+    const std::int64_t at = std::int64_t{target} * count_ + i;
+    return Microbatch{.shape = kept_,
+                      .tokens = t.tokens,
+                      .labels = t.labels,
+                      .mask = t.mask,
+                      .positions = m.positions,
+                      .documents = m.documents,
+                      .samples = m.samples,
+                      .grad_scale = grad_scales_.view().slice(0, at, 1),
+                      .ranges = ranges_,
+                      .weight = fields_.weights.slice(0, at, 1)};
+  };
+  Microbatch batch = make(0);
+  for (int target = 1; target < targets(); ++target) batch.ahead.push_back(make(target));
+  return batch;
 }
 
 DeviceBatches::Fields DeviceBatches::lay_out(ArenaLayout& arena) const {
   Fields fields;
-  fields.weights = arena.take(DType::f64, {count_});
-  fields.tokens = arena.take(DType::f64, {1});
+  fields.weights = arena.take(DType::f64, {std::int64_t{count_} * targets()});
+  fields.tokens = arena.take(DType::f64, {targets()});
   for (int i = 0; i < count_; ++i) {
-    fields.microbatches.push_back({arena.take(DType::i32, {kept_.rows()}),
-                                   arena.take(DType::i32, {kept_.rows()}),
-                                   arena.take(DType::f32, {kept_.rows()}),
-                                   arena.take(DType::i32, {kept_.seq, kept_.batch}),
-                                   arena.take(DType::i64, {kept_.batch}),
-                                   {}});
-    if (limits_.documents)
-      fields.microbatches.back().documents = arena.take(DType::i32, {kept_.batch, shape_.seq});
+    Microfields& m = fields.microbatches.emplace_back();
+    for (int target = 0; target < targets(); ++target)
+      m.targets.push_back({arena.take(DType::i32, {kept_.rows()}),
+                           arena.take(DType::i32, {kept_.rows()}),
+                           arena.take(DType::f32, {kept_.rows()})});
+    m.positions = arena.take(DType::i32, {kept_.seq, kept_.batch});
+    m.samples = arena.take(DType::i64, {kept_.batch});
+    if (limits_.documents) m.documents = arena.take(DType::i32, {kept_.batch, shape_.seq});
   }
   return fields;
 }
@@ -101,25 +120,67 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
   if (!open_) staging().free.synchronize();
   open_ = true;
   const Microfields& to = staging().fields.microbatches[static_cast<std::size_t>(i)];
-  // Transposes [B, S] of the batch to [S, B], for the samples and positions that this rank keeps.
-  const auto transpose = [&]<class T>(const std::vector<T>& from, const View& view) {
-    T* out = view.data<T>();
-    for (std::int64_t b = 0; b < kept_.batch; ++b)
-      for (std::int64_t s = 0; s < kept_.seq; ++s)
-        out[s * kept_.batch + b] =
-            from[static_cast<std::size_t>((first_sample_ + b) * shape_.seq + ranges_.at(s))];
-  };
-  transpose(batch.tokens, to.tokens);
-  transpose(batch.labels, to.labels);
-  transpose(batch.loss_mask, to.mask);
-  transpose(batch.positions, to.positions);
+  number_documents(batch);
+  for (int target = 0; target < targets(); ++target) set_target(i, batch, target);
+  transpose<std::int32_t>(to.positions, [&](std::size_t at) { return batch.positions[at]; });
   if (limits_.documents) set_documents(batch, to.documents);
   count_context_work(batch);
   std::copy_n(batch.sample_numbers.begin() + first_sample_, kept_.batch,
               to.samples.data<std::int64_t>());
+}
+
+// Writes values of places of the batch [B, S] to [S, B], for the samples and positions that this
+// rank keeps.
+template <class T, class F>
+void DeviceBatches::transpose(const View& view, const F& value) const {
+  T* out = view.data<T>();
+  for (std::int64_t b = 0; b < kept_.batch; ++b)
+    for (std::int64_t s = 0; s < kept_.seq; ++s)
+      out[s * kept_.batch + b] =
+          value(static_cast<std::size_t>((first_sample_ + b) * shape_.seq + ranges_.at(s)));
+}
+
+// What is so many positions later in the same sample; behind its end there are zeros. A label ahead
+// counts if it does so for the token before it, and if that token is in the document of the place.
+void DeviceBatches::set_target(int i, const HostBatch& batch, int target) {
+  const Target& to =
+      staging().fields.microbatches[static_cast<std::size_t>(i)].targets[static_cast<std::size_t>(
+          target)];
+  const auto ahead = static_cast<std::size_t>(target);
+  const auto seq = static_cast<std::size_t>(shape_.seq);
+  const auto exists = [&](std::size_t at) { return at % seq + ahead < seq; };
+  const auto mask = [&](std::size_t at) {
+    const bool counts =
+        ahead == 0 || (exists(at) && document_numbers_[at] == document_numbers_[at + ahead]);
+    return counts ? batch.loss_mask[at + ahead] : 0.0f;
+  };
+  transpose<std::int32_t>(
+      to.tokens, [&](std::size_t at) { return exists(at) ? batch.tokens[at + ahead] : 0; });
+  transpose<std::int32_t>(
+      to.labels, [&](std::size_t at) { return exists(at) ? batch.labels[at + ahead] : 0; });
+  transpose<float>(to.mask, mask);
   // Counts the labels of the whole batch, not of this rank's slice: losses are averaged over it.
-  tokens_[static_cast<std::size_t>(i)] =
-      std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0);
+  double counted = 0;
+  for (std::size_t at = 0; at < batch.loss_mask.size(); ++at)
+    counted += static_cast<double>(mask(at));
+  tokens_[static_cast<std::size_t>(target * count_ + i)] = counted;
+}
+
+// 0 everywhere if samples are one document each.
+void DeviceBatches::number_documents(const HostBatch& batch) {
+  if (batch.documents.empty()) std::ranges::fill(document_numbers_, 0);
+  if (document_numbers_.empty() || batch.documents.empty()) return;
+  for (std::int64_t b = 0; b < shape_.batch; ++b) {
+    const std::int32_t* next = batch.documents.data() + b * shape_.seq;  // starts, then shape_.seq
+    std::int32_t number = 0;
+    for (std::int64_t s = 0; s < shape_.seq; ++s) {
+      if (*next == s) {
+        ++number;
+        ++next;
+      }
+      document_numbers_[static_cast<std::size_t>(b * shape_.seq + s)] = number;
+    }
+  }
 }
 
 // All documents of the sequence, not only those of the kept positions: attention reads keys of the
@@ -162,13 +223,18 @@ double DeviceBatches::take_context_imbalance() {
 
 // A microbatch with all labels masked has weight 0.
 void DeviceBatches::weigh(Staging& to, LossAverage average) {
-  const double all = std::accumulate(tokens_.begin(), tokens_.end(), 0.0);
-  to.fields.tokens.data<double>()[0] = all;
-  for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    double counted = all;
-    if (average == LossAverage::per_microbatch) counted = tokens_[i] * count_ * data_ranks_;
-    to.fields.weights.data<double>()[i] =
-        divides_by_tokens(average) ? 1.0 : 1.0 / std::max(counted, 1.0);
+  for (int target = 0; target < targets(); ++target) {
+    const double* tokens = tokens_.data() + std::ptrdiff_t{target} * count_;
+    double* weights = to.fields.weights.data<double>() + std::ptrdiff_t{target} * count_;
+    const double of_target =
+        target == 0 ? 1.0 : limits_.mtp_weights[static_cast<std::size_t>(target - 1)];
+    const double all = std::accumulate(tokens, tokens + count_, 0.0);
+    to.fields.tokens.data<double>()[target] = all;
+    for (int i = 0; i < count_; ++i) {
+      double counted = all;
+      if (average == LossAverage::per_microbatch) counted = tokens[i] * count_ * data_ranks_;
+      weights[i] = of_target / (divides_by_tokens(average) ? 1.0 : std::max(counted, 1.0));
+    }
   }
 }
 

@@ -43,6 +43,8 @@ class DeviceBatches {
     std::int64_t positions;
     /// Not a limit: whether samples hold documents that do not attend to each other
     bool documents = false;
+    /// The depths of multi-token prediction: the weight of the mean loss of each in the model's
+    std::vector<double> mtp_weights = {};
   };
   /// `shape` is the shape of the incoming batches; microbatches hold this rank's slice of them.
   DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits,
@@ -63,20 +65,30 @@ class DeviceBatches {
   const std::vector<Microbatch>& microbatches() const { return microbatches_; }
 
   /// f64 [microbatches]: the weight of a token's loss in the loss of the step. With per_token
-  /// averaging, only after the division by the tokens of all data-parallel ranks.
-  View weights() const { return fields_.weights; }
+  /// averaging, only after the division by the tokens of all data-parallel ranks. Target 0 is the
+  /// next token, target j what depth j of multi-token prediction predicts.
+  View weights(int target = 0) const {
+    return fields_.weights.slice(0, std::int64_t{target} * count_, count_);
+  }
+  /// Of all targets, one after the other.
+  View all_weights() const { return fields_.weights; }
   /// f64 [1]: the number of unmasked labels in the batches of the step.
-  View tokens() const { return fields_.tokens; }
+  View tokens(int target = 0) const { return fields_.tokens.slice(0, target, 1); }
+  int targets() const { return 1 + static_cast<int>(limits_.mtp_weights.size()); }
   /// Whether the weights have to be divided by the tokens of all data-parallel ranks.
   bool divides_by_tokens(LossAverage average) const {
     return data_ranks_ > 1 && average == LossAverage::per_token;
   }
-  /// f64 [microbatches]: the weight of a token's loss in the gradient.
+  /// f64 [targets x microbatches]: the weight of a token's loss in the gradient.
   View grad_scales() const { return grad_scales_.view(); }
 
  private:
+  struct Target {
+    View tokens, labels, mask;
+  };
   struct Microfields {
-    View tokens, labels, mask, positions, samples, documents;
+    std::vector<Target> targets;
+    View positions, samples, documents;
   };
   struct Fields {
     View weights;
@@ -94,7 +106,12 @@ class DeviceBatches {
 
   Fields lay_out(ArenaLayout& arena) const;
   void check_batch(const HostBatch& batch) const;
+  template <class T, class F>
+  void transpose(const View& view, const F& value) const;
+  void set_target(int i, const HostBatch& batch, int target);
+  void number_documents(const HostBatch& batch);
   void set_documents(const HostBatch& batch, const View& to) const;
+  Microbatch make_microbatch(int i) const;
   void count_context_work(const HostBatch& batch);
   Staging& staging() { return *stagings_[next_]; }
   void weigh(Staging& to, LossAverage average);
@@ -115,7 +132,9 @@ class DeviceBatches {
   Fields fields_;  ///< in `memory_`, where the kernels read
   Tensor grad_scales_;
   std::vector<Microbatch> microbatches_;
-  std::vector<double> tokens_;        ///< of each microbatch being prepared
+  std::vector<double> tokens_;  ///< [targets x microbatches] of the step being prepared
+  /// [B, S] the document of each place of the batch being prepared, for targets ahead
+  std::vector<std::int32_t> document_numbers_;
   std::vector<double> context_work_;  ///< of each context-parallel rank, until it is taken
 };
 

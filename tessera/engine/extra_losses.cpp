@@ -21,7 +21,7 @@ std::int64_t ExtraLosses::bytes_for(const std::vector<std::string>& names,
 
 ExtraLosses::ExtraLosses(std::vector<std::string> names, const ExtraLossList& own,
                          std::int64_t sequences, std::int64_t statistics, Context& context,
-                         Memory& memory)
+                         Memory& memory, std::int64_t means)
     : names_(std::move(names)) {
   const std::int64_t losses = std::ssize(names_), count = losses + statistics;
   check(count <= kMaxExtraLosses, "a step's record has room for {} extra losses, this model has {}",
@@ -33,6 +33,7 @@ ExtraLosses::ExtraLosses(std::vector<std::string> names, const ExtraLossList& ow
   memory_ = memory.allocate(MemoryUse::data, DType::f64, {count + kFactors});
   values_ = memory_.view().slice(0, 0, count);
   if (losses > 0) losses_ = values_.slice(0, 0, losses);
+  if (losses > means) sums_ = values_.slice(0, 0, losses - means);
   if (statistics > 0) statistics_ = values_.slice(0, losses, statistics);
   sequences_ = memory_.view().slice(0, count, 1);
   weight_ = memory_.view().slice(0, count + 1, 1);
@@ -55,7 +56,7 @@ void ExtraLosses::begin_step(Context& context, const ConstView& state) {
 void ExtraLosses::finish_step(Context& context) {
   if (!losses_) return;
   context.mesh.world().all_reduce(losses_, ReduceOp::sum, context.stream)->wait(context.stream);
-  context.kernels.divide_by_sum(context.stream, losses_, sequences_);
+  if (sums_) context.kernels.divide_by_sum(context.stream, sums_, sequences_);
 }
 
 }  // namespace tessera

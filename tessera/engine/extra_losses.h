@@ -14,11 +14,12 @@ namespace tessera {
 
 class ExtraLosses {
  public:
-  /// `names`: the extra losses of the whole model, the same on all ranks. `own`: those of this
-  /// rank's layers, which are bound to their memory here. `sequences`: number in the global batch.
-  /// `statistics`: number of values behind the losses.
+  /// `names`: the extra losses of the whole model, the same on all ranks; the last `means` of them
+  /// are added up as means already. `own`: those of this rank's layers, which are bound to their
+  /// memory here. `sequences`: number in the global batch. `statistics`: number of values behind
+  /// the losses.
   ExtraLosses(std::vector<std::string> names, const ExtraLossList& own, std::int64_t sequences,
-              std::int64_t statistics, Context& context, Memory& memory);
+              std::int64_t statistics, Context& context, Memory& memory, std::int64_t means = 0);
   static std::int64_t bytes_for(const std::vector<std::string>& names, std::int64_t statistics);
 
   const std::vector<std::string>& names() const { return names_; }
@@ -37,6 +38,7 @@ class ExtraLosses {
   Tensor memory_;
   View values_;
   View losses_, statistics_;  ///< the parts of values_
+  View sums_;                 ///< the losses that are divided by the number of sequences
   View sequences_;            ///< f64 [1]: number in the global batch
   View weight_;               ///< f64 [1]: weight of a sequence in the mean
   View grad_scale_;           ///< f64 [1]: weight of a sequence in the gradients

@@ -46,17 +46,21 @@ LayerContext layer_context(const SessionOptions& options, const LayerRanks& rank
       .recompute_core_attention = options.recompute.granularity == RecomputeGranularity::selective};
 }
 
+// Those of layers, then those of multi-token prediction.
 std::vector<std::string> trained_extra_losses(const SessionOptions& options) {
-  return options.training ? extra_loss_names(model_spec(options.model))
-                          : std::vector<std::string>();
+  if (!options.training) return {};
+  const ModelSpec spec = model_spec(options.model);
+  std::vector<std::string> names = extra_loss_names(spec);
+  for (std::string& name : mtp_loss_names(spec)) names.push_back(std::move(name));
+  return names;
 }
 
 // The number of layers with experts in the whole model.
 std::int64_t expert_layers(const ModelOptions& model) {
-  std::int64_t count = 0;
-  for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
-    count += has_experts(model, layer) ? 1 : 0;
-  return count;
+  const ModelSpec spec = model_spec(model);
+  return std::ranges::count_if(all_layers(spec), [](const LayerSpec* layer) {
+    return std::holds_alternative<MoeSpec>(layer->feed_forward);
+  });
 }
 
 ExpertLoadList trained_expert_loads(const SessionOptions& options, std::deque<GptModel>& chunks) {
@@ -199,7 +203,8 @@ DeviceBatches::Limits batch_limits(const SessionOptions& options) {
   const bool learned = options.model.position_embedding == PositionEmbedding::learned_absolute;
   return {options.model.vocab_size,
           learned ? options.model.max_position_embeddings : positions_of(options),
-          options.documents};
+          options.documents,
+          options.training ? mtp_loss_weights(model_spec(options.model)) : std::vector<double>()};
 }
 
 Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>& chunks,
@@ -321,7 +326,7 @@ void Session::make_extra_losses() {
   const std::int64_t sequences =
       options_.shape.batch * options_.microbatches * options_.parallel.data;
   extra_losses_.emplace(trained_extra_losses(options_), own, sequences, statistics_of(options_),
-                        *context_, memory_);
+                        *context_, memory_, options_.training ? options_.model.mtp_num_layers : 0);
 }
 
 void Session::make_expert_loads() {
@@ -337,7 +342,8 @@ StageRunner* Session::head_runner() {
 
 std::int64_t Session::step_value_bytes(const SessionOptions& options,
                                        std::deque<GptModel>& chunks) {
-  return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1) *
+  const std::int64_t depths = options.training ? options.model.mtp_num_layers : 0;
+  return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1 + depths) *
              static_cast<std::int64_t>(sizeof(double)) +
          ExtraLosses::bytes_for(trained_extra_losses(options), statistics_of(options)) +
          ExpertLoads::bytes_for(trained_expert_loads(options, chunks));

@@ -42,7 +42,7 @@ StepRunner::StepRunner(const Parts& parts, Plan plan)
                batch_share(parts.options, parts.context.mesh)),
       losses_(of_all_data_ranks(parts, parts.options.microbatches)),
       weights_(of_all_data_ranks(parts, parts.options.microbatches)),
-      tokens_(of_all_data_ranks(parts, 1)) {
+      tokens_(of_all_data_ranks(parts, batches_.targets())) {
   std::vector<Stage*> stages;
   for (StageRunner& runner : parts_.runners) stages.push_back(&runner);
   executor_.emplace(std::move(stages), parts_.channels, parts_.context.stream,
@@ -81,9 +81,18 @@ void StepRunner::reduce_losses() {
 }
 
 void StepRunner::gather_token_counts(LossAverage average) {
-  gather_over_data_ranks(tokens_, batches_.tokens());
-  if (batches_.divides_by_tokens(average))
-    parts_.context.kernels.divide_by_sum(parts_.context.stream, batches_.weights(), tokens_);
+  const bool divides = batches_.divides_by_tokens(average);
+  for (int target = 0; target < (divides ? batches_.targets() : 1); ++target) {
+    const View tokens = tokens_of(target);
+    gather_over_data_ranks(tokens, batches_.tokens(target));
+    if (divides)
+      parts_.context.kernels.divide_by_sum(parts_.context.stream, batches_.weights(target), tokens);
+  }
+}
+
+View StepRunner::tokens_of(int target) const {
+  const std::int64_t ranks = parts_.context.mesh.data().size();
+  return tokens_.view().slice(0, target * ranks, ranks);
 }
 
 void StepRunner::gather_over_data_ranks(const View& all, const View& own) {

@@ -55,7 +55,7 @@ class StepRunner {
   /// the autotuner chose different algorithms on different ranks, runs them again with rank 0's.
   void run_microbatches(bool training);
   /// All-gathers the token counts over the data-parallel group. With per_token averaging, divides
-  /// the microbatches' weights by their sum.
+  /// the microbatches' weights by their sum, for every target.
   void gather_token_counts(LossAverage average);
   /// All-reduces the loss sums over the pipeline, tensor-column (2-D) and context groups, and
   /// all-gathers them over the data-parallel group.
@@ -64,10 +64,11 @@ class StepRunner {
   /// unmasked labels.
   ConstView losses() const { return losses_.view(); }
   ConstView weights() const { return weights_.view(); }
-  ConstView tokens() const { return tokens_.view(); }
+  ConstView tokens() const { return tokens_of(0); }
 
  private:
   void gather_over_data_ranks(const View& all, const View& own);
+  View tokens_of(int target) const;
   BoundaryBuffers make_boundary_buffers();
   bool share_autotuned();
   /// Whether the first run of each program is preceded by a warm-up without messages.

@@ -16,7 +16,7 @@ void forward_backward(Session& session, LossAverage average) {
   Context& context = session.context();
   const DeviceBatches& batches = session.step_runner().batches();
   session.step_runner().gather_token_counts(average);
-  context.kernels.start_step(context.stream, batches.grad_scales(), batches.weights(),
+  context.kernels.start_step(context.stream, batches.grad_scales(), batches.all_weights(),
                              session.optimizer().state());
   session.step_runner().begin_step();
   session.step_runner().run_microbatches(true);

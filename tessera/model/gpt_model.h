@@ -9,6 +9,7 @@
 #include "tessera/nn/block.h"
 #include "tessera/nn/embedding.h"
 #include "tessera/nn/lm_head.h"
+#include "tessera/nn/mtp_layer.h"
 #include "tessera/pipeline/stage_split.h"
 #include "tessera/spec/model_spec.h"
 
@@ -21,12 +22,15 @@ struct FsdpUnitNumbers {
   std::size_t first_block = 0;
   std::size_t final_norm = 0;
   std::size_t head = 0;
+  std::size_t first_mtp = 0;
 
   std::size_t block(std::size_t i) const { return first_block + i; }
+  std::size_t mtp(std::size_t depth) const { return first_mtp + depth; }
 };
 
 inline ModelOutline model_outline(const ModelOptions& options) {
-  return {options.num_layers, options.tie_embeddings};
+  return {options.num_layers, options.tie_embeddings || options.mtp_num_layers > 0,
+          options.mtp_num_layers};
 }
 
 class GptModel {
@@ -47,8 +51,9 @@ class GptModel {
   ExtraLossList extra_losses();
   /// The loads of its experts, layer by layer.
   ExpertLoadList expert_loads();
-  /// The parameters by FSDP unit: the embedding, each block, the final norm, the output layer. Word
-  /// embeddings that another stage has a copy of (tied embeddings) are a unit of their own.
+  /// The parameters by FSDP unit: the embedding, each block, the final norm, the output layer, each
+  /// depth of multi-token prediction. Word embeddings that another stage has a copy of are a unit
+  /// of their own.
   std::vector<ParameterList> fsdp_units();
   FsdpUnitNumbers fsdp_unit_numbers() const;
   /// The size of the rotary tables for that many positions.
@@ -60,14 +65,20 @@ class GptModel {
   std::deque<Block> blocks;
   std::unique_ptr<Norm> final_norm;
   std::optional<LmHead> head;
+  /// On the stage with the output layer. Without an embedding, the stage has a copy of the word
+  /// embeddings for them.
+  std::deque<MtpLayer> mtp;
 
  private:
+  void make_head(const ModelSpec& spec, const LayerContext& layer_context);
+
   DType dtype_;
   std::int64_t hidden_;
   bool tied_;  ///< the output layer's weight is the word embeddings
   StagePart part_;
   RowLayout rows_;
   RopeTables rope_;
+  std::unique_ptr<TokenTable> token_copy_;
 };
 
 }  // namespace tessera

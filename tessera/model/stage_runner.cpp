@@ -39,10 +39,16 @@ StageRunner::StageRunner(GptModel& model, Context& context, const RunnerOptions&
   plan_segments();
   if (options.kept_norm_gradients)
     for (Block& block : model.blocks) block.collect_norms(kept_norms_.emplace_back());
+  if (options.training && !model.mtp.empty()) mtp_.emplace(model, context, options.first_fsdp_unit);
   Arenas measure;
   plan_scratch(measure);
   plan_activations(measure);
   sizes_ = {measure.activations.bytes(), measure.recomputed.bytes(), measure.scratch.bytes()};
+}
+
+void StageRunner::set_hooks(ModuleHooks& hooks) {
+  hooks_ = &hooks;
+  if (mtp_) mtp_->set_hooks(hooks);
 }
 
 // ---- memory
@@ -89,8 +95,18 @@ void StageRunner::plan_scratch(Arenas& arenas) {
   if (model_.embedding)
     scratch_.embedding = model_.embedding->plan_scratch(embedding, shape, options_.training);
   arenas.block_start = scratch;
-  if (!model_.blocks.empty()) scratch_.branch = arenas.block_start.take(dtype, local_shape());
+  if (!model_.blocks.empty() || mtp_)
+    scratch_.branch = arenas.block_start.take(dtype, local_shape());
   for (const ArenaLayout& branch : {head, embedding, arenas.block_start}) scratch.include(branch);
+  if (mtp_) plan_mtp(arenas);
+}
+
+// Its activations live in forward only, where those of recomputed segments are not needed.
+void StageRunner::plan_mtp(Arenas& arenas) {
+  ArenaLayout activations = arenas.segment_start, scratch = arenas.block_start;
+  mtp_->plan(activations, scratch, options_.shape, {scratch_.branch, scratch_.d_residual});
+  arenas.recomputed.include(activations);
+  arenas.scratch.include(scratch);
 }
 
 Block::Saved StageRunner::plan_block(Arenas& arenas, std::size_t layer, ActivationLayout memory) {
@@ -251,15 +267,22 @@ void StageRunner::forward(int microbatch, int buffer, View out, ConstView in) {
   ActivationBuffer& saved = buffer_at(buffer);
   run_stage(batch, saved, out, in);
   if (forward_callback_) forward_callback_(microbatch, buffer);
-  if (!model_.head) return;
+  if (model_.head) run_head(microbatch, batch, saved);
+}
+
+void StageRunner::run_head(int microbatch, const Microbatch& batch, ActivationBuffer& saved) {
   const TraceRange range(context_.trace, "head");
+  const bool predicts_further = batch.training && mtp_;
+  if (predicts_further) mtp_->take_hidden(saved.head.x);
   if (batch.training) before_gradients(fsdp_units_.head);
   model_.head->forward(context_, batch, saved.head, scratch_.head);
   // With tied embeddings on this chunk, the embedding's backward adds the rest of the gradient, so
-  // this is not the last contribution.
-  if (batch.training) gradients_added(fsdp_units_.head, fsdp_units_.head != fsdp_units_.table);
+  // this is not the last contribution. Nor is it with multi-token prediction.
+  if (batch.training)
+    gradients_added(fsdp_units_.head, fsdp_units_.head != fsdp_units_.table && !predicts_further);
   context_.kernels.masked_sum(context_.stream, loss_sums_.slice(0, microbatch, 1), saved.head.loss,
                               batch.mask, false);
+  if (predicts_further) mtp_->run(batch, saved.head.x, scratch_.head);
 }
 
 // Forward of the chunk up to the input of the next stage, or of the output layer.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tessera/model/gpt_model.h"
+#include "tessera/model/mtp_runner.h"
 #include "tessera/nn/module_hooks.h"
 #include "tessera/pipeline/stage.h"
 #include "tessera/tensor/memory.h"
@@ -48,6 +49,8 @@ class RunnerMemory {
 
   View activation_buffer(int i) const;
   int activation_buffers() const { return count_; }
+  /// Activations that live while one microbatch is worked on: recomputed layers, and in forward
+  /// multi-token prediction.
   View recomputed() const { return recomputed_.view(); }
   View scratch() const { return scratch_.view(); }
   /// f64 [microbatches]: the sum of loss x mask of each microbatch, on the rank with the head.
@@ -71,7 +74,7 @@ class StageRunner final : public Stage {
   void bind_memory(const RunnerMemory& memory);
 
   /// FSDP callbacks, called for each FSDP unit; they must outlive the runner.
-  void set_hooks(ModuleHooks& hooks) { hooks_ = &hooks; }
+  void set_hooks(ModuleHooks& hooks);
   /// Called when forward has filled the activation buffer of a microbatch, before the loss.
   using ForwardCallback = std::function<void(int microbatch, int buffer)>;
   void set_forward_callback(ForwardCallback callback) { forward_callback_ = std::move(callback); }
@@ -141,6 +144,7 @@ class StageRunner final : public Stage {
   void plan_kept(Arenas& arenas, const Segment& segment, ActivationBuffer& saved);
   void plan_recomputed(Arenas& arenas, const Segment& segment, ActivationBuffer& saved);
   void plan_forward_only(Arenas& arenas, ActivationBuffer& saved);
+  void plan_mtp(Arenas& arenas);
 
   const Microbatch& microbatch_at(int microbatch) const;
   ActivationBuffer& buffer_at(int number) { return buffers_[static_cast<std::size_t>(number)]; }
@@ -151,6 +155,8 @@ class StageRunner final : public Stage {
   void start_first_block(ActivationBuffer& saved);
   void final_norm_forward(const Microbatch& batch, ActivationBuffer& saved);
   void run_stage(const Microbatch& batch, ActivationBuffer& saved, View out, ConstView in);
+  /// Loss and, in training, gradients of the output layer and of multi-token prediction.
+  void run_head(int microbatch, const Microbatch& batch, ActivationBuffer& saved);
   void embedding_backward(const Microbatch& batch);
   void add_branch_and_start_next(const Microbatch& batch, ActivationBuffer& saved,
                                  std::size_t layer, NextFsdpUnit after_next);
@@ -195,6 +201,7 @@ class StageRunner final : public Stage {
   FsdpUnitNumbers fsdp_units_;
   std::vector<Segment> segments_;
   std::vector<ParameterList> kept_norms_;  ///< by layer, with kept_norm_gradients
+  std::optional<MtpRunner> mtp_;           ///< in training, behind the output layer
   std::span<const Microbatch> microbatches_;
   RunnerMemory::Sizes sizes_;
   View loss_sums_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tessera/base/check.h"
+
 namespace tessera {
 namespace {
 
@@ -27,11 +29,22 @@ Embedding::Embedding(const EmbeddingSpec& spec, const LayerContext& layer)
       dtype_(layer.dtype),
       rows_(layer),
       dropout_key_(rng_key(layer.seed, RngPurpose::hidden_dropout, "embedding")),
-      tokens_(make_token_table(spec.vocab, spec.hidden, spec.init_std, layer)),
+      own_(make_token_table(spec.vocab, spec.hidden, spec.init_std, layer)),
+      tokens_(own_.get()),
       positions_(position_table(spec, layer)) {}
 
+Embedding::Embedding(const std::string& name, const EmbeddingSpec& spec, const LayerContext& layer,
+                     TokenTable& tokens)
+    : spec_(spec),
+      dtype_(layer.dtype),
+      rows_(layer),
+      dropout_key_(rng_key(layer.seed, RngPurpose::hidden_dropout, name)),
+      tokens_(&tokens) {
+  check(spec.positions == 0, "'{}' has learned positions, which are not shared", name);
+}
+
 void Embedding::collect(ParameterList& parameters) {
-  parameters.push_back(&tokens_->parameter());
+  if (own_) parameters.push_back(&own_->parameter());
   if (positions_) parameters.push_back(&*positions_);
 }
 

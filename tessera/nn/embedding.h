@@ -2,7 +2,9 @@
 // learned position embeddings, and dropout.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "tessera/nn/token_table.h"
 #include "tessera/spec/model_spec.h"
@@ -17,6 +19,10 @@ class Embedding {
   };
 
   Embedding(const EmbeddingSpec& spec, const LayerContext& layer);
+  /// One that looks tokens up in the table of another, and has no learned positions. The name
+  /// selects its dropout masks.
+  Embedding(const std::string& name, const EmbeddingSpec& spec, const LayerContext& layer,
+            TokenTable& tokens);
 
   void collect(ParameterList& parameters);
   Scratch plan_scratch(ArenaLayout& scratch, const BatchShape& shape, bool gradients) const;
@@ -35,7 +41,8 @@ class Embedding {
   [[nodiscard]] Pending start_backward(Context&, const Microbatch&, ConstView dy, const Scratch&);
   void finish_backward(Context&, const Microbatch&, const Pending&, const Scratch&);
 
-  /// The word embeddings, for an output layer that shares them.
+  /// The word embeddings, for others that share them.
+  TokenTable& tokens() { return *tokens_; }
   Parameter& table() { return tokens_->parameter(); }
 
  private:
@@ -47,7 +54,8 @@ class Embedding {
   DType dtype_;
   RowLayout rows_;
   RngKey dropout_key_;
-  std::unique_ptr<TokenTable> tokens_;
+  std::unique_ptr<TokenTable> own_;
+  TokenTable* tokens_;
   std::optional<Parameter> positions_;
 };
 

@@ -33,6 +33,10 @@ struct Microbatch {
   KvCache* cache = nullptr;  ///< generation: attend to the cached positions, and append to them
   /// The positions of the rows in their samples. With a cache, it holds all earlier positions.
   SequenceRanges ranges;
+  /// For each depth of multi-token prediction: the same rows with the tokens and labels of that
+  /// many positions later, and with the mask and weights of these labels.
+  std::vector<Microbatch> ahead = {};
+  ConstView weight = {};  ///< f64 [1], of those: the weight of one token's loss in the model's
 };
 
 }  // namespace tessera

@@ -44,7 +44,7 @@ class Parameter {
   bool frozen() const { return frozen_; }
   void freeze() { frozen_ = true; }
 
-  /// Whether another pipeline stage holds the same parameter of the model (tied embeddings).
+  /// Whether another pipeline stage holds the same parameter of the model (word embeddings).
   /// Their gradients are summed, and their values stay equal. The copy is neither saved nor
   /// counted.
   bool tied() const { return tied_; }

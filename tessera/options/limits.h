@@ -11,6 +11,8 @@ inline constexpr std::int64_t kMaxLayers = 1 << 16;
 inline constexpr std::int64_t kMaxHidden = 1 << 20;
 inline constexpr std::int64_t kMaxFfn = 1 << 22;
 inline constexpr std::int64_t kMaxExperts = 1 << 16;
+/// Depths of multi-token prediction: a step's record has room for so many more losses.
+inline constexpr std::int64_t kMaxMtpLayers = 8;
 inline constexpr std::int64_t kMaxHeads = 1 << 16;
 inline constexpr std::int64_t kMaxHeadSize = 1 << 14;
 /// Of attention on a GPU.

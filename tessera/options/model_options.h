@@ -104,7 +104,9 @@ struct ModelOptions {
   double mscale = 1.0;          ///< with yarn: of cosines and sines, relative to mscale_all_dim's
   double mscale_all_dim = 0.0;  ///< with yarn: of the scores, squared
   bool tie_embeddings = true;
-  std::int64_t attention_window = 0;  ///< keys that a query attends to, its own included; 0: all
+  std::int64_t mtp_num_layers = 0;  ///< depths of multi-token prediction (DeepSeek-V3); 0: none
+  double mtp_loss_scaling_factor = 0.1;  ///< weight in the loss of the mean of their losses
+  std::int64_t attention_window = 0;     ///< keys that a query attends to, its own included; 0: all
   /// Layers before this one attend to all keys (Qwen2's max_window_layers)
   std::int64_t window_first_layer = 0;
   std::int64_t window_skip_freq = 0;  ///< every N-th layer has no window (Gemma 2: 2); 0: none

@@ -44,8 +44,8 @@ class Mesh {
   /// Ranks that differ along these two axes only, in the order of the world.
   Communicator& pair(Axis a, Axis b) const;
 
-  /// The embedding group: the first and the last stage of the pipeline, which share a tied
-  /// embedding. Every other rank is a group by itself.
+  /// The embedding group: the first and the last stage of the pipeline, which may share the word
+  /// embeddings. Every other rank is a group by itself.
   Communicator& embedding_group() const { return *embedding_group_; }
 
   /// The groups of a placement class. Classes on the same ranks share communicators.

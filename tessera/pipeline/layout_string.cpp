@@ -55,10 +55,11 @@ class Reader {
 
   std::string letter() {
     const char c = text_[at_++];
-    if (c == 'm') fault("'m' is a layer that predicts further tokens, which this version has not");
-    if (c != 'E' && c != 't' && c != 'L' && c != '|')
-      fault(fmt::format("'{}' is none of E (embedding), t (layer), L (loss) and | (end of a stage)",
-                        c));
+    if (c != 'E' && c != 't' && c != 'm' && c != 'L' && c != '|')
+      fault(
+          fmt::format("'{}' is none of E (embedding), t (layer), m (layer for multi-token "
+                      "prediction), L (loss) and | (end of a stage)",
+                      c));
     return std::string(1, c);
   }
 
@@ -90,7 +91,7 @@ std::vector<std::string> read_layout(const std::string& layout) {
 }
 
 std::vector<std::int64_t> layers_of_layout(const std::string& layout, std::int64_t num_layers,
-                                           int stages) {
+                                           std::int64_t mtp_layers, int stages) {
   const std::vector<std::string> read = read_layout(layout);
   check_input(std::ssize(read) == stages, "{} '{}' has {} stages, the pipeline has {}", kFlag,
               layout, read.size(), stages);
@@ -108,6 +109,12 @@ std::vector<std::int64_t> layers_of_layout(const std::string& layout, std::int64
       "{} '{}': E, the embedding, must come once, at the very beginning", kFlag, layout);
   check_input(std::ranges::count(all, 'L') == 1 && read.back().ends_with('L'),
               "{} '{}': L, the loss, must come once, at the very end", kFlag, layout);
+  const auto ahead = std::ranges::count(all, 'm');
+  const std::string end = std::string(static_cast<std::size_t>(mtp_layers), 'm') + "L";
+  check_input(ahead == 0 || (ahead == mtp_layers && read.back().ends_with(end)),
+              "{} '{}': m, a layer for multi-token prediction, must come right before L, once for "
+              "each of --mtp-num-layers {}",
+              kFlag, layout, mtp_layers);
   return layers;
 }
 

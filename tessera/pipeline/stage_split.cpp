@@ -99,7 +99,7 @@ std::vector<StagePart> split_stages(const ModelOutline& model, const PipelineOpt
   if (options.layout.empty())
     layers = layers_by_stage(model, options, shape);
   else
-    layers = layers_of_layout(options.layout, model.layers, shape.stages());
+    layers = layers_of_layout(options.layout, model.layers, model.mtp_layers, shape.stages());
   for (int rank = 0; rank < ranks; ++rank) {
     bool any = false;
     for (int chunk = 0; chunk < shape.chunks; ++chunk) {

@@ -16,14 +16,17 @@ struct StagePart {
   Range layers;
   bool embedding = true;
   bool head = true;
-  /// Whether embedding and output layer are tied and on different stages
+  /// Whether the first and the last stage, which are different ones, both have word embeddings
   bool tied_apart = false;
 };
 
 /// The properties of a model that determine how it is split.
 struct ModelOutline {
   std::int64_t layers = 0;
-  bool tied = false;  ///< the output layer's weight is the word embeddings
+  /// The last stage needs the word embeddings, for a tied output layer or for multi-token
+  /// prediction.
+  bool tied = false;
+  std::int64_t mtp_layers = 0;  ///< on the last stage, always
 };
 
 /// The whole model as one stage.

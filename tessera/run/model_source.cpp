@@ -61,6 +61,7 @@ void take_training_options(const ParsedCommand& parsed, ModelOptions& model) {
   model.moe_force_balance = asked.moe_force_balance;
   model.moe_capacity_factor = asked.moe_capacity_factor;
   model.moe_drop_policy = asked.moe_drop_policy;
+  model.mtp_loss_scaling_factor = asked.mtp_loss_scaling_factor;
 }
 
 }  // namespace

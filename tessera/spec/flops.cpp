@@ -44,9 +44,11 @@ double forward_flops(const MoeSpec& spec, std::int64_t seq) {
 
 double flops_per_token(const ModelSpec& spec, std::int64_t seq) {
   const auto count = [&](const auto& sublayer) { return forward_flops(sublayer, seq); };
-  double forward = 2 * static_cast<double>(spec.hidden) * static_cast<double>(spec.head.vocab);
-  for (const LayerSpec& layer : spec.layers)
-    forward += std::visit(count, layer.mixer) + std::visit(count, layer.feed_forward);
+  const double head = 2 * static_cast<double>(spec.hidden) * static_cast<double>(spec.head.vocab);
+  double forward = head;
+  for (const LayerSpec* layer : all_layers(spec))
+    forward += std::visit(count, layer->mixer) + std::visit(count, layer->feed_forward);
+  for (const MtpSpec& depth : spec.mtp) forward += matrix_flops(projection_linear(depth)) + head;
   return 3 * forward;
 }
 

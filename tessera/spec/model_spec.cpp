@@ -197,9 +197,10 @@ FeedForwardSpec feed_forward_spec(const ModelOptions& o, const std::string& name
   return moe_spec(o, mlp);
 }
 
-LayerSpec layer_spec(const ModelOptions& o, std::int64_t layer) {
+// The layer of this number, under a name.
+LayerSpec layer_spec(const ModelOptions& o, std::int64_t layer, const std::string& name) {
   LayerSpec spec;
-  spec.name = fmt::format("layers.{}", layer);
+  spec.name = name;
   spec.hidden = o.hidden_size;
   spec.mixer = mixer_spec(o, spec.name, layer);
   spec.feed_forward = feed_forward_spec(o, spec.name, layer);
@@ -217,7 +218,23 @@ EmbeddingSpec embedding_spec(const ModelOptions& o) {
           o.hidden_dropout, o.init_std,    o.embedding_scale};
 }
 
+std::vector<MtpSpec> mtp_specs(const ModelOptions& o) {
+  std::vector<MtpSpec> specs;
+  for (std::int64_t i = 0; i < o.mtp_num_layers; ++i) {
+    const std::string name = fmt::format("mtp.layers.{}", i);
+    specs.push_back({name, o.hidden_size, embedding_spec(o), norm_spec(o),
+                     layer_spec(o, o.num_layers - 1, name), o.init_std,
+                     o.mtp_loss_scaling_factor / static_cast<double>(o.mtp_num_layers),
+                     fmt::format("mtp_{} loss", i + 1)});
+  }
+  return specs;
+}
+
 }  // namespace
+
+LinearSpec projection_linear(const MtpSpec& spec) {
+  return {{{spec.name + ".eh_proj", spec.hidden}}, 2 * spec.hidden, false, spec.init_std};
+}
 
 bool has_experts(const ModelOptions& o, std::int64_t layer) {
   if (o.num_experts == 0) return false;
@@ -233,19 +250,39 @@ ModelSpec model_spec(const ModelOptions& o) {
   spec.hidden = o.hidden_size;
   spec.embedding = embedding_spec(o);
   for (std::int64_t layer = 0; layer < o.num_layers; ++layer)
-    spec.layers.push_back(layer_spec(o, layer));
+    spec.layers.push_back(layer_spec(o, layer, fmt::format("layers.{}", layer)));
   spec.final_norm = norm_spec(o);
   spec.head = {o.vocab_size,     o.hidden_size, o.init_std,     o.label_smoothing,
                o.tie_embeddings, o.logit_scale, o.logit_softcap};
+  spec.mtp = mtp_specs(o);
   return spec;
+}
+
+std::vector<const LayerSpec*> all_layers(const ModelSpec& spec) {
+  std::vector<const LayerSpec*> all;
+  for (const LayerSpec& layer : spec.layers) all.push_back(&layer);
+  for (const MtpSpec& depth : spec.mtp) all.push_back(&depth.layer);
+  return all;
 }
 
 std::vector<std::string> extra_loss_names(const ModelSpec& spec) {
   std::vector<std::string> names;
-  for (const LayerSpec& layer : spec.layers)
-    for (const std::string& name : extra_loss_names(layer))
+  for (const LayerSpec* layer : all_layers(spec))
+    for (const std::string& name : extra_loss_names(*layer))
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   return names;
+}
+
+std::vector<std::string> mtp_loss_names(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  for (const MtpSpec& depth : spec.mtp) names.push_back(depth.loss_name);
+  return names;
+}
+
+std::vector<double> mtp_loss_weights(const ModelSpec& spec) {
+  std::vector<double> weights;
+  for (const MtpSpec& depth : spec.mtp) weights.push_back(depth.loss_weight);
+  return weights;
 }
 
 }  // namespace tessera

@@ -23,6 +23,7 @@ class Walk {
     if (!spec.head.tied)
       tensor("output.weight", {spec.head.vocab, spec.head.hidden},
              {InitKind::normal, spec.head.init_std});
+    for (const MtpSpec& each : spec.mtp) mtp(each);
   }
 
  private:
@@ -99,6 +100,14 @@ class Walk {
     add_norm(norms.feed_forward);
     std::visit(visit, spec.feed_forward);
     add_norm(norms.feed_forward_output);
+  }
+
+  void mtp(const MtpSpec& spec) {
+    norm(spec.name + ".enorm", spec.hidden, spec.norm);
+    norm(spec.name + ".hnorm", spec.hidden, spec.norm);
+    linear(projection_linear(spec));
+    layer(spec.layer);
+    norm(spec.name + ".final_norm", spec.hidden, spec.norm);
   }
 
   std::function<void(ParameterInfo)> add_;

@@ -16,13 +16,14 @@ bool divides_by_position(const ParallelOptions& parallel) {
          });
 }
 
-// The number of layers that add to each loss.
+// The number of layers that add to each loss; those of multi-token prediction are of no layer.
 std::vector<double> layers_of(const std::vector<std::string>& losses, const ModelSpec& model) {
   std::vector<double> counts;
   for (const std::string& loss : losses) {
-    counts.push_back(0);
-    for (const LayerSpec& layer : model.layers)
-      counts.back() += static_cast<double>(std::ranges::count(extra_loss_names(layer), loss));
+    double layers = 0;
+    for (const LayerSpec* layer : all_layers(model))
+      layers += static_cast<double>(std::ranges::count(extra_loss_names(*layer), loss));
+    counts.push_back(std::max(layers, 1.0));
   }
   return counts;
 }

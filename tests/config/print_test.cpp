@@ -116,6 +116,7 @@ TEST(PrintConfig, RoundTripsTrainings) {
         "--qk-head-dim 8 --qk-pos-emb-head-dim 4 --v-head-dim 6 --qk-layernorm",
         "--multi-latent-attention --position-embedding-type rope --rope-scaling-type yarn "
         "--rotary-scaling-factor 40 --mscale 0.707 --mscale-all-dim 0.707",
+        "--mtp-num-layers 2 --mtp-loss-scaling-factor 0.3 --position-embedding-type rope",
         "--bf16",
         "--params-dtype f64",
         "--recompute-activations",

@@ -254,6 +254,15 @@ void throw_latent(Dice& dice, SessionOptions& options) {
   }
 }
 
+void throw_mtp(Dice& dice, SessionOptions& options) {
+  ModelOptions& model = options.model;
+  if (options.parallel.tensor_2d > 0 || dice.below(3) > 0) return;
+  if (model.position_embedding == PositionEmbedding::learned_absolute)
+    model.position_embedding = PositionEmbedding::none;
+  model.mtp_num_layers = dice.one_of({1, 2});
+  model.mtp_loss_scaling_factor = 0.5;
+}
+
 SessionOptions throw_case(int seed, LayoutKind kind) {
   Dice dice(seed + 10'000 * static_cast<int>(kind));
   SessionOptions options = test::tiny_session(dice.one_of({"gpt", "llama", "qwen3"}));
@@ -287,6 +296,7 @@ SessionOptions throw_case(int seed, LayoutKind kind) {
   if (kind == LayoutKind::experts) throw_experts(dice, options);
   if (kind == LayoutKind::latent) throw_latent(dice, options);
   options.optimizer.adam_eps = 1e-3;
+  throw_mtp(dice, options);
   return options;
 }
 
@@ -303,7 +313,8 @@ std::string text_of(int seed, const SessionOptions& o) {
       "case {}: context {} tensor {} grid {} sp {} data {} sharding {} instances {} heads {} "
       "groups {} seq {} "
       "batch {} layers {} pipeline {} schedule {} chunks {} microbatches {} layout {} experts {} "
-      "over {} x {} by {}, {} per token of {} groups, shared {} latents {} {}",
+      "over {} x {} by {}, {} per token of {} groups, shared {} latents {} {} "
+      "mtp {}",
       seed, o.parallel.context, o.parallel.tensor, o.parallel.tensor_2d,
       o.parallel.sequence_parallel, o.parallel.data, static_cast<int>(o.parallel.sharding),
       o.parallel.sharding_instances, o.model.num_attention_heads, o.model.num_query_groups,
@@ -312,7 +323,8 @@ std::string text_of(int seed, const SessionOptions& o) {
       o.model.num_experts, o.parallel.expert, o.parallel.expert_tensor,
       to_string(o.parallel.token_dispatcher), o.model.moe_router_topk,
       o.model.moe_router_num_groups, o.model.moe_shared_ffn,
-      o.model.multi_latent_attention ? o.model.q_lora_rank : -1, o.model.kv_lora_rank);
+      o.model.multi_latent_attention ? o.model.q_lora_rank : -1, o.model.kv_lora_rank,
+      o.model.mtp_num_layers);
 }
 
 void expect_equal_one_rank(LayoutKind kind) {

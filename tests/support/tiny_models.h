@@ -189,6 +189,24 @@ inline ModelOptions tiny_latent_lite() {
   return model;
 }
 
+/// Two depths of multi-token prediction, with all scales.
+inline ModelOptions tiny_mtp() {
+  ModelOptions model = tiny_granite();
+  model.mtp_num_layers = 2;
+  model.mtp_loss_scaling_factor = 0.6;
+  return model;
+}
+
+/// One depth, with experts and tied embeddings.
+inline ModelOptions tiny_mtp_moe() {
+  ModelOptions model = tiny_qwen_moe();
+  model.moe_layer_freq = {0, 1, 0, 1};
+  model.tie_embeddings = true;
+  model.mtp_num_layers = 1;
+  model.mtp_loss_scaling_factor = 0.3;
+  return model;
+}
+
 inline const std::map<std::string, ModelOptions (*)()>& tiny_models() {
   static const std::map<std::string, ModelOptions (*)()> models{
       {"gpt", tiny_gpt},           {"llama", tiny_llama},
@@ -197,7 +215,8 @@ inline const std::map<std::string, ModelOptions (*)()>& tiny_models() {
       {"cohere", tiny_cohere},     {"granite", tiny_granite},
       {"moe", tiny_moe},           {"qwen_moe", tiny_qwen_moe},
       {"deepseek", tiny_deepseek}, {"capacity", tiny_capacity},
-      {"latent", tiny_latent},     {"latent_lite", tiny_latent_lite}};
+      {"latent", tiny_latent},     {"latent_lite", tiny_latent_lite},
+      {"mtp", tiny_mtp},           {"mtp_moe", tiny_mtp_moe}};
   return models;
 }
 

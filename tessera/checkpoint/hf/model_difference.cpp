@@ -134,6 +134,7 @@ class Differences {
 
 void compare_sizes(Differences& list) {
   list.compare("the number of layers", &ModelOptions::num_layers);
+  list.compare("the layers for multi-token prediction", &ModelOptions::mtp_num_layers);
   list.compare("the hidden size", &ModelOptions::hidden_size);
   list.compare("the MLP's size", &ModelOptions::ffn_hidden_size);
   list.compare("the number of heads", &ModelOptions::num_attention_heads);
@@ -235,6 +236,7 @@ std::string model_difference(const ModelOptions& wanted, const ModelOptions& got
   b.moe_force_balance = a.moe_force_balance;
   b.moe_capacity_factor = a.moe_capacity_factor;
   b.moe_drop_policy = a.moe_drop_policy;
+  b.mtp_loss_scaling_factor = a.mtp_loss_scaling_factor;
   b.dtype = a.dtype;
   return a == b ? "" : "some options would change";
 }

@@ -136,6 +136,17 @@ std::vector<Flag> rope_scaling_flags() {
   };
 }
 
+bool predicts_further(const Settings& s) { return s.options.model.mtp_num_layers > 0; }
+
+std::vector<Flag> mtp_flags() {
+  return {
+      integer("mtp-num-layers", at(&ModelOptions::mtp_num_layers), {0, kMaxMtpLayers},
+              "multi-token prediction: N further layers, each of which predicts one more token "
+              "ahead in training (DeepSeek-V3)")
+          .shown_if(predicts_further),
+  };
+}
+
 std::vector<Flag> initialization_flags() {
   constexpr RealRange kProbability = {0, 1, false, true};
   return {
@@ -145,6 +156,9 @@ std::vector<Flag> initialization_flags() {
            "dropout of embeddings and of each branch before it joins the residual"),
       real("label-smoothing", at(&ModelOptions::label_smoothing), kProbability,
            "part of each token's target that is spread evenly over the vocabulary, in training"),
+      real("mtp-loss-scaling-factor", at(&ModelOptions::mtp_loss_scaling_factor), {0, 1e3, true},
+           "weight in the loss of the mean of multi-token prediction's losses")
+          .only_if(predicts_further, "--mtp-num-layers"),
       real("init-method-std", at(&ModelOptions::init_std), {0, 10, true},
            "standard deviation of initial weights"),
   };
@@ -158,6 +172,7 @@ void append_model_flags(std::vector<Flag>& table) {
   append(table, Group::model, kModelCommands, rope_scaling_flags());
   append_layer_flags(table);
   append_expert_flags(table);
+  append(table, Group::model, kModelCommands, mtp_flags());
   append(table, Group::initialization, {Command::train}, initialization_flags());
 }
 

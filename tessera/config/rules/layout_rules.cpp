@@ -43,6 +43,9 @@ void tensor_2d_rules(const Options& options, Problems& problems) {
   problems.require(!m.multi_latent_attention,
                    "--multi-latent-attention with --tensor-model-parallel-grid: latent attention "
                    "needs 1-D tensor parallelism; use --tensor-model-parallel-size");
+  problems.require(m.mtp_num_layers == 0,
+                   "--mtp-num-layers with --tensor-model-parallel-grid: multi-token prediction "
+                   "needs 1-D tensor parallelism; use --tensor-model-parallel-size");
   const auto columns = [&](std::string_view flag, std::int64_t value, std::string_view what) {
     require_parts(flag, value, side, ranks, fmt::format("the grid's columns split {}", what),
                   problems);

@@ -90,7 +90,8 @@ bool sizes_in_range(const ModelOptions& m) {
          within(m.kv_channels, kMaxHeadSize) && within(m.q_lora_rank, kMaxHidden) &&
          within(m.kv_lora_rank, kMaxHidden) && within(m.qk_head_dim, kMaxHeadSize) &&
          within(m.qk_pos_emb_head_dim, kMaxHeadSize) && within(m.v_head_dim, kMaxHeadSize) &&
-         within(m.vocab_size, kMaxVocabulary) && within(m.max_position_embeddings, kMaxPositions);
+         within(m.mtp_num_layers, kMaxMtpLayers) && within(m.vocab_size, kMaxVocabulary) &&
+         within(m.max_position_embeddings, kMaxPositions);
 }
 
 void parameter_count_rules(const ModelOptions& m, Problems& problems) {
@@ -114,6 +115,14 @@ void block_rules(const ModelOptions& m, Problems& problems) {
       to_string(m.parallel_block), to_string(m.norm_placement));
 }
 
+void mtp_rules(const ModelOptions& m, Problems& problems) {
+  problems.require(
+      m.mtp_num_layers == 0 || m.position_embedding != PositionEmbedding::learned_absolute,
+      "--mtp-num-layers {} looks up word embeddings alone, but --position-embedding-type is "
+      "learned_absolute: set rope or none",
+      m.mtp_num_layers);
+}
+
 }  // namespace
 
 void model_rules(const ModelOptions& model, Problems& problems) {
@@ -121,6 +130,7 @@ void model_rules(const ModelOptions& model, Problems& problems) {
   latent_attention_rules(model, problems);
   block_rules(model, problems);
   rope_rules(model, problems);
+  mtp_rules(model, problems);
   parameter_count_rules(model, problems);
 }
 
@@ -144,6 +154,10 @@ void fit_rules(const Options& options, Problems& problems) {
       "--dump-step writes the batch of one data-parallel rank, but there are {}: start "
       "one copy of the model",
       options.parallel.data);
+  problems.require(
+      options.train.dump_step.empty() || m.mtp_num_layers == 0,
+      "--dump-step is for comparing with transformers, which has no multi-token prediction: drop "
+      "one of --dump-step and --mtp-num-layers");
   const std::int64_t tokens = tokenizer_vocabulary(options.data.tokenizer);
   problems.require(tokens <= m.vocab_size,
                    "the tokenizer has {} tokens (end-of-document included), but the model's "

@@ -128,7 +128,7 @@ void layer_rules(const Options& options, Problems& problems) {
                   "--pipeline-model-parallel-size {}: every rank needs the same number",
                   p.layout, stages, ranks);
     }
-    split_stages({layers, options.model.tie_embeddings}, p, ranks);
+    split_stages({layers, options.model.tie_embeddings, options.model.mtp_num_layers}, p, ranks);
   } catch (const InputError& error) {
     problems.add("{}", error.what());
   }
