@@ -9,7 +9,7 @@
 #include "tessera/nn/block.h"
 #include "tessera/nn/embedding.h"
 #include "tessera/nn/lm_head.h"
-#include "tessera/nn/mtp_layer.h"
+#include "tessera/nn/mtp/mtp_layer.h"
 #include "tessera/pipeline/stage_split.h"
 #include "tessera/spec/model_spec.h"
 

@@ -29,8 +29,8 @@ struct LmHeadSpec {
   double logit_softcap = 0.0;  ///< logits become c tanh(l / c), after the scale; 0: none
 };
 
-/// One depth of multi-token prediction (nn/mtp_layer.h): two norms, a projection, a decoder layer
-/// and a norm. Word embeddings and output layer are those of the model.
+/// One depth of multi-token prediction (nn/mtp/mtp_layer.h): two norms, a projection, a decoder
+/// layer and a norm. Word embeddings and output layer are those of the model.
 struct MtpSpec {
   std::string name;  ///< mtp.layers.0
   std::int64_t hidden = 0;

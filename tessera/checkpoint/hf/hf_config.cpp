@@ -8,11 +8,13 @@
 #include "tessera/checkpoint/format/json_fields.h"
 #include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/model_difference.h"
+#include "tessera/options/limits.h"
 
 namespace tessera {
 namespace {
 
 constexpr std::size_t kMaxHfConfigBytes = std::size_t{16} << 20;
+constexpr std::string_view kMtpKey = "num_nextn_predict_layers";
 
 struct TorchType {
   std::string_view name;
@@ -45,6 +47,8 @@ HfModel read_model(const Json& json, const std::string& what) {
               "convert them to bfloat16 first",
               what);
   family->read(config, model.options);
+  if (family->mtp_layers)
+    model.options.mtp_num_layers = config.integer(kMtpKey, 0, 0, kMaxMtpLayers);
   model.options.init_std = config.number("initializer_range", 0.02, 0.0, 100.0);
   read_dtype(model, config);
   return model;
@@ -61,6 +65,7 @@ Json written_config(const ModelOptions& options, const HfFamily& family) {
                  {"eos_token_id", nullptr},
                  {"pad_token_id", nullptr}};
   family.write(options, config);
+  if (family.mtp_layers) config[std::string(kMtpKey)] = options.mtp_num_layers;
   return config;
 }
 

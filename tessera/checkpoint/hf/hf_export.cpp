@@ -3,6 +3,7 @@
 #include <array>
 
 #include "tessera/base/check.h"
+#include "tessera/base/log.h"
 #include "tessera/checkpoint/carried_files.h"
 #include "tessera/checkpoint/hf/hf_config.h"
 #include "tessera/checkpoint/hf/hf_family.h"
@@ -35,6 +36,22 @@ std::string choose_family(const ModelOptions& model, const Json& original) {
   for (const HfFamily* each : hf_families())
     reasons += fmt::format("\n  {}: {}", each->name, hf_family_problem(model, each->name));
   fail_input("no family of Hugging Face models can express this model:{}", reasons);
+}
+
+// The model without multi-token prediction if files of its family do not have that: it is of use in
+// training alone.
+ModelOptions exported_model(const ModelOptions& saved, const Json& original) {
+  if (saved.mtp_num_layers == 0) return saved;
+  const HfFamily* family = original.is_null() ? find_hf_family(hf_family_for(saved))
+                                              : find_hf_family(original.value("model_type", ""));
+  if (family != nullptr && family->mtp_layers) return saved;
+  log_warning(
+      "the {} layer(s) for multi-token prediction are left out: files of this family do not have "
+      "them",
+      saved.mtp_num_layers);
+  ModelOptions model = saved;
+  model.mtp_num_layers = 0;
+  return model;
 }
 
 // An id that the original does not give is left out, since transformers has its own for a family.
@@ -119,9 +136,9 @@ std::string export_hf(Checkpoint& checkpoint, const ModelOptions& saved, const f
   const std::string what = fmt::format("'{}'", (checkpoint.path() / kHfConfigCopy).string());
   const Json original = copy ? parse_json(*copy, what) : Json();
   if (copy) parse_hf_config(*copy, what);  // refuses what we would not have taken
-  std::string family = choose_family(saved, original);
+  ModelOptions model = exported_model(saved, original);
+  std::string family = choose_family(model, original);
   WeightReader weights(checkpoint, saved, options.dtype);
-  ModelOptions model = saved;
   model.dtype = weights.dtype();
   const Json config = config_of(model, family, original, options);
 

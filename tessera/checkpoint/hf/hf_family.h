@@ -36,9 +36,9 @@ struct HfFamily {
   std::string_view output_name = "lm_head.weight";  ///< of the output layer
   /// transformers refuses a hidden size that is not a multiple of the number of heads.
   bool heads_divide_width = false;
-  /// Files may have a layer behind the last one, for multi-token prediction. It is skipped, as
-  /// transformers does.
-  bool mtp_layer = false;
+  /// Files may have layers behind the last one, for multi-token prediction. transformers skips
+  /// them.
+  bool mtp_layers = false;
   /// The name that `tensors` uses, from one of the names that files use; null: it is the same.
   std::string (*full_name)(std::string_view name) = nullptr;
 };

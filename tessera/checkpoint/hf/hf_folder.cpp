@@ -65,9 +65,9 @@ std::vector<SafetensorsFile> open_all(const fs::path& folder) {
   return {paths.begin(), paths.end()};
 }
 
-// A layer behind the last one.
+// Of the first layer behind the last one.
 bool is_hf_mtp_layer(std::string_view name, const HfModel& model) {
-  return hf_family(model.family).mtp_layer &&
+  return hf_family(model.family).mtp_layers &&
          name.starts_with(fmt::format("model.layers.{}.", model.options.num_layers));
 }
 
@@ -84,21 +84,46 @@ std::vector<SafetensorsFile> open_weights(const fs::path& folder) {
 
 HfFolder::HfFolder(const fs::path& folder)
     : path_(folder), model_(read_hf_config(folder)), files_(open_weights(folder)) {
+  drop_absent_mtp();
   Places places = all_places();
+  locate_all(places);
+  check_unused(places);
+}
+
+// transformers keeps the number in config.json, but not the tensors.
+void HfFolder::drop_absent_mtp() {
+  std::int64_t& layers = model_.options.mtp_num_layers;
+  const auto has_one = [&](const SafetensorsFile& file) {
+    return std::ranges::any_of(
+        file.names(), [&](const std::string& name) { return is_hf_mtp_layer(name, model_); });
+  };
+  if (layers == 0 || std::ranges::any_of(files_, has_one)) return;
+  log_warning(
+      "'{}': config.json has num_nextn_predict_layers = {}, but there are no tensors for "
+      "multi-token prediction: the model is read without it",
+      path_.string(), layers);
+  layers = 0;
+}
+
+void HfFolder::locate_all(Places& places) {
   std::vector<std::string> missing;
-  for (const HfTensor& tensor : expected_tensors(places)) {
+  std::vector<std::pair<const HfTensor*, Place>> copies;
+  const std::vector<HfTensor> expected = expected_tensors(places);
+  for (const HfTensor& tensor : expected) {
     const auto node = places.extract(tensor.name);
-    if (node.empty())
-      missing.push_back(tensor.name);
-    else
+    if (!node.empty() && tensor.copy)
+      copies.emplace_back(&tensor, node.mapped());
+    else if (!node.empty())
       locate_parts(tensor, node.mapped());
+    else if (!tensor.copy)
+      missing.push_back(tensor.name);
   }
   std::vector<std::string> searched;
   for (const SafetensorsFile& file : files_) searched.push_back("'" + file.what() + "'");
   check_input(missing.empty(), "'{}': {} tensors of this model are missing in {}: {}",
-              (folder / "config.json").string(), missing.size(), name_some(searched),
+              (path_ / "config.json").string(), missing.size(), name_some(searched),
               name_some(missing));
-  check_unused(places);
+  for (const auto& [tensor, place] : copies) check_copy(*tensor, place);
 }
 
 std::vector<HfTensor> HfFolder::expected_tensors(const Places& places) const {
@@ -116,7 +141,7 @@ HfFolder::Places HfFolder::all_places() const {
   for (std::size_t i = 0; i < files_.size(); ++i)
     for (std::string& name : files_[i].names()) {
       if (is_hf_buffer(name)) continue;
-      if (is_hf_mtp_layer(name, model_)) {
+      if (model_.options.mtp_num_layers == 0 && is_hf_mtp_layer(name, model_)) {
         skipped.push_back(name);
         continue;
       }
@@ -127,8 +152,8 @@ HfFolder::Places HfFolder::all_places() const {
     }
   if (!skipped.empty())
     log_warning(
-        "'{}': {} tensors of the layer for multi-token prediction, which is not supported, are "
-        "skipped: {}",
+        "'{}': {} tensors of a layer for multi-token prediction are skipped, since config.json has "
+        "no num_nextn_predict_layers above 0: {}",
         path_.string(), skipped.size(), name_some(skipped));
   return places;
 }
@@ -141,6 +166,32 @@ void HfFolder::check_shape(const Place& place, const Shape& expected) const {
   check_input(is_float(file.dtype(place.name)),
               "'{}', tensor '{}': expected a float type, got dtype {}", file.what(), place.name,
               file.entry(place.name).dtype);
+}
+
+// Embedding and output layer are shared, so other values could not be kept. In pieces of bounded
+// size.
+void HfFolder::check_copy(const HfTensor& tensor, const Place& place) const {
+  check_shape(place, tensor.shape);
+  constexpr std::int64_t kElements = std::int64_t{1} << 22;
+  const std::int64_t width = tensor.shape[1];
+  const std::int64_t step = std::max<std::int64_t>(1, kElements / width);
+  const SafetensorsFile& file = files_[place.file];
+  const DType type = file.dtype(place.name);
+  std::vector<std::byte> here, there;
+  for (std::int64_t row = 0; row < tensor.shape[0]; row += step) {
+    const Shape offset{row, 0}, extent{std::min(step, tensor.shape[0] - row), width};
+    const auto view = [&](std::vector<std::byte>& buffer) {
+      buffer.resize(static_cast<std::size_t>(extent.numel()) * element_size(type));
+      return View(buffer.data(), type, extent);
+    };
+    file.read_box(place.name, offset, extent, view(here));
+    read_box(tensor.parts.front().name, offset, extent, view(there));
+    check_input(here == there,
+                "'{}', tensor '{}': expected a copy of the model's own, which multi-token "
+                "prediction shares, but rows from {} on differ",
+                file.what(), place.name, row);
+  }
+  file.forget();
 }
 
 void HfFolder::locate_parts(const HfTensor& tensor, const Place& place) {

@@ -71,7 +71,10 @@ class HfFolder {
   Places all_places() const;
   // Of the form that the files are in.
   std::vector<HfTensor> expected_tensors(const Places& places) const;
+  void drop_absent_mtp();
+  void locate_all(Places& places);
   void locate_parts(const HfTensor& tensor, const Place& place);
+  void check_copy(const HfTensor& tensor, const Place& place) const;
   void read_slice(const HfSlice& slice, const Shape& offset, const Shape& extent,
                   const View& destination) const;
   void read_rows(const HfSlice& slice, Shape offset, Shape extent, const View& destination) const;

@@ -35,7 +35,10 @@ Shape HfTensor::matrix_shape() const { return is_stack() ? Shape(shape.dims().su
 
 std::vector<HfTensor> hf_tensors(const ModelOptions& options, std::string_view family) {
   if (!family.empty()) return hf_family(family).tensors(options);
-  return options.num_experts > 0 ? own_tensors(options) : llama_tensors(options);
+  std::vector<HfTensor> tensors =
+      options.num_experts > 0 ? own_tensors(options) : llama_tensors(options);
+  std::erase_if(tensors, [](const HfTensor& tensor) { return tensor.copy; });
+  return tensors;
 }
 
 std::string hf_full_name(std::string_view name, std::string_view family) {

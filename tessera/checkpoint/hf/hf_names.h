@@ -23,6 +23,10 @@
 //   layers.{i}.mlp.shared_gate.weight          [1, h]
 //
 //   final_norm.{weight, bias} [h]              output.weight [V, h] (absent when tied)
+//
+// A layer for multi-token prediction has the tensors of a layer behind mtp.layers.{j}, and there:
+//
+//   {enorm, hnorm, final_norm}.{weight, bias} [h]    eh_proj.weight [h, 2 h]
 #pragma once
 
 #include <optional>
@@ -54,6 +58,8 @@ struct HfTensor {
   /// The tensor holds the matrices of this expert, where the parts have those of all experts.
   std::optional<std::int64_t> expert = {};
   bool accumulator = false;  ///< in the accumulator type: the bias of experts
+  /// It has the same values as another tensor of the file, and need not be there.
+  bool copy = false;
   /// One of our parameters, or several that are fused along `out`.
   std::vector<HfPart> parts = {};
 

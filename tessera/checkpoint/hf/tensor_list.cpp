@@ -36,6 +36,12 @@ void HfTensorList::add_accumulator(const std::string& hf_name, std::int64_t size
       {.name = hf_name, .shape = {size}, .accumulator = true, .parts = {{name, {size}}}});
 }
 
+void HfTensorList::add_copy(const std::string& hf_name, const Shape& shape,
+                            const std::string& name) {
+  add(hf_name, shape, name);
+  tensors_.back().copy = true;
+}
+
 void HfTensorList::add_norm(const std::string& hf_name, const std::string& name) {
   add(hf_name + ".weight", {options_.hidden_size}, name + ".weight");
   if (options_.normalization == Normalization::layer_norm && options_.norm_bias)

@@ -38,6 +38,8 @@ class HfTensorList {
   void add_stack(const std::string& hf_name, const std::vector<HfLinear>& linears, std::int64_t in);
   /// A vector in the accumulator type.
   void add_accumulator(const std::string& hf_name, std::int64_t size, const std::string& name);
+  /// A tensor that is in the file under another name as well.
+  void add_copy(const std::string& hf_name, const Shape& shape, const std::string& name);
   /// A weight of the hidden size, and a bias if the options give norms one.
   void add_norm(const std::string& hf_name, const std::string& name);
   /// q_norm and k_norm, if the options ask for them, behind these prefixes.

@@ -97,11 +97,15 @@ Json trtllm_config(const ModelOptions& model, int ranks) {
 
 void export_trtllm(Checkpoint& checkpoint, const ModelOptions& saved, const fs::path& folder,
                    int ranks, std::optional<DType> dtype) {
-  check_model(saved, ranks);
+  ModelOptions model = saved;
+  model.mtp_num_layers = 0;
+  check_model(model, ranks);
+  if (saved.mtp_num_layers > 0)
+    log_warning("the {} layer(s) for multi-token prediction are left out: this export has none",
+                saved.mtp_num_layers);
   WeightReader weights(checkpoint, saved, dtype);
   check_input(weights.dtype() != DType::f64,
               "TensorRT-LLM has no float64: give --params-dtype f32, bf16 or f16");
-  ModelOptions model = saved;
   model.dtype = weights.dtype();
   NewFolder made(folder);
   for (int rank = 0; rank < ranks; ++rank)

@@ -123,7 +123,6 @@ void write_deepseek_v3(const ModelOptions& options, Json& config) {
   config["rope_interleave"] = true;
   config["attention_bias"] = false;
   write_deepseek_experts(options, config);
-  config["num_nextn_predict_layers"] = 0;
   if (options.rope.scaling != RopeScaling::yarn || options.mscale_all_dim == 0.0) return;
   Json& rope = config["rope_scaling"];
   rope["mscale_all_dim"] = options.mscale_all_dim;
@@ -146,6 +145,6 @@ extern const HfFamily kDeepseekV3{.name = "deepseek_v3",
                                   .write = write_deepseek_v3,
                                   .tensors = deepseek_v3_tensors,
                                   .memory_tensors = deepseek_v3_memory_tensors,
-                                  .mtp_layer = true};
+                                  .mtp_layers = true};
 
 }  // namespace tessera

@@ -41,7 +41,6 @@ void write_glm4_moe(const ModelOptions& options, Json& config) {
   config["n_shared_experts"] = width > 0 ? options.moe_shared_ffn / width : 0;
   write_sigmoid_experts(options, config, kGlm4MoeKeys);
   write_first_dense_layers(options, config);
-  config["num_nextn_predict_layers"] = 0;
 }
 
 std::vector<HfTensor> glm4_moe_tensors(const ModelOptions& options) {
@@ -60,6 +59,6 @@ extern const HfFamily kGlm4Moe{.name = "glm4_moe",
                                .write = write_glm4_moe,
                                .tensors = glm4_moe_tensors,
                                .memory_tensors = glm4_moe_memory_tensors,
-                               .mtp_layer = true};
+                               .mtp_layers = true};
 
 }  // namespace tessera

@@ -116,6 +116,21 @@ void add_layer_norms(HfTensorList& list, const ModelOptions& options, const std:
   }
 }
 
+// What multi-token prediction has besides a layer, in DeepSeek's names. Embedding and output layer
+// are those of the model.
+void add_mtp(HfTensorList& list, const ModelOptions& options, const std::string& hf,
+             const std::string& ours) {
+  const std::int64_t h = options.hidden_size;
+  const Shape table{options.vocab_size, h};
+  const char* output = options.tie_embeddings ? "embedding.word.weight" : "output.weight";
+  list.add_copy(hf + "embed_tokens.weight", table, "embedding.word.weight");
+  list.add_norm(hf + "enorm", ours + "enorm");
+  list.add_norm(hf + "hnorm", ours + "hnorm");
+  list.add_linear(hf + "eh_proj", {{ours + "eh_proj", h}}, 2 * h, false);
+  list.add_norm(hf + "shared_head.norm", ours + "final_norm");
+  list.add_copy(hf + "shared_head.head.weight", table, output);
+}
+
 }  // namespace
 
 std::int64_t even_head_size(const JsonFields& config, const ModelOptions& options) {
@@ -189,16 +204,23 @@ void write_llama_style(const ModelOptions& options, Json& config, const LlamaSty
 std::vector<HfTensor> llama_style_tensors(const ModelOptions& options, HfProjections projections,
                                           const HfExpertNames& names) {
   HfTensorList list(options);
-  list.add_embedding("model.embed_tokens", "model.embed_positions");
-  for (std::int64_t layer = 0; layer < options.num_layers; ++layer) {
-    const std::string hf = fmt::format("model.layers.{}.", layer);
-    const std::string ours = fmt::format("layers.{}.", layer);
+  const auto add_layer = [&](const std::string& hf, const std::string& ours, bool experts) {
     add_attention(list, options, hf + "self_attn.", ours + "attention.", projections);
-    if (has_experts(options, layer))
+    if (experts)
       add_experts(list, options, hf, ours + "mlp.", names);
     else
       add_mlp(list, options, hf + "mlp.", ours + "mlp.", projections);
     add_layer_norms(list, options, hf, ours);
+  };
+  const auto hf_layer = [](std::int64_t layer) { return fmt::format("model.layers.{}.", layer); };
+  const std::int64_t layers = options.num_layers;
+  list.add_embedding("model.embed_tokens", "model.embed_positions");
+  for (std::int64_t i = 0; i < layers; ++i)
+    add_layer(hf_layer(i), fmt::format("layers.{}.", i), has_experts(options, i));
+  for (std::int64_t j = 0; j < options.mtp_num_layers; ++j) {
+    const std::string ours = fmt::format("mtp.layers.{}.", j);
+    add_layer(hf_layer(layers + j), ours, has_experts(options, layers - 1));
+    add_mtp(list, options, hf_layer(layers + j), ours);
   }
   list.add_norm("model.norm", "final_norm");
   list.add_output("lm_head.weight");

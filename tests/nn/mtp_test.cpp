@@ -1,6 +1,6 @@
 // Gradients of a depth of multi-token prediction by central differences: of its hidden state, of
 // its parameters and of the word embeddings, with dropout and scales.
-#include "tessera/nn/mtp_layer.h"
+#include "tessera/nn/mtp/mtp_layer.h"
 
 #include <gtest/gtest.h>
 

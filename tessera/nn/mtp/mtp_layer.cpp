@@ -1,4 +1,4 @@
-#include "tessera/nn/mtp_layer.h"
+#include "tessera/nn/mtp/mtp_layer.h"
 
 #include <algorithm>
 
