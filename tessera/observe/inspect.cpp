@@ -38,6 +38,25 @@ std::string who_keeps(const RecomputeOptions& recompute) {
   return n == 1 ? "a layer" : fmt::format("each group of {} layers", n);
 }
 
+std::string terms_text(const std::vector<ActivationTerm>& terms) {
+  std::string text;
+  for (const ActivationTerm& term : terms)
+    text +=
+        fmt::format("  {:<32} {:<16} {:>16}\n", term.name, term.formula, with_commas(term.bytes));
+  return text +
+         fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(total_bytes(terms)));
+}
+
+// All depths have the same layer.
+std::string mtp_text(const SessionOptions& options) {
+  const ModelSpec spec = model_spec(options.model);
+  if (spec.mtp.empty()) return "";
+  return "\nheld by a depth of multi-token prediction for the one microbatch at work, on one "
+         "rank\n" +
+         terms_text(mtp_activations(spec.mtp.front(), spec.dtype, options.recompute,
+                                    options.parallel, options.shape));
+}
+
 // Of the activations, what each layer keeps per microbatch in flight.
 std::string layer_text(const SessionOptions& options) {
   // Layers that keep the same are told of together.
@@ -57,11 +76,7 @@ std::string layer_text(const SessionOptions& options) {
     text += fmt::format("\nkept by {}{} for one microbatch, on one rank\n",
                         who_keeps(options.recompute),
                         kinds.size() > 1 ? fmt::format(" (of {})", fmt::join(layers, ", ")) : "");
-    for (const ActivationTerm& term : terms)
-      text +=
-          fmt::format("  {:<32} {:<16} {:>16}\n", term.name, term.formula, with_commas(term.bytes));
-    text +=
-        fmt::format("  {:<32} {:<16} {:>16} bytes\n", "all", "", with_commas(total_bytes(terms)));
+    text += terms_text(terms);
   }
   return text;
 }
@@ -223,7 +238,7 @@ std::string inspect_text(const SessionOptions& options, int threads) {
       fmt::format("\nFLOPs per token (forward and backward, {} tokens a sequence): {:.4g}\n",
                   options.shape.seq, flops_per_token(model_spec(options.model), options.shape.seq));
   text += memory_text(options, threads);
-  return options.training ? text + layer_text(options) : text;
+  return options.training ? text + layer_text(options) + mtp_text(options) : text;
 }
 
 }  // namespace tessera

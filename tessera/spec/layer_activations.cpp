@@ -68,10 +68,38 @@ class Terms {
 
   void stream(const char* name) { add(name, "S B h", local_.kept * local_.hidden * element_); }
   void norm(const std::optional<std::string>& name, const char* rows) {
-    if (!name) return;
+    if (name) norm(rows);
+  }
+  void norm(const char* rows) {
     stream(rows);
     add(fmt::format("{}: mean, 1/deviation", rows), "2 S B", local_.kept * 2 * number_);
   }
+  void layer(const LayerSpec& layer) {
+    const auto add = [&](const auto& each) { sublayer(each); };
+    const LayerNorms norms = layer_norms(layer);
+    stream("input");
+    norm(norms.mixer, "norm 1");
+    std::visit(add, layer.mixer);
+    norm(norms.mixer_output, "before norm behind attention");
+    if (layer.parallel == ParallelBlock::none) stream("after attention");
+    norm(norms.feed_forward, "norm 2");
+    std::visit(add, layer.feed_forward);
+    norm(norms.feed_forward_output, "before norm behind MLP");
+  }
+  // Both inputs, before and behind their norms.
+  void mtp_input() {
+    norm("embedding");
+    norm("hidden state");
+    add("both, normed", "2 S B h", 2 * local_.kept * local_.hidden * element_);
+  }
+  void mtp_output() {
+    norm("before the last norm");
+    stream("output");
+    add("token losses", "S B", local_.rows * number_);
+  }
+  std::vector<ActivationTerm> all() && { return std::move(terms_); }
+
+ private:
   void sublayer(const AttentionLayerSpec& spec) {
     const int64_t rows = local_.rows, d = spec.head_size;
     const int64_t heads = spec.heads / local_.shares;
@@ -151,9 +179,6 @@ class Terms {
     add(name + ": experts", "S B k", rows * spec.choice.topk * kIndex);
     add(name + ": weights", "S B k", rows * spec.choice.topk * number_);
   }
-  std::vector<ActivationTerm> all() && { return std::move(terms_); }
-
- private:
   // What core attention keeps itself, of H query heads and K key/value heads.
   void core(int64_t heads, int64_t groups, int64_t key_size, int64_t value_size) {
     const int64_t rows = local_.rows, ranks = local_.head_ranks;
@@ -195,16 +220,19 @@ std::vector<ActivationTerm> layer_activations(const LayerSpec& layer, DType dtyp
     terms.stream("input");
     return std::move(terms).all();
   }
-  const auto add = [&](const auto& sublayer) { terms.sublayer(sublayer); };
-  const LayerNorms norms = layer_norms(layer);
-  terms.stream("input");
-  terms.norm(norms.mixer, "norm 1");
-  std::visit(add, layer.mixer);
-  terms.norm(norms.mixer_output, "before norm behind attention");
-  if (layer.parallel == ParallelBlock::none) terms.stream("after attention");
-  terms.norm(norms.feed_forward, "norm 2");
-  std::visit(add, layer.feed_forward);
-  terms.norm(norms.feed_forward_output, "before norm behind MLP");
+  terms.layer(layer);
+  return std::move(terms).all();
+}
+
+std::vector<ActivationTerm> mtp_activations(const MtpSpec& depth, DType dtype,
+                                            const RecomputeOptions& recompute,
+                                            const ParallelOptions& parallel,
+                                            const BatchShape& shape) {
+  const Local local = local_sizes(depth.layer, parallel, shape);
+  Terms terms(dtype, local, recompute.granularity != RecomputeGranularity::selective);
+  terms.mtp_input();
+  terms.layer(depth.layer);
+  terms.mtp_output();
   return std::move(terms).all();
 }
 

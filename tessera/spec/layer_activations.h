@@ -27,6 +27,13 @@ std::vector<ActivationTerm> layer_activations(const LayerSpec& layer, DType dtyp
                                               const ParallelOptions& parallel,
                                               const BatchShape& shape);
 
+/// The terms of a depth of multi-token prediction. They are not kept for microbatches in flight,
+/// and not recomputed; core attention's are, with selective recompute.
+std::vector<ActivationTerm> mtp_activations(const MtpSpec& depth, DType dtype,
+                                            const RecomputeOptions& recompute,
+                                            const ParallelOptions& parallel,
+                                            const BatchShape& shape);
+
 std::int64_t total_bytes(const std::vector<ActivationTerm>& terms);
 
 }  // namespace tessera

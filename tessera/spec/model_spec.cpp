@@ -218,10 +218,12 @@ EmbeddingSpec embedding_spec(const ModelOptions& o) {
           o.hidden_dropout, o.init_std,    o.embedding_scale};
 }
 
+// Not "mtp.layers.0": behind its first part, a tensor's name must not be that of another tensor, or
+// a checkpoint takes it for that tensor's optimizer state.
 std::vector<MtpSpec> mtp_specs(const ModelOptions& o) {
   std::vector<MtpSpec> specs;
   for (std::int64_t i = 0; i < o.mtp_num_layers; ++i) {
-    const std::string name = fmt::format("mtp.layers.{}", i);
+    const std::string name = fmt::format("mtp.{}", i);
     specs.push_back({name, o.hidden_size, embedding_spec(o), norm_spec(o),
                      layer_spec(o, o.num_layers - 1, name), o.init_std,
                      o.mtp_loss_scaling_factor / static_cast<double>(o.mtp_num_layers),

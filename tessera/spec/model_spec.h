@@ -32,7 +32,7 @@ struct LmHeadSpec {
 /// One depth of multi-token prediction (nn/mtp/mtp_layer.h): two norms, a projection, a decoder
 /// layer and a norm. Word embeddings and output layer are those of the model.
 struct MtpSpec {
-  std::string name;  ///< mtp.layers.0
+  std::string name;  ///< mtp.0
   std::int64_t hidden = 0;
   EmbeddingSpec embedding;
   NormSpec norm;    ///< of all three

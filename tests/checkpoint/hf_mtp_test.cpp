@@ -76,11 +76,11 @@ TEST_P(HfMtp, LayersAreBehindTheLastOne) {
     EXPECT_EQ(tensors.at(hf).first, shape) << hf;
     EXPECT_EQ(tensors.at(hf).second, test::made_values(ours, shape)) << hf;
   };
-  expect(layer + "enorm.weight", "mtp.layers.0.enorm.weight", {h});
-  expect(layer + "hnorm.weight", "mtp.layers.0.hnorm.weight", {h});
-  expect(layer + "eh_proj.weight", "mtp.layers.0.eh_proj.weight", {h, 2 * h});
-  expect(layer + "shared_head.norm.weight", "mtp.layers.0.final_norm.weight", {h});
-  expect(layer + "input_layernorm.weight", "mtp.layers.0.attention_norm.weight", {h});
+  expect(layer + "enorm.weight", "mtp.0.enorm.weight", {h});
+  expect(layer + "hnorm.weight", "mtp.0.hnorm.weight", {h});
+  expect(layer + "eh_proj.weight", "mtp.0.eh_proj.weight", {h, 2 * h});
+  expect(layer + "shared_head.norm.weight", "mtp.0.final_norm.weight", {h});
+  expect(layer + "input_layernorm.weight", "mtp.0.attention_norm.weight", {h});
   expect(layer + "embed_tokens.weight", "embedding.word.weight", {model.vocab_size, h});
   expect(layer + "shared_head.head.weight", "output.weight", {model.vocab_size, h});
   const Json config = parse_json(read_text_file(*temp_ / "hf/config.json"), "config.json");

@@ -107,6 +107,28 @@ TEST(LayerActivations, AreWhatLayersTake) {
   }
 }
 
+// A sum of losses besides. With full recompute the memory is that of recomputed layers, which are
+// fewer here.
+TEST(MtpActivations, AreWhatDepthsTake) {
+  for (const char* family : {"mtp", "mtp_moe"})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int tensor : {1, 2})
+        for (const auto granularity :
+             {RecomputeGranularity::none, RecomputeGranularity::selective}) {
+          SCOPED_TRACE(fmt::format("{} {} tensor {}", family, to_string(dtype), tensor));
+          SessionOptions options =
+              session_of({family, dtype, tensor, tensor > 1, {granularity}, 0, 2}, 4);
+          options.microbatches = 3;
+          const std::int64_t with_mtp = measured(options);
+          std::int64_t held = 64;
+          for (const MtpSpec& depth : model_spec(options.model).mtp)
+            held += total_bytes(
+                mtp_activations(depth, dtype, options.recompute, options.parallel, options.shape));
+          options.model.mtp_num_layers = 0;
+          EXPECT_EQ(with_mtp - measured(options), held);
+        }
+}
+
 // `tessera inspect` plans what a rank then holds, by every use but the workspace, of which ranks
 // may need more to talk.
 TEST(LayerActivations, AreWhatInspectPlans) {
@@ -123,7 +145,9 @@ TEST(LayerActivations, AreWhatInspectPlans) {
         LayerCase{"moe", DType::bf16, 1, false, {}, 0, 1, 4},
         LayerCase{"qwen_moe", DType::bf16, 1, false, {}, 0, 1, 2},
         LayerCase{"capacity", DType::bf16, 2, true, {}, 0, 1, 2},
-        LayerCase{"deepseek", DType::bf16, 2, true, {}, 0, 1, 2}}) {
+        LayerCase{"deepseek", DType::bf16, 2, true, {}, 0, 1, 2},
+        LayerCase{"mtp", DType::bf16, 2, true, {}, 0, 2},
+        LayerCase{"mtp_moe", DType::f32, 2, true, {}, 0, 1, 2}}) {
     const SessionOptions options = session_of(c, 3);
     const MemoryCounters planned = plan_memory(options, 1);
     run_ranks(c.tensor * c.context * c.expert, 1, [&](Rank& rank) {

@@ -40,7 +40,7 @@ def shapes():
     for i in range(LAYERS):
         all_shapes |= layer_shapes(f"layers.{i}")
     for j in range(DEPTHS):
-        name = f"mtp.layers.{j}"
+        name = f"mtp.{j}"
         all_shapes |= layer_shapes(name)
         all_shapes |= {f"{name}.{norm}.weight": [HIDDEN] for norm in ("enorm", "hnorm", "final_norm")}
         all_shapes[f"{name}.eh_proj.weight"] = [HIDDEN, 2 * HIDDEN]
@@ -110,7 +110,7 @@ def losses_of(samples, mask):
     hidden = norm(x, "final_norm")
     losses = [mean_loss(hidden, labels, mask)]
     for j in range(DEPTHS):
-        name = f"mtp.layers.{j}"
+        name = f"mtp.{j}"
         token = norm(table[ahead(tokens, j + 1)], f"{name}.enorm")
         joined = torch.cat([token, norm(hidden, f"{name}.hnorm")], -1)
         hidden = norm(decoder_layer(linear(joined, f"{name}.eh_proj"), name), f"{name}.final_norm")

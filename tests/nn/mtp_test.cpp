@@ -15,7 +15,7 @@ class MtpLayerGradients : public GradientTest {
 
   static MtpSpec spec() {
     MtpSpec spec;
-    spec.name = "mtp.layers.0";
+    spec.name = "mtp.0";
     spec.hidden = 6;
     spec.embedding = {.vocab = 7, .hidden = 6, .dropout = 0.3, .scale = 1.5};
     spec.norm = {NormKind::layer, 1e-5};

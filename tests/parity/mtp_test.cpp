@@ -165,15 +165,25 @@ TEST(MtpParity, OfFrozenParameters) {
   }
 }
 
-// The main loss does not depend on it, and its own is another's label at every depth.
+double evaluated_loss(const SessionOptions& options) {
+  Session session(options, {0, 1, 1, make_self_communicator()});
+  const HostBatch batch = test::random_batch(options.shape, options.model.vocab_size, 0);
+  return evaluate_step(
+             session, [&]() -> const HostBatch& { return batch; }, LossAverage::per_token)
+      .loss;
+}
+
+// The main loss does not depend on it, in training and in evaluation.
 TEST(MtpParity, MainLossIsThatOfTheModelWithoutIt) {
   SessionOptions options = mtp_session("mtp");
   options.model.hidden_dropout = options.model.attention_dropout = 0;
   const test::LayoutResult with_mtp = test::run_layout(options, 1);
   ASSERT_EQ(with_mtp.extra_losses.size(), 2U);
   EXPECT_NE(with_mtp.extra_losses[0], with_mtp.extra_losses[1]);
+  const double evaluated = evaluated_loss(options);
   options.model.mtp_num_layers = 0;
   EXPECT_EQ(test::run_layout(options, 1).losses, with_mtp.losses);
+  EXPECT_EQ(evaluated_loss(options), evaluated);
 }
 
 }  // namespace

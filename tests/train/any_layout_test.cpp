@@ -58,12 +58,34 @@ const std::vector<Layout> kExpertLayouts{
     {.name = "expert4_context2", .context = 2, .expert = 4},
 };
 
+// Of two depths of multi-token prediction.
+const std::vector<Layout> kMtpLayouts{
+    {.name = "data"},
+    {.name = "tensor2_context2_zero1", .tensor = 2, .sharding = Sharding::optimizer, .context = 2},
+    {.name = "pipeline4", .pipeline = 4, .schedule = ScheduleKind::zb_h1},
+    {.name = "pipeline2_zero3_vee",
+     .pipeline = 2,
+     .sharding = Sharding::parameters,
+     .schedule = ScheduleKind::zb_v},
+};
+
+struct Model {
+  DType dtype = DType::f64;
+  std::int64_t experts = 0;
+  std::int64_t mtp_depths = 0;
+};
+
 // On one rank without a layout.
-Options layout_options(const fs::path& folder, const Layout* layout, DType dtype,
-                       std::int64_t experts) {
+Options layout_options(const fs::path& folder, const Layout* layout, const Model& model) {
+  const std::int64_t experts = model.experts;
   Options options = test::ranks_options(folder, kEnd);
-  options.model.dtype = dtype;
+  options.model.dtype = model.dtype;
   options.model.num_layers = 8;
+  options.model.mtp_num_layers = model.mtp_depths;
+  if (model.mtp_depths > 0) {
+    options.model.position_embedding = PositionEmbedding::rope;
+    options.model.tie_embeddings = false;
+  }
   options.model.num_experts = experts;
   if (experts > 0) {
     options.model.mlp_bias = false;
@@ -107,10 +129,10 @@ void go_on(const Options& options, const fs::path& again) {
   });
 }
 
-void expect_pairs(const std::vector<Layout>& layouts, std::int64_t experts, DType dtype,
-                  double tolerance, std::size_t stride) {
+void expect_pairs(const std::vector<Layout>& layouts, const Model& model, double tolerance,
+                  std::size_t stride) {
   const test::TempFolder temp;
-  Options one = layout_options(temp / "one", nullptr, dtype, experts);
+  Options one = layout_options(temp / "one", nullptr, model);
   one.train.exit_interval = 0;
   test::run(one);
   const std::vector<double> want = test::losses_of(temp / "one");
@@ -121,8 +143,8 @@ void expect_pairs(const std::vector<Layout>& layouts, std::int64_t experts, DTyp
     for (const Layout& to : layouts) {
       if (&from == &to || pair++ % stride != 0) continue;
       SCOPED_TRACE(fmt::format("{} -> {}", from.name, to.name));
-      if (!std::exchange(made, true)) test::run(layout_options(saved, &from, dtype, experts));
-      Options options = layout_options(temp / "next", &to, dtype, experts);
+      if (!std::exchange(made, true)) test::run(layout_options(saved, &from, model));
+      Options options = layout_options(temp / "next", &to, model);
       options.train.load = saved.string();
       options.train.exit_interval = 0;
       options.train.save_interval = kEnd;
@@ -141,20 +163,24 @@ void expect_pairs(const std::vector<Layout>& layouts, std::int64_t experts, DTyp
 }
 
 TEST(AnyLayout, GoesOnInAnyOtherInF64) {
-  expect_pairs(kLayouts, 0, DType::f64, 1e-9, test::runs_all_cases() ? 1 : 29);
+  expect_pairs(kLayouts, {}, 1e-9, test::runs_all_cases() ? 1 : 29);
 }
 
 TEST(AnyLayout, GoesOnInAnyOtherInF32) {
-  expect_pairs(kLayouts, 0, DType::f32, 1e-5, test::runs_all_cases() ? 5 : 71);
+  expect_pairs(kLayouts, {DType::f32}, 1e-5, test::runs_all_cases() ? 5 : 71);
 }
 
 // bf16 keeps master weights, whole or as what rounding took away.
 TEST(AnyLayout, GoesOnInAnyOtherInBf16) {
-  expect_pairs(kLayouts, 0, DType::bf16, 3e-2, test::runs_all_cases() ? 11 : 61);
+  expect_pairs(kLayouts, {DType::bf16}, 3e-2, test::runs_all_cases() ? 11 : 61);
 }
 
 TEST(AnyLayout, ExpertsGoOnInAnyOther) {
-  expect_pairs(kExpertLayouts, 4, DType::f64, 1e-9, test::runs_all_cases() ? 1 : 9);
+  expect_pairs(kExpertLayouts, {DType::f64, 4}, 1e-9, test::runs_all_cases() ? 1 : 9);
+}
+
+TEST(AnyLayout, MultiTokenPredictionGoesOnInAnyOther) {
+  expect_pairs(kMtpLayouts, {DType::f64, 0, 2}, 1e-9, test::runs_all_cases() ? 1 : 4);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ void expect_equal_ends(const fs::path& got, const fs::path& want, std::int64_t s
 std::map<std::string, double> losses_by_step(const fs::path& folder) {
   std::map<std::string, double> losses;
   for (const Json& entry : test::metrics_of(folder))
-    for (const char* key : {"lm_loss", "grad_norm", "valid_loss", "test_loss"})
+    for (const char* key : {"lm_loss", "mtp_1 loss", "grad_norm", "valid_loss", "test_loss"})
       if (entry.contains(key) && !entry[key].is_null())  // a norm that is not finite
         losses[fmt::format("{}@{}", key, entry["iteration"].dump())] = entry[key];
   return losses;
@@ -52,7 +52,8 @@ struct ResumedKind {
   OptimizerKind optimizer = OptimizerKind::adam;
   double dropout = 0.1;
   GradientType gradients = GradientType::accumulator;
-  std::int64_t experts = 0;  ///< with a bias per expert
+  std::int64_t experts = 0;     ///< with a bias per expert
+  std::int64_t mtp_depths = 0;  ///< of multi-token prediction
 };
 
 class ResumeAnywhere : public testing::TestWithParam<std::tuple<ResumedKind, Device>> {
@@ -72,6 +73,8 @@ class ResumeAnywhere : public testing::TestWithParam<std::tuple<ResumedKind, Dev
       options.model.moe_router_score = RouterScore::sigmoid;
       options.model.moe_expert_bias = true;
     }
+    options.model.mtp_num_layers = kind.mtp_depths;
+    if (kind.mtp_depths > 0) options.model.position_embedding = PositionEmbedding::rope;
     options.optimizer.sgd_momentum = 0.9;
     options.optimizer.initial_loss_scale = 0x1p30;  // f16 skips its first steps
     options.optimizer.loss_scale_window = 4;
@@ -117,7 +120,9 @@ INSTANTIATE_TEST_SUITE_P(
                         ResumedKind{"bf16_no_dropout", DType::bf16, OptimizerKind::adam, 0},
                         ResumedKind{"bf16_gradients", DType::bf16, OptimizerKind::adam, 0.1,
                                     GradientType::parameters},
-                        ResumedKind{.name = "bf16_experts", .dtype = DType::bf16, .experts = 4}),
+                        ResumedKind{.name = "bf16_experts", .dtype = DType::bf16, .experts = 4},
+                        ResumedKind{.name = "bf16_mtp", .dtype = DType::bf16, .mtp_depths = 1},
+                        ResumedKind{.name = "f16_mtp", .dtype = DType::f16, .mtp_depths = 2}),
         testing::ValuesIn(test::devices())),
     name_of_resumed);
 

@@ -71,6 +71,23 @@ TEST(Verify, ContextParallelLayoutsPass) {
 }
 
 // DeepSeek-V3's sizes; with and without a latent for queries.
+// Frozen parameters are those of the same depth.
+TEST(Verify, MultiTokenPredictionPasses) {
+  for (const int pipeline : {1, 4}) {
+    Options options = llama(8, true);
+    options.model.mtp_num_layers = 2;
+    options.parallel.pipeline = pipeline;
+    options.parallel.context = 2;
+    options.train.global_batch_size = 8;
+    options.optimizer.frozen = {"mtp.1.eh_proj.*"};
+    const SessionOptions reference = make_reference_model(options).session;
+    EXPECT_EQ(reference.model.mtp_num_layers, 2);
+    EXPECT_EQ(reference.optimizer.frozen, options.optimizer.frozen);
+    const VerifyResult result = verify_layout(reference);
+    EXPECT_TRUE(result.same) << result.where;
+  }
+}
+
 TEST(Verify, LatentAttentionPasses) {
   for (const std::int64_t q_rank : {0, 1536}) {
     Options options = llama(8, true);

@@ -24,7 +24,7 @@
 //
 //   final_norm.{weight, bias} [h]              output.weight [V, h] (absent when tied)
 //
-// A layer for multi-token prediction has the tensors of a layer behind mtp.layers.{j}, and there:
+// A layer for multi-token prediction has the tensors of a layer behind mtp.{j}, and there:
 //
 //   {enorm, hnorm, final_norm}.{weight, bias} [h]    eh_proj.weight [h, 2 h]
 #pragma once

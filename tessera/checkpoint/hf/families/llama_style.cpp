@@ -218,7 +218,7 @@ std::vector<HfTensor> llama_style_tensors(const ModelOptions& options, HfProject
   for (std::int64_t i = 0; i < layers; ++i)
     add_layer(hf_layer(i), fmt::format("layers.{}.", i), has_experts(options, i));
   for (std::int64_t j = 0; j < options.mtp_num_layers; ++j) {
-    const std::string ours = fmt::format("mtp.layers.{}.", j);
+    const std::string ours = fmt::format("mtp.{}.", j);
     add_layer(hf_layer(layers + j), ours, has_experts(options, layers - 1));
     add_mtp(list, options, hf_layer(layers + j), ours);
   }
