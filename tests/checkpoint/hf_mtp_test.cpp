@@ -26,7 +26,7 @@ ModelOptions mtp_model(std::string_view family, std::int64_t depths = 1) {
 
 using FileTensors = std::map<std::string, std::pair<Shape, std::vector<float>>>;
 
-FileTensors tensors_of(const fs::path& folder) {
+FileTensors file_tensors(const fs::path& folder) {
   FileTensors tensors;
   const SafetensorsFile file(folder / "model.safetensors");
   for (const std::string& name : file.names()) {
@@ -68,7 +68,7 @@ class HfMtp : public testing::TestWithParam<std::string> {
 TEST_P(HfMtp, LayersAreBehindTheLastOne) {
   ModelOptions model = mtp_model(GetParam());
   model.tie_embeddings = false;
-  const FileTensors tensors = tensors_of(exported(model));
+  const FileTensors tensors = file_tensors(exported(model));
   const std::string layer = fmt::format("model.layers.{}.", model.num_layers);
   const std::int64_t h = model.hidden_size;
   const auto expect = [&](const std::string& hf, const std::string& ours, const Shape& shape) {
@@ -97,7 +97,7 @@ TEST_P(HfMtp, ComesBackBitForBit) {
       EXPECT_EQ(there.model().options, model);
       Checkpoint again(import_hf(there, {*temp_ / "imported", DType::f32, "num-layers: 2\n"}));
       EXPECT_EQ(export_hf(again, model, *temp_ / "again", {}), GetParam());
-      EXPECT_EQ(tensors_of(*temp_ / "again"), tensors_of(*temp_ / "hf"));
+      EXPECT_EQ(file_tensors(*temp_ / "again"), file_tensors(*temp_ / "hf"));
     }
 }
 
@@ -105,7 +105,7 @@ TEST_P(HfMtp, CopiesMayBeAbsentAndMustNotDiffer) {
   const ModelOptions model = mtp_model(GetParam());
   const fs::path folder = exported(model);
   const HfFolder whole(folder);
-  const FileTensors tensors = tensors_of(folder);
+  const FileTensors tensors = file_tensors(folder);
   for (const char* name : {"embed_tokens.weight", "shared_head.head.weight"}) {
     const std::string full = fmt::format("model.layers.{}.{}", model.num_layers, name);
     FileTensors changed = tensors;
@@ -126,7 +126,7 @@ TEST_P(HfMtp, CopiesMayBeAbsentAndMustNotDiffer) {
 TEST_P(HfMtp, WithoutTensorsThereIsNone) {
   const ModelOptions model = mtp_model(GetParam());
   const fs::path folder = exported(model);
-  FileTensors tensors = tensors_of(folder);
+  FileTensors tensors = file_tensors(folder);
   const std::string layer = fmt::format("model.layers.{}.", model.num_layers);
   FileTensors damaged = tensors;
   damaged.erase(layer + "hnorm.weight");
@@ -164,7 +164,7 @@ TEST(HfMtpExport, IsLeftOutWhereFilesHaveNone) {
   without.mtp_num_layers = 0;
   Checkpoint plain = test::made_checkpoint(temp / "plain", without);
   export_hf(plain, without, temp / "plain_hf", {});
-  EXPECT_EQ(tensors_of(temp / "hf"), tensors_of(temp / "plain_hf"));
+  EXPECT_EQ(file_tensors(temp / "hf"), file_tensors(temp / "plain_hf"));
 }
 
 }  // namespace

@@ -47,6 +47,24 @@ Matrix beside(Matrix left, const Matrix& right) {
   return left;
 }
 
+TEST(TrtllmExport, LeavesMultiTokenPredictionOut) {
+  const test::TempFolder temp;
+  ModelOptions model = test::small_model();
+  model.mtp_num_layers = 1;
+  Checkpoint checkpoint = test::made_checkpoint(temp / "saved", model);
+  testing::internal::CaptureStderr();
+  export_trtllm(checkpoint, model, temp / "trt", 1, std::nullopt);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("multi-token prediction are left out"),
+            std::string::npos);
+  model.mtp_num_layers = 0;
+  Checkpoint plain = test::made_checkpoint(temp / "plain", model);
+  export_trtllm(plain, model, temp / "plain_trt", 1, std::nullopt);
+  const SafetensorsFile got(temp / "trt/rank0.safetensors"),
+      want(temp / "plain_trt/rank0.safetensors");
+  EXPECT_EQ(got.names(), want.names());
+  for (const std::string& name : want.names()) EXPECT_EQ(theirs(got, name), theirs(want, name));
+}
+
 TEST(TrtllmExport, RanksShareALlama) {
   const test::TempFolder temp;
   const ModelOptions model = test::small_model();  // 4 heads of 2, 2 key heads, MLP of 12, V 11
