@@ -95,7 +95,8 @@ TEST_P(FamilyLayouts, EqualOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyLayouts,
-                         testing::Values("gemma", "neox", "olmo2", "cohere", "granite"),
+                         testing::Values("gemma", "neox", "olmo2", "cohere", "granite", "sinks",
+                                         "chunks"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
