@@ -19,7 +19,7 @@
 
 namespace tessera {
 
-/// Bytes of a tensor in MXFP4 (format/mxfp4.h), which is out by in whatever the family's layout.
+/// The scales of a tensor whose bytes are blocks of MXFP4 (format/mxfp4.h).
 struct HfScales {
   std::size_t file = 0;
   std::string tensor;

@@ -18,18 +18,19 @@ using std::int64_t;
 constexpr int kSinkThreads = 256;
 constexpr int kSinkRows = kSinkThreads / kWarp;
 
-template <class T>
+// T and the sums are const in backward.
+template <class T, class Sum>
 struct SinkCall {
-  using A = Accumulator<T>;
+  using A = std::remove_const_t<Sum>;
   Heads<T> o;
-  A* lse;
+  Sum* lse;
   int64_t lse_b_stride, lse_head_stride;
   const T* sink;
   int64_t queries, batch, heads;
   int e;
 
   __device__ A logit(int64_t h) const { return sink != nullptr ? load(sink[h]) : A(0); }
-  __device__ A* lse_at(int64_t i, int64_t b, int64_t h) const {
+  __device__ Sum* lse_at(int64_t i, int64_t b, int64_t h) const {
     return lse + b * lse_b_stride + h * lse_head_stride + i;
   }
 };
@@ -44,9 +45,8 @@ __device__ SinkRow sink_row(int64_t queries, int64_t batch, int64_t heads) {
   return {at % queries, at / queries / heads, at / queries % heads, at < queries * batch * heads};
 }
 
-template <class T>
-__global__ void __launch_bounds__(kSinkThreads) sink_forward_kernel(SinkCall<T> call) {
-  using A = Accumulator<T>;
+template <class T, class A = Accumulator<T>>
+__global__ void __launch_bounds__(kSinkThreads) sink_forward_kernel(SinkCall<T, A> call) {
   const SinkRow at = sink_row(call.queries, call.batch, call.heads);
   if (!at.here) return;  // the whole warp returns
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -59,10 +59,9 @@ __global__ void __launch_bounds__(kSinkThreads) sink_forward_kernel(SinkCall<T> 
   if (lane == 0) *lse = (sum > logit ? sum : logit) + log1p(exp(-fabs(sum - logit)));
 }
 
-template <class T>
+template <class T, class A = Accumulator<T>>
 __global__ void __launch_bounds__(kSinkThreads)
-    sink_backward_kernel(Accumulator<T>* d_rows, Heads<const T> d_o, SinkCall<const T> call) {
-  using A = Accumulator<T>;
+    sink_backward_kernel(A* d_rows, Heads<const T> d_o, SinkCall<const T, const A> call) {
   const SinkRow at = sink_row(call.queries, call.batch, call.heads);
   if (!at.here) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -76,6 +75,22 @@ __global__ void __launch_bounds__(kSinkThreads)
         -exp(call.logit(at.h) - *call.lse_at(at.i, at.b, at.h)) * dot;
 }
 
+template <class T, class V, class L>
+auto sink_call(const V& o, const L& lse, const ConstView& sink) {
+  using Sum = std::conditional_t<std::is_const_v<T>, const Accumulator<std::remove_const_t<T>>,
+                                 Accumulator<std::remove_const_t<T>>>;
+  using A = std::remove_const_t<Sum>;
+  return SinkCall<T, Sum>{heads_of<T>(o),
+                          lse.template data<A>(),
+                          lse.stride(0),
+                          lse.stride(1),
+                          sink ? sink.data<std::remove_const_t<T>>() : nullptr,
+                          o.dim(0),
+                          o.dim(1),
+                          o.dim(2),
+                          static_cast<int>(o.dim(3))};
+}
+
 Grid sink_grid(const ConstView& o) {
   const int64_t rows = o.dim(0) * o.dim(1) * o.dim(2);
   return {(rows + kSinkRows - 1) / kSinkRows, dim3(kSinkThreads)};
@@ -86,16 +101,8 @@ Grid sink_grid(const ConstView& o) {
 void CudaKernels::do_attention_sink_forward(Stream& stream, View o, View lse, ConstView sink) {
   constexpr const char* op = "attention_sink_forward";
   dispatch_float(o.dtype(), op, [&]<class T>(TypeTag<T>) {
-    const SinkCall<T> call{heads_of<T>(o),
-                           lse.data<Accumulator<T>>(),
-                           lse.stride(0),
-                           lse.stride(1),
-                           sink ? sink.data<T>() : nullptr,
-                           o.dim(0),
-                           o.dim(1),
-                           o.dim(2),
-                           static_cast<int>(o.dim(3))};
-    launch(stream, op, sink_grid(o), sink_forward_kernel<T>, call);
+    launch(stream, op, sink_grid(o), sink_forward_kernel<T, Accumulator<T>>,
+           sink_call<T>(o, lse, sink));
   });
 }
 
@@ -103,17 +110,8 @@ void CudaKernels::do_attention_sink_backward(Stream& stream, View d_rows, ConstV
                                              ConstView o, ConstView lse, ConstView sink) {
   constexpr const char* op = "attention_sink_backward";
   dispatch_float(o.dtype(), op, [&]<class T>(TypeTag<T>) {
-    const SinkCall<const T> call{heads_of<const T>(o),
-                                 lse.data<Accumulator<T>>(),
-                                 lse.stride(0),
-                                 lse.stride(1),
-                                 sink ? sink.data<T>() : nullptr,
-                                 o.dim(0),
-                                 o.dim(1),
-                                 o.dim(2),
-                                 static_cast<int>(o.dim(3))};
-    launch(stream, op, sink_grid(o), sink_backward_kernel<T>, d_rows.data<Accumulator<T>>(),
-           heads_of<const T>(d_o), call);
+    launch(stream, op, sink_grid(o), sink_backward_kernel<T, Accumulator<T>>,
+           d_rows.data<Accumulator<T>>(), heads_of<const T>(d_o), sink_call<const T>(o, lse, sink));
   });
 }
 
