@@ -30,6 +30,21 @@ constexpr std::string_view to_string(Activation activation) {
   return {};
 }
 
+/// The activation of a feed-forward layer. A gated one, act(gate) up, may limit what it reads:
+/// act(min(gate, clamp)) (min(max(up, -clamp), clamp) + up_offset), as gpt-oss does.
+struct ActivationSpec {
+  constexpr ActivationSpec(Activation function)  // NOLINT(google-explicit-constructor)
+      : kind(function) {}
+  constexpr ActivationSpec(Activation function, double limit, double offset)
+      : kind(function), clamp(limit), up_offset(offset) {}
+
+  Activation kind;
+  double clamp = 0.0;  ///< 0: none
+  double up_offset = 0.0;
+  /// Whether it reads its inputs as they are.
+  bool is_plain() const { return clamp == 0.0 && up_offset == 0.0; }
+};
+
 inline constexpr auto kActivations = enumerators<Activation>();
 
 }  // namespace tessera

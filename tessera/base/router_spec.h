@@ -12,6 +12,9 @@ enum class RouterScore { softmax, sigmoid };
 /// highest weights, or the first ones of the sequence.
 enum class DropPolicy { probs, position };
 
+/// What the weight of an expert multiplies: its output, or its input (Llama 4).
+enum class ExpertWeighting { output, input };
+
 /// A row goes to the `topk` experts with the highest scores; a bias per expert, if there is one, is
 /// added for this choice only. Of equal scores the lower expert number comes first.
 struct RouterSpec {

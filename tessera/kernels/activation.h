@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -77,6 +78,52 @@ struct ActivationFunction {
     return dy * s * (A(1) + z * (A(1) - s));
   }
 };
+
+/// What a gated unit makes of its inputs before act(gate) up, and of the gradients with respect to
+/// them: nothing.
+struct PlainGate {
+  template <class A>
+  TESSERA_HOST_DEVICE A gate(A g) const {
+    return g;
+  }
+  template <class A>
+  TESSERA_HOST_DEVICE A up(A u) const {
+    return u;
+  }
+  template <class A>
+  TESSERA_HOST_DEVICE A gate_gradient(A d, A /*g*/) const {
+    return d;
+  }
+  template <class A>
+  TESSERA_HOST_DEVICE A up_gradient(A d, A /*u*/) const {
+    return d;
+  }
+};
+
+/// The same with the limits of an ActivationSpec. At a limit the gradient passes, as in PyTorch.
+/// NaN stays NaN: comparisons with it are false.
+template <class A>
+struct LimitedGate {
+  explicit LimitedGate(const ActivationSpec& spec)
+      : clamp(spec.clamp > 0 ? static_cast<A>(spec.clamp) : std::numeric_limits<A>::infinity()),
+        offset(static_cast<A>(spec.up_offset)) {}
+  TESSERA_HOST_DEVICE A gate(A g) const { return g > clamp ? clamp : g; }
+  TESSERA_HOST_DEVICE A up(A u) const {
+    return (u > clamp ? clamp : u < -clamp ? -clamp : u) + offset;
+  }
+  TESSERA_HOST_DEVICE A gate_gradient(A d, A g) const { return g > clamp ? A(0) : d; }
+  TESSERA_HOST_DEVICE A up_gradient(A d, A u) const { return u > clamp || u < -clamp ? A(0) : d; }
+  A clamp, offset;
+};
+
+/// Calls f(PlainGate or LimitedGate<A>).
+template <class A, class F>
+void dispatch_gate(const ActivationSpec& spec, F&& f) {
+  if (spec.is_plain())
+    f(PlainGate{});
+  else
+    f(LimitedGate<A>(spec));
+}
 
 /// An activation as a type, to be passed to generic lambdas.
 template <Activation kActivation>

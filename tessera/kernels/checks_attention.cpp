@@ -1,6 +1,7 @@
-// Argument checks of attention_forward, attention_backward, attention_merge, rope, sum_heads and
-// softmax_rows. Shapes as in kernels.h: q[S,B,H,D], k[T,B,K,D], v[T,B,K,E], o[S,B,H,E], lse[B,H,S].
-// q, k and v may be slices of one fused QKV matrix: only the last stride must be 1.
+// Argument checks of attention_forward, attention_backward, attention_merge, attention_sink, rope,
+// sum_heads and softmax_rows. Shapes as in kernels.h: q[S,B,H,D], k[T,B,K,D], v[T,B,K,E],
+// o[S,B,H,E], lse[B,H,S]. q, k and v may be slices of one fused QKV matrix: only the last stride
+// must be 1.
 #include "tessera/kernels/kernels.h"
 #include "tessera/kernels/require.h"
 
@@ -22,6 +23,7 @@ void require_attention(const char* op, const ConstView& q, const ConstView& k, c
   require_rows_of(op, "v", v, q.dtype(), {k.dim(0), k.dim(1), k.dim(2), v.dim(3)});
   require(op, "lse", lse, accumulator_type(q.dtype()), {q.dim(1), q.dim(2), q.dim(0)});
   check(spec.window >= 0, "{}: window must not be negative, got {}", op, spec.window);
+  check(spec.chunk >= 0, "{}: chunk must not be negative, got {}", op, spec.chunk);
   check(spec.softcap >= 0, "{}: softcap must not be negative, got {}", op, spec.softcap);
   // One row of document starts per sample. Their contents are not read here.
   if (spec.documents) {
@@ -45,6 +47,14 @@ void require_gradient(const char* op, const char* name, const ConstView& d, cons
         "{}: {} must be {} or {}, got {}", op, name, to_string(of.dtype()),
         to_string(accumulator_type(of.dtype())), d);
   require_rows_of(op, name, d, d.dtype(), of.shape());
+}
+
+// o[S,B,H,E], lse[B,H,S], sink[H].
+void require_sink(const char* op, const ConstView& o, const ConstView& lse, const ConstView& sink) {
+  require_rows(op, "o", o, 4);
+  require_float(op, "o", o);
+  require_rows_of(op, "lse", lse, accumulator_type(o.dtype()), {o.dim(1), o.dim(2), o.dim(0)});
+  if (sink) require(op, "sink", sink, o.dtype(), {o.dim(2)});
 }
 
 }  // namespace
@@ -100,6 +110,21 @@ void Kernels::attention_merge(Stream& stream, View o, View lse, ConstView o_a, C
   require_rows_of(op, "lse_a", lse_a, acc, sums);
   require_rows_of(op, "lse_b", lse_b, acc, sums);
   do_attention_merge(stream, o, lse, o_a, lse_a, o_b, lse_b);
+}
+
+void Kernels::attention_sink_forward(Stream& stream, View o, View lse, ConstView sink) {
+  constexpr const char* op = "attention_sink_forward";
+  require_sink(op, o, lse, sink);
+  if (o.numel() > 0) do_attention_sink_forward(stream, o, lse, sink);
+}
+
+void Kernels::attention_sink_backward(Stream& stream, View d_rows, ConstView d_o, ConstView o,
+                                      ConstView lse, ConstView sink) {
+  constexpr const char* op = "attention_sink_backward";
+  require_sink(op, o, lse, sink);
+  require_rows_of(op, "d_o", d_o, o.dtype(), o.shape());
+  require(op, "d_rows", d_rows, accumulator_type(o.dtype()), {o.dim(0) * o.dim(1), o.dim(2)});
+  if (o.numel() > 0) do_attention_sink_backward(stream, d_rows, d_o, o, lse, sink);
 }
 
 void Kernels::rope(Stream& stream, View x, ConstView cos, ConstView sin, ConstView positions,

@@ -23,7 +23,7 @@ void require_matrices(const char* op, const char* name, const ConstView& x) {
 
 // x[S, F] or [S, 2F], y[S, F], weight acc [S].
 void require_activation(const char* op, const char* name, const ConstView& y, const ConstView& x,
-                        const ConstView& weight) {
+                        const ConstView& weight, const ActivationSpec& activation) {
   require_rows(op, "x", x, 2);
   require_float(op, "x", x);
   require(op, "x", x, x.dtype(), x.shape());
@@ -31,7 +31,20 @@ void require_activation(const char* op, const char* name, const ConstView& y, co
   require(op, name, y, x.dtype(), {x.dim(0), y.dim(1)});
   check(x.dim(1) == y.dim(1) || x.dim(1) == 2 * y.dim(1),
         "{}: x must have as many columns as {} or twice as many, got {} and {}", op, name, x, y);
+  check(x.dim(1) != y.dim(1) || activation.is_plain(),
+        "{}: only a gated activation has limits, got x {} for {} {}", op, x, name, y);
   require(op, "weight", weight, accumulator_type(x.dtype()), {x.dim(0)});
+}
+
+// x[S, C] sorted by expert, bias[L, C], offsets i32 [L + 1].
+void require_bias(const char* op, const char* name, const ConstView& x, const char* bias_name,
+                  const ConstView& bias, const ConstView& offsets) {
+  require_rows(op, name, x, 2);
+  require_float(op, name, x);
+  require(op, name, x, x.dtype(), x.shape());
+  require_rows(op, bias_name, bias, 2);
+  require(op, bias_name, bias, bias.dtype(), {bias.dim(0), x.dim(1)});
+  require_indices(op, "offsets", offsets, bias.dim(0) + 1);
 }
 
 }  // namespace
@@ -137,22 +150,51 @@ void Kernels::grouped_weight_gradient(Stream& stream, View d, ConstView a, Const
 }
 
 void Kernels::expert_activation_forward(Stream& stream, View y, ConstView x, ConstView weight,
-                                        Activation activation) {
+                                        ActivationSpec activation) {
   constexpr const char* op = "expert_activation_forward";
-  require_activation(op, "y", y, x, weight);
+  require_activation(op, "y", y, x, weight, activation);
   if (y.numel() > 0) do_expert_activation_forward(stream, y, x, weight, activation);
 }
 
 void Kernels::expert_activation_backward(Stream& stream, View dx, View y, View dweight,
                                          ConstView dy, ConstView x, ConstView weight,
-                                         Activation activation) {
+                                         ActivationSpec activation) {
   constexpr const char* op = "expert_activation_backward";
-  require_activation(op, "dy", dy, x, weight);
+  require_activation(op, "dy", dy, x, weight, activation);
   if (y) require(op, "y", y, x.dtype(), dy.shape());
   require(op, "dx", dx, x.dtype(), x.shape());
   require(op, "dweight", dweight, weight.dtype(), weight.shape());
   if (dy.dim(0) > 0)
     do_expert_activation_backward(stream, dx, y, dweight, dy, x, weight, activation);
+}
+
+void Kernels::add_expert_bias(Stream& stream, View y, ConstView bias, ConstView offsets,
+                              ConstView weight) {
+  constexpr const char* op = "add_expert_bias";
+  require_bias(op, "y", y, "bias", bias, offsets);
+  require_dtype(op, "bias", bias, y.dtype());
+  if (weight) require(op, "weight", weight, accumulator_type(y.dtype()), {y.dim(0)});
+  if (y.numel() > 0) do_add_expert_bias(stream, y, bias, offsets, weight);
+}
+
+void Kernels::expert_bias_gradient(Stream& stream, View dbias, ConstView dy, ConstView offsets,
+                                   ConstView weight, bool accumulate) {
+  constexpr const char* op = "expert_bias_gradient";
+  require_bias(op, "dy", dy, "dbias", dbias, offsets);
+  // Main gradients may be f32 while activations are 16-bit.
+  check(dbias.dtype() == dy.dtype() || dbias.dtype() == accumulator_type(dy.dtype()),
+        "{}: dbias must have the type of dy or its accumulator type, got {} for {}", op, dbias, dy);
+  if (weight) require(op, "weight", weight, accumulator_type(dy.dtype()), {dy.dim(0)});
+  if (dbias.numel() > 0) do_expert_bias_gradient(stream, dbias, dy, offsets, weight, accumulate);
+}
+
+void Kernels::expert_bias_dot(Stream& stream, View dweight, ConstView dy, ConstView bias,
+                              ConstView offsets) {
+  constexpr const char* op = "expert_bias_dot";
+  require_bias(op, "dy", dy, "bias", bias, offsets);
+  require_dtype(op, "bias", bias, dy.dtype());
+  require(op, "dweight", dweight, accumulator_type(dy.dtype()), {dy.dim(0)});
+  if (dy.numel() > 0) do_expert_bias_dot(stream, dweight, dy, bias, offsets);
 }
 
 void Kernels::scale_rows(Stream& stream, View y, ConstView x, ConstView scale) {

@@ -78,6 +78,25 @@ void Kernels::norm_backward(Stream& stream, View dx, View dw, View db, ConstView
                    workspace);
 }
 
+void Kernels::l2_norm_forward(Stream& stream, View y, ConstView x, double epsilon) {
+  constexpr const char* op = "l2_norm_forward";
+  require_rows(op, "x", x, 3);
+  require_float(op, "x", x);
+  require_rows_of(op, "y", y, x.dtype(), x.shape());
+  check(epsilon >= 0, "{}: epsilon must not be negative, got {}", op, epsilon);
+  do_l2_norm_forward(stream, y, x, epsilon);
+}
+
+void Kernels::l2_norm_backward(Stream& stream, View dx, ConstView dy, ConstView x, double epsilon) {
+  constexpr const char* op = "l2_norm_backward";
+  require_rows(op, "x", x, 3);
+  require_float(op, "x", x);
+  require_rows_of(op, "dy", dy, x.dtype(), x.shape());
+  require_rows_of(op, "dx", dx, x.dtype(), x.shape());
+  check(epsilon >= 0, "{}: epsilon must not be negative, got {}", op, epsilon);
+  do_l2_norm_backward(stream, dx, dy, x, epsilon);
+}
+
 // x is optional: without it the op is dropout alone, as in the backward.
 void Kernels::add_dropout(Stream& stream, View y, ConstView x, ConstView branch,
                           const DropoutSpec& spec) {

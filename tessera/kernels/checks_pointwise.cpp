@@ -38,13 +38,14 @@ void Kernels::activation_backward(Stream& stream, View dx, ConstView dy, ConstVi
   do_activation_backward(stream, dx, dy, x, activation);
 }
 
-void Kernels::gated_activation_forward(Stream& stream, View y, ConstView x, Activation activation) {
+void Kernels::gated_activation_forward(Stream& stream, View y, ConstView x,
+                                       ActivationSpec activation) {
   require_gated("gated_activation_forward", "y", y, x);
   do_gated_activation_forward(stream, y, x, activation);
 }
 
 void Kernels::gated_activation_backward(Stream& stream, View dx, View y, ConstView dy, ConstView x,
-                                        Activation activation) {
+                                        ActivationSpec activation) {
   constexpr const char* op = "gated_activation_backward";
   require_gated(op, "dy", dy, x);
   require_like_x(op, "dx", dx, x);

@@ -75,6 +75,15 @@ class Kernels {
   /// (lse = -inf), its o is not read.
   void attention_merge(Stream&, View o, View lse, ConstView o_a, ConstView lse_a, ConstView o_b,
                        ConstView lse_b);
+  /// Adds to the softmax of complete attention, in place, a logit per query head that has no value:
+  /// o[S,B,H,E] *= sigmoid(lse - sink) and lse acc [B,H,S] = log(e^lse + e^sink), with sink [H] in
+  /// o's dtype; empty: 0. attention_backward then takes these o and lse. Rows of lse may be
+  /// strided.
+  void attention_sink_forward(Stream&, View o, View lse, ConstView sink);
+  /// d_rows acc [S B, H] = the gradient of the sinks by row, from the results of the forward; their
+  /// column sums are the gradient.
+  void attention_sink_backward(Stream&, View d_rows, ConstView d_o, ConstView o, ConstView lse,
+                               ConstView sink);
   /// Rotary position embedding, in place on the first 2R channels of each head: each pair is
   /// rotated by the angle of its position, (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin).
   /// `inverse` rotates back, which is the backward. x[S,B,heads,D]; cos, sin acc [positions, R];
@@ -126,17 +135,25 @@ class Kernels {
                           ConstView sums, ConstView w, std::int64_t channels, const NormSpec&,
                           bool accumulate_dx);
 
+  /// y = x / sqrt(mean of squares + epsilon) of each row: RMSNorm without weights. x and y:
+  /// [N, G, C] with any distance between rows; y may be x.
+  void l2_norm_forward(Stream&, View y, ConstView x, double epsilon);
+  /// dx from dy and the forward's x; dx may be dy.
+  void l2_norm_backward(Stream&, View dx, ConstView dy, ConstView x, double epsilon);
+
   // Pointwise (checks_pointwise.cpp)
   // -----------------------------------------------------------------------
   /// y = act(x), any shape (activation.h). y may be x.
   void activation_forward(Stream&, View y, ConstView x, Activation);
   /// dx = dy act'(x). dx may be dy or x.
   void activation_backward(Stream&, View dx, ConstView dy, ConstView x, Activation);
-  /// y[N,F] = act(gate) up, with x[N,2F] = [gate | up]: SwiGLU with silu, GEGLU with gelu.
-  void gated_activation_forward(Stream&, View y, ConstView x, Activation);
+  /// y[N,F] = act(gate) up, with x[N,2F] = [gate | up]: SwiGLU with silu, GEGLU with gelu. The
+  /// spec may limit gate and up.
+  void gated_activation_forward(Stream&, View y, ConstView x, ActivationSpec);
   /// dx[N,2F] = [d gate | d up]. Also recomputes y unless it is empty, so that it need not be
   /// stored for the backward; y may be dy, and dx may be x.
-  void gated_activation_backward(Stream&, View dx, View y, ConstView dy, ConstView x, Activation);
+  void gated_activation_backward(Stream&, View dx, View y, ConstView dy, ConstView x,
+                                 ActivationSpec);
   /// y = x + dropout(branch), or dropout(branch) if x is empty; [N, C]. Dropout may scale what it
   /// keeps. The backward is the same op applied to the gradient, since the mask is a function of
   /// the coordinates.
@@ -259,11 +276,21 @@ class Kernels {
   void grouped_weight_gradient(Stream&, View d, ConstView a, ConstView b, ConstView offsets,
                                bool accumulate);
   /// y[S, F] = weight acc [S] x act(x), or with x[S, 2F] = gate | up: weight x act(gate) up.
-  void expert_activation_forward(Stream&, View y, ConstView x, ConstView weight, Activation);
+  void expert_activation_forward(Stream&, View y, ConstView x, ConstView weight, ActivationSpec);
   /// dx as x, and dweight acc [S], from dy[S, F]. Also recomputes y unless it is empty; y may be
   /// dy.
   void expert_activation_backward(Stream&, View dx, View y, View dweight, ConstView dy, ConstView x,
-                                  ConstView weight, Activation);
+                                  ConstView weight, ActivationSpec);
+  /// y[S, C] += the bias of the expert of each sorted row, bias[L, C], times weight acc [S] unless
+  /// that is empty. Rows behind the last offset stay.
+  void add_expert_bias(Stream&, View y, ConstView bias, ConstView offsets, ConstView weight);
+  /// dbias[L, C] (+)= the sum of dy[S, C], times weight unless that is empty, over the rows of each
+  /// expert. dbias may be f32 while dy is 16-bit. dy and weight as in the forward.
+  void expert_bias_gradient(Stream&, View dbias, ConstView dy, ConstView offsets, ConstView weight,
+                            bool accumulate);
+  /// dweight acc [S] += dy[S, C] . bias of each row's expert: what a weighted bias adds to the
+  /// gradient of the weights.
+  void expert_bias_dot(Stream&, View dweight, ConstView dy, ConstView bias, ConstView offsets);
   /// y[N, C] = scale[N] x[N, C]; scale acc. y may be x.
   void scale_rows(Stream&, View y, ConstView x, ConstView scale);
   /// out acc [N] = sum over C of x[N, C] y[N, C].
@@ -309,6 +336,9 @@ class Kernels {
                                      Workspace, const AttentionAccumulate&) = 0;
   virtual void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView,
                                   ConstView) = 0;
+  virtual void do_attention_sink_forward(Stream&, View, View, ConstView) = 0;
+  virtual void do_attention_sink_backward(Stream&, View, ConstView, ConstView, ConstView,
+                                          ConstView) = 0;
   virtual void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) = 0;
   virtual void do_sum_heads(Stream&, View, ConstView) = 0;
   virtual void do_softmax_rows(Stream&, View, ConstView) = 0;
@@ -327,9 +357,11 @@ class Kernels {
                                      ConstView, std::int64_t, const NormSpec&, bool) = 0;
   virtual void do_activation_forward(Stream&, View, ConstView, Activation) = 0;
   virtual void do_activation_backward(Stream&, View, ConstView, ConstView, Activation) = 0;
-  virtual void do_gated_activation_forward(Stream&, View, ConstView, Activation) = 0;
+  virtual void do_l2_norm_forward(Stream&, View, ConstView, double) = 0;
+  virtual void do_l2_norm_backward(Stream&, View, ConstView, ConstView, double) = 0;
+  virtual void do_gated_activation_forward(Stream&, View, ConstView, const ActivationSpec&) = 0;
   virtual void do_gated_activation_backward(Stream&, View, View, ConstView, ConstView,
-                                            Activation) = 0;
+                                            const ActivationSpec&) = 0;
   virtual void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) = 0;
   virtual void do_copy(Stream&, View, ConstView) = 0;
   virtual void do_fill(Stream&, View, double) = 0;
@@ -365,9 +397,13 @@ class Kernels {
   virtual void do_unpermute_rows(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_grouped_gemm(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
   virtual void do_grouped_weight_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
-  virtual void do_expert_activation_forward(Stream&, View, ConstView, ConstView, Activation) = 0;
+  virtual void do_expert_activation_forward(Stream&, View, ConstView, ConstView,
+                                            const ActivationSpec&) = 0;
   virtual void do_expert_activation_backward(Stream&, View, View, View, ConstView, ConstView,
-                                             ConstView, Activation) = 0;
+                                             ConstView, const ActivationSpec&) = 0;
+  virtual void do_add_expert_bias(Stream&, View, ConstView, ConstView, ConstView) = 0;
+  virtual void do_expert_bias_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) = 0;
+  virtual void do_expert_bias_dot(Stream&, View, ConstView, ConstView, ConstView) = 0;
   virtual void do_scale_rows(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_row_dot(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_sum_squares(Stream&, View, ConstView, bool, Workspace) = 0;

@@ -83,13 +83,15 @@ enum class RopePairs {
 
 /// Mask, scale and dropout of attention. Query i (global position q_start + i) sees key j (global
 /// position kv_start + j) if the key is not after the query (causal), less than `window` positions
-/// before it (window > 0), and in the same document (documents given). Its score is s = scale q.k,
-/// or with a soft cap softcap tanh(s / softcap).
+/// before it (window > 0), in the same chunk of `chunk` positions (chunk > 0), and in the same
+/// document (documents given), whose first position begins a chunk. Its score is s = scale q.k, or
+/// with a soft cap softcap tanh(s / softcap).
 struct AttentionSpec {
   double scale = 1.0;
   double softcap = 0;  ///< 0: none
   bool causal = true;
   std::int64_t window = 0;
+  std::int64_t chunk = 0;
   std::int64_t q_start = 0;
   std::int64_t kv_start = 0;
   ConstView documents{};        ///< i32 [B, any]: ascending start positions per sample

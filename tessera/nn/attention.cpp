@@ -5,6 +5,21 @@
 #include "tessera/base/check.h"
 
 namespace tessera {
+namespace {
+
+// Split as the query heads are. With 2-D tensor parallelism the ranks of a grid column have the
+// same heads of different samples.
+std::optional<Parameter> make_sinks(const AttentionLayerSpec& spec, const LayerContext& layer) {
+  if (spec.softmax != SoftmaxType::learnable) return std::nullopt;
+  const InitSpec init{InitKind::normal, spec.init_std};
+  if (layer.tensor_2d == 0) return split_vector({sinks_name(spec), spec.heads}, init, layer);
+  return column_parameter(layer.dtype, sinks_name(spec), {spec.heads},
+                          balanced_range(spec.heads, layer.shards(), layer.shard()), init,
+                          layer.tensor_row());
+}
+
+}  // namespace
+
 Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
                      const RopeTable* rope)
     : spec_(spec),
@@ -15,7 +30,8 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
       groups_(spec.groups / layer.shards_of(spec.groups)),
       rope_(rope),
       qkv_(make_first_linear(qkv_linear(spec), layer)),
-      out_(make_last_linear(output_linear(spec), layer)) {
+      out_(make_last_linear(output_linear(spec), layer)),
+      sinks_(make_sinks(spec, layer)) {
   check(spec.heads % spec.groups == 0, "{} query heads cannot share {} key/value heads", spec.heads,
         spec.groups);
   check(spec.heads % layer.shards() == 0 && spec.groups % layer.shards_of(spec.groups) == 0,
@@ -32,6 +48,8 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
        .softcap = spec.softcap,
        .causal = true,
        .window = spec.window,
+       .chunk = spec.chunk,
+       .softmax = spec.softmax,
        .dropout = spec.dropout,
        .dropout_key = rng_key(layer.seed, RngPurpose::attention_dropout, spec.name),
        .first_head = heads_ * layer.shard(),
@@ -39,7 +57,8 @@ Attention::Attention(const AttentionLayerSpec& spec, const LayerContext& layer,
       layer);
   const auto make_norm = [&](const char* name, std::int64_t heads) -> std::unique_ptr<Norm> {
     switch (spec.qk_norm) {
-      case QkNorm::none: return nullptr;
+      case QkNorm::none:
+      case QkNorm::l2: return nullptr;
       case QkNorm::per_head:
         return make_head_norm(spec.name + name, spec.head_size, spec.norm, layer);
       case QkNorm::whole_width:
@@ -57,7 +76,9 @@ void Attention::collect(ParameterList& parameters) {
   collect_norms(parameters);
 }
 
+// All whose gradients backward_input computes.
 void Attention::collect_norms(ParameterList& parameters) {
+  if (sinks_) parameters.push_back(&*sinks_);
   if (!q_norm_) return;
   q_norm_->collect(parameters);
   k_norm_->collect(parameters);
@@ -72,8 +93,9 @@ std::unique_ptr<Sublayer::Saved> Attention::plan_buffers(ActivationLayout& activ
   auto planned = std::make_unique<Saved>();
   Saved& saved = *planned;
   saved.qkv = activations.until_input.take(dtype_, {n, (heads_ + 2 * groups_) * d});
-  if (q_norm_) {
+  if (norms_heads())
     saved.normed = activations.until_input.take(dtype_, {n, (heads_ + groups_) * d});
+  if (q_norm_) {
     saved.q_stats = activations.until_input.take(acc, {n * norms_per_row(heads_), 2});
     saved.k_stats = activations.until_input.take(acc, {n * norms_per_row(groups_), 2});
   }
@@ -116,17 +138,18 @@ View Attention::heads(const View& rows, const BatchShape& shape, std::int64_t fi
 }
 
 View Attention::queries(const Saved& saved, const BatchShape& shape) const {
-  return heads(q_norm_ ? saved.normed : saved.qkv, shape, 0, heads_);
+  return heads(norms_heads() ? saved.normed : saved.qkv, shape, 0, heads_);
 }
 View Attention::keys(const Saved& saved, const BatchShape& shape) const {
-  return heads(q_norm_ ? saved.normed : saved.qkv, shape, heads_, groups_);
+  return heads(norms_heads() ? saved.normed : saved.qkv, shape, heads_, groups_);
 }
 View Attention::values(const Saved& saved, const BatchShape& shape) const {
   return heads(saved.qkv, shape, heads_ + groups_, groups_);
 }
 
 CoreAttention::Heads Attention::core_heads(const Saved& saved, const BatchShape& shape) const {
-  return {queries(saved, shape), keys(saved, shape), values(saved, shape)};
+  return {queries(saved, shape), keys(saved, shape), values(saved, shape),
+          sinks_ ? ConstView(sinks_->value()) : ConstView()};
 }
 
 View Attention::norm_rows(const View& rows, std::int64_t first, std::int64_t count) const {
@@ -139,33 +162,49 @@ std::int64_t Attention::norms_per_row(std::int64_t count) const {
   return spec_.qk_norm == QkNorm::whole_width ? 1 : count;
 }
 
+View Attention::queries_and_keys(const View& rows) const {
+  const std::int64_t d = spec_.head_size;
+  return rows.split_last({rows.dim(1) / d, d}).slice(1, 0, heads_ + groups_);
+}
+
 // Normalises queries and keys, then rotates them by their positions.
 void Attention::prepare_heads(Context& context, const Microbatch& batch, Saved& saved) const {
   const BatchShape& shape = batch.shape;
-  if (q_norm_) {
+  if (norms_heads())
     check(saved.normed.dim(0) == shape.rows(),
           "attention: activation buffer of {} rows, batch of {}", saved.normed.dim(0),
           shape.rows());
+  if (spec_.qk_norm == QkNorm::l2)
+    context.kernels.l2_norm_forward(context.stream, queries_and_keys(saved.normed),
+                                    queries_and_keys(saved.qkv), spec_.norm.epsilon);
+  if (q_norm_) {
     q_norm_->forward(context, norm_rows(saved.normed, 0, heads_), saved.q_stats,
                      norm_rows(saved.qkv, 0, heads_));
     k_norm_->forward(context, norm_rows(saved.normed, heads_, groups_), saved.k_stats,
                      norm_rows(saved.qkv, heads_, groups_));
   }
-  rotate(context, batch, q_norm_ ? saved.normed : saved.qkv, false);
+  rotate(context, batch, norms_heads() ? saved.normed : saved.qkv, false);
 }
 
-// Queries and keys are adjacent, so one call rotates both.
+// Queries and keys are adjacent, so one call rotates both. A temperature scales queries alone.
 void Attention::rotate(Context& context, const Microbatch& batch, const View& qk,
                        bool inverse) const {
   if (!rope_) return;
-  const RopePairs pairs = spec_.rope->interleaved ? RopePairs::interleaved : RopePairs::halves;
-  context.kernels.rope(context.stream, heads(qk, batch.shape, 0, heads_ + groups_), rope_->cos(),
-                       rope_->sin(), batch.positions, inverse, pairs);
+  const bool interleaved = spec_.rope && spec_.rope->interleaved;
+  const std::int64_t count = spec_.rope ? heads_ + groups_ : heads_;
+  context.kernels.rope(context.stream, heads(qk, batch.shape, 0, count), rope_->cos(), rope_->sin(),
+                       batch.positions, inverse,
+                       interleaved ? RopePairs::interleaved : RopePairs::halves);
 }
 
 // Backward of prepare_heads, in place in d_qkv.
 void Attention::backward_heads(Context& context, const Microbatch& batch, Saved& saved) {
   rotate(context, batch, saved.d_qkv, true);
+  if (spec_.qk_norm == QkNorm::l2) {
+    const View d = queries_and_keys(saved.d_qkv);
+    context.kernels.l2_norm_backward(context.stream, d, d, queries_and_keys(saved.qkv),
+                                     spec_.norm.epsilon);
+  }
   if (!q_norm_) return;
   const View dq = norm_rows(saved.d_qkv, 0, heads_);
   const View dk = norm_rows(saved.d_qkv, heads_, groups_);
@@ -199,11 +238,11 @@ WorkHandle Attention::backward_input(Context& context, const Microbatch& batch, 
   const CoreAttention::Heads all = core_heads(saved, shape);
   core_->start_backward(context, all, *saved.core, recompute_core_);
   out_->backward_input(context, saved.d_out, dy_seen, linear)->wait(context.stream);
-  core_->backward(context, batch,
-                  {heads(saved.d_qkv, shape, 0, heads_), heads(saved.d_qkv, shape, heads_, groups_),
-                   heads(saved.d_qkv, shape, heads_ + groups_, groups_)},
-                  heads(saved.d_out, shape, 0, heads_), all, heads(saved.out, shape, 0, heads_),
-                  *saved.core);
+  core_->backward(
+      context, batch,
+      {heads(saved.d_qkv, shape, 0, heads_), heads(saved.d_qkv, shape, heads_, groups_),
+       heads(saved.d_qkv, shape, heads_ + groups_, groups_), sinks_ ? sinks_->grad() : Gradient{}},
+      heads(saved.d_out, shape, 0, heads_), all, heads(saved.out, shape, 0, heads_), *saved.core);
   backward_heads(context, batch, saved);
   saved.rows.fetch_input(context, rows_, linear.all);
   return qkv_->backward_input(context, dx, saved.d_qkv, linear);

@@ -7,6 +7,8 @@
 // this rank.
 #pragma once
 
+#include <optional>
+
 #include "tessera/nn/core_attention.h"
 #include "tessera/nn/norm.h"
 #include "tessera/nn/rope_table.h"
@@ -24,14 +26,15 @@ class Attention final : public Sublayer {
     SublayerRows rows;
     View qkv;     ///< [N, (H + 2K) D]: q | k | v; rotated in place, unless qk_norm keeps them raw
     View normed;  ///< [N, (H + K) D] with qk_norm: normed and rotated q | k
-    View q_stats, k_stats;
-    View out;    ///< [N, H D]
-    View d_qkv;  ///< as qkv
-    View d_out;  ///< [N, H D], scratch
+    View q_stats, k_stats;  ///< of norms with weights
+    View out;               ///< [N, H D]
+    View d_qkv;             ///< as qkv
+    View d_out;             ///< [N, H D], scratch
     std::unique_ptr<CoreAttention::Saved> core;
   };
 
-  /// `rope` is null for models without rotary positions.
+  /// `rope` rotates queries and keys, or without spec.rope it scales queries (spec.temperature);
+  /// null: neither.
   Attention(const AttentionLayerSpec& spec, const LayerContext& layer, const RopeTable* rope);
 
   void collect(ParameterList& parameters) override;
@@ -61,6 +64,9 @@ class Attention final : public Sublayer {
   View norm_rows(const View& rows, std::int64_t first, std::int64_t count) const;
   /// The number of rows per position in that shape, for `count` heads.
   std::int64_t norms_per_row(std::int64_t count) const;
+  bool norms_heads() const { return spec_.qk_norm != QkNorm::none; }
+  /// The queries and keys in `rows`, [N, H + K, D].
+  View queries_and_keys(const View& rows) const;
   void prepare_heads(Context&, const Microbatch&, Saved&) const;
   void rotate(Context&, const Microbatch&, const View& qk, bool inverse) const;
   void backward_heads(Context&, const Microbatch&, Saved&);
@@ -75,8 +81,9 @@ class Attention final : public Sublayer {
   std::unique_ptr<CoreAttention> core_;
   std::unique_ptr<ParallelLinear> qkv_;
   std::unique_ptr<ParallelLinear> out_;
-  std::unique_ptr<Norm> q_norm_;  ///< null: none
+  std::unique_ptr<Norm> q_norm_;  ///< null: none with weights
   std::unique_ptr<Norm> k_norm_;
+  std::optional<Parameter> sinks_;  ///< [H]: of a learnable softmax
 };
 
 }  // namespace tessera

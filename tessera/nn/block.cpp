@@ -16,7 +16,8 @@ struct MakeMixer {
   RopeTables& rope;
 
   std::unique_ptr<Sublayer> operator()(const AttentionLayerSpec& spec) const {
-    return std::make_unique<Attention>(spec, layer, rope.get(spec.rope));
+    return std::make_unique<Attention>(
+        spec, layer, spec.rope ? rope.get(spec.rope) : rope.get(spec.temperature));
   }
   std::unique_ptr<Sublayer> operator()(const LatentAttentionSpec& spec) const {
     return std::make_unique<LatentAttention>(spec, layer, rope.get(spec.rope));

@@ -14,6 +14,7 @@ AttentionSpec CoreAttentionSpec::call(const Microbatch& batch, std::int64_t q_st
   spec.softcap = softcap;
   spec.causal = causal;
   spec.window = window;
+  spec.chunk = chunk;
   spec.q_start = q_start;
   spec.kv_start = kv_start;
   spec.documents = batch.documents;
@@ -43,11 +44,35 @@ std::size_t CoreAttention::call_workspace(const Kernels& kernels, const BatchSha
                                            spec_.dtype, gradients);
 }
 
+void CoreAttention::add_sinks(Context& context, View out, View lse, const Heads& heads) const {
+  if (spec_.softmax == SoftmaxType::vanilla) return;
+  context.kernels.attention_sink_forward(context.stream, out, lse, heads.sinks);
+}
+
+View CoreAttention::plan_sink_rows(ActivationLayout& activations, ArenaLayout& scratch,
+                                   const BatchShape& shape) const {
+  if (spec_.softmax != SoftmaxType::learnable || !activations.gradients) return {};
+  return scratch.take(accumulator_type(spec_.dtype), {shape.rows(), spec_.heads});
+}
+
+void CoreAttention::sink_gradient(Context& context, View rows, ConstView d_out, ConstView out,
+                                  ConstView lse, const Heads& heads) const {
+  if (spec_.softmax != SoftmaxType::learnable) return;
+  context.kernels.attention_sink_backward(context.stream, rows, d_out, out, lse, heads.sinks);
+}
+
+void CoreAttention::sum_sinks(Context& context, const Gradients& gradients, ConstView rows) const {
+  if (spec_.softmax != SoftmaxType::learnable) return;
+  context.kernels.column_sum(context.stream, gradients.sinks.view, rows,
+                             gradients.sinks.accumulate);
+}
+
 std::unique_ptr<CoreAttention::Saved> PlainAttention::plan_buffers(ActivationLayout& activations,
                                                                    ArenaLayout& scratch,
                                                                    const BatchShape& shape) const {
   auto saved = std::make_unique<Saved>();
   saved->lse = plan_lse(activations, scratch, shape);
+  saved->sink_rows = plan_sink_rows(activations, scratch, shape);
   return saved;
 }
 
@@ -70,13 +95,17 @@ void PlainAttention::forward(Context& context, const Microbatch& batch, View out
   const View lse = lse_of(static_cast<Saved&>(state).lse, batch.shape, {0, start, batch.shape.seq});
   context.kernels.attention_forward(context.stream, out, lse, heads.q, k, v,
                                     spec_.call(batch, start, first_key), context.workspace);
+  add_sinks(context, out, lse, heads);
 }
 
 void PlainAttention::backward(Context& context, const Microbatch& batch, const Gradients& gradients,
                               ConstView d_out, const Heads& heads, ConstView out,
                               CoreAttention::Saved& state) const {
+  const auto& saved = static_cast<Saved&>(state);
   const std::int64_t start = batch.ranges.at(0);
-  const View lse = lse_of(static_cast<Saved&>(state).lse, batch.shape, {0, start, batch.shape.seq});
+  const View lse = lse_of(saved.lse, batch.shape, {0, start, batch.shape.seq});
+  sink_gradient(context, saved.sink_rows, d_out, out, lse, heads);
+  sum_sinks(context, gradients, saved.sink_rows);
   context.kernels.attention_backward(context.stream, gradients.q, gradients.k, gradients.v, d_out,
                                      heads.q, heads.k, heads.v, out, lse,
                                      spec_.call(batch, start, start), context.workspace);

@@ -12,7 +12,9 @@
 #include "tessera/base/cp_comm_type.h"
 #include "tessera/nn/activation_layout.h"
 #include "tessera/nn/microbatch.h"
+#include "tessera/nn/parameter.h"
 #include "tessera/parallel/context.h"
+#include "tessera/spec/layer_spec.h"
 
 namespace tessera {
 
@@ -28,6 +30,8 @@ struct CoreAttentionSpec {
   double softcap = 0.0;
   bool causal = true;
   std::int64_t window = 0;
+  std::int64_t chunk = 0;
+  SoftmaxType softmax = SoftmaxType::vanilla;
   double dropout = 0.0;
   RngKey dropout_key = 0;
   std::int64_t first_head = 0;  ///< the global number of the first query head
@@ -46,12 +50,15 @@ class CoreAttention {
     Saved& operator=(const Saved&) = delete;
     virtual ~Saved() = default;
   };
-  /// [S, B, H, D], [S, B, K, D] and [S, B, K, E]: this rank's rows.
+  /// [S, B, H, D], [S, B, K, D] and [S, B, K, E]: this rank's rows; and with a learnable softmax
+  /// [H], its logit for each query head.
   struct Heads {
     ConstView q, k, v;
+    ConstView sinks = {};
   };
   struct Gradients {
     View q, k, v;
+    Gradient sinks = {};
   };
 
   explicit CoreAttention(const CoreAttentionSpec& spec) : spec_(spec) {}
@@ -83,6 +90,17 @@ class CoreAttention {
   std::size_t call_workspace(const Kernels& kernels, const BatchShape& shape, std::int64_t keys,
                              AttentionGradients gradients) const;
 
+  // The softmax has a logit without a value besides the keys (SoftmaxType). It is added to the
+  // results of all keys, which backward then takes.
+  void add_sinks(Context&, View out, View lse, const Heads&) const;
+  /// Scratch for the gradient of learnable ones, acc [S B, H]; empty without.
+  View plan_sink_rows(ActivationLayout& activations, ArenaLayout& scratch,
+                      const BatchShape& shape) const;
+  /// Of these rows; sum_sinks then adds all of them up.
+  void sink_gradient(Context&, View rows, ConstView d_out, ConstView out, ConstView lse,
+                     const Heads&) const;
+  void sum_sinks(Context&, const Gradients&, ConstView rows) const;
+
   CoreAttentionSpec spec_;
 };
 
@@ -105,6 +123,7 @@ class PlainAttention final : public CoreAttention {
  private:
   struct Saved final : CoreAttention::Saved {
     View lse;
+    View sink_rows;
   };
 };
 

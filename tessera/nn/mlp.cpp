@@ -47,7 +47,7 @@ void Mlp::forward(Context& context, const Microbatch&, View y, ConstView x, Subl
     if (spec_.gated)
       context.kernels.gated_activation_forward(context.stream, act, saved.pre, spec_.activation);
     else
-      context.kernels.activation_forward(context.stream, act, saved.pre, spec_.activation);
+      context.kernels.activation_forward(context.stream, act, saved.pre, spec_.activation.kind);
   }
   down_->forward(context, y, act, linear);
 }
@@ -61,7 +61,7 @@ WorkHandle Mlp::backward_input(Context& context, const Microbatch&, View dx, Con
   } else if (!spec_.gated) {
     down_->backward_input(context, saved.d_pre, dy_seen, linear)->wait(context.stream);
     context.kernels.activation_backward(context.stream, saved.d_pre, saved.d_pre, saved.pre,
-                                        spec_.activation);
+                                        spec_.activation.kind);
   } else {
     down_->backward_input(context, saved.work, dy_seen, linear)->wait(context.stream);
     context.kernels.gated_activation_backward(context.stream, saved.d_pre,

@@ -37,7 +37,7 @@ class Mlp final : public Sublayer {
  private:
   std::int64_t pre_width() const { return spec_.gated ? 2 * ffn_ : ffn_; }
   /// Whether the activation is fused into the matrix products.
-  bool fused() const { return !spec_.gated && spec_.activation == Activation::gelu; }
+  bool fused() const { return !spec_.gated && spec_.activation.kind == Activation::gelu; }
 
   MlpSpec spec_;
   DType dtype_;

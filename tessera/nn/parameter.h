@@ -33,9 +33,8 @@ class Parameter {
   /// The group over which the whole gradient is summed; none if its tensors differ, in which case
   /// each is summed over its own group.
   GradientGroup gradient_group() const;
-  /// Weight decay applies to matrices, not to biases and norms, even if several of them share one
-  /// storage.
-  bool decays() const { return tensors_.front().global.rank() >= 2; }
+  /// Whether weight decay applies to it, even if several tensors share one storage.
+  bool decays() const { return weight_decays(name(), tensors_.front().global); }
   std::string name() const { return tensors_.front().name; }
   /// Whether the optimizer updates it: neither frozen nor a buffer. Layers skip work that only the
   /// gradient of others needs.

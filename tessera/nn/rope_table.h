@@ -1,4 +1,5 @@
-// Tables of cosines and sines of the rotation angles of all positions, computed once.
+// Tables of cosines and sines of the rotation angles of all positions, computed once; and of
+// factors on queries, as rotations by an angle of 0.
 #pragma once
 
 #include <deque>
@@ -18,6 +19,9 @@ class RopeTable {
   /// (yarn's factor).
   RopeTable(Memory& memory, Stream& stream, DType model_dtype,
             const std::vector<double>& frequencies, double scale, std::int64_t positions);
+  /// Multiplies all channels by the factor of their position.
+  RopeTable(Memory& memory, Stream& stream, DType model_dtype, const TemperatureSpec& spec,
+            std::int64_t positions);
 
   /// acc [positions, R]
   ConstView cos() const { return cos_.view(); }
@@ -36,6 +40,7 @@ class RopeTables {
 
   /// Computed at the first request; null for layers without rotary positions.
   const RopeTable* get(const std::optional<RopeSpec>& spec);
+  const RopeTable* get(const std::optional<TemperatureSpec>& spec);
   /// Bytes of all requested tables with `positions` positions.
   std::int64_t bytes(std::int64_t positions) const;
 
@@ -45,6 +50,7 @@ class RopeTables {
   DType dtype_;
   std::int64_t positions_;
   std::deque<std::pair<RopeSpec, RopeTable>> tables_;
+  std::deque<std::pair<TemperatureSpec, RopeTable>> temperatures_;
 };
 
 }  // namespace tessera

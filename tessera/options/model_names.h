@@ -60,6 +60,17 @@ constexpr std::string_view to_string(QkNorm value) {
     case QkNorm::none: return "none";
     case QkNorm::per_head: return "per_head";
     case QkNorm::whole_width: return "whole_width";
+    case QkNorm::l2: return "l2";
+  }
+  return {};
+}
+
+// Megatron's names.
+constexpr std::string_view to_string(SoftmaxType value) {
+  switch (value) {
+    case SoftmaxType::vanilla: return "vanilla";
+    case SoftmaxType::off_by_one: return "off-by-one";
+    case SoftmaxType::learnable: return "learnable";
   }
   return {};
 }

@@ -20,8 +20,12 @@ enum class NormPlacement { before, after, before_and_after };
 /// both (Cohere) or one for each (GPT-NeoX).
 enum class ParallelBlock { none, one_norm, two_norms };
 /// Norms of queries and keys before RoPE: of each head separately, with weights shared by all heads
-/// (Qwen3, Gemma 3), or over all heads together (OLMo 2).
-enum class QkNorm { none, per_head, whole_width };
+/// (Qwen3, Gemma 3), over all heads together (OLMo 2), or of each head without weights, in layers
+/// with RoPE (Llama 4).
+enum class QkNorm { none, per_head, whole_width, l2 };
+/// What the softmax of attention has besides its keys: nothing; a logit of 0; or a trained logit
+/// for each query head (gpt-oss).
+enum class SoftmaxType { vanilla, off_by_one, learnable };
 
 struct RopeOptions {
   double base = 10000.0;
@@ -35,6 +39,7 @@ struct RopeOptions {
   double beta_fast = 32.0;        ///< yarn
   double beta_slow = 1.0;         ///< yarn
   double attention_factor = 0.0;  ///< yarn; 0 means 0.1 ln(factor) + 1
+  bool truncate = true;           ///< yarn: the bounds between channels are whole numbers
 
   bool operator==(const RopeOptions&) const = default;
 };
@@ -64,8 +69,10 @@ struct ModelOptions {
   NormPlacement norm_placement = NormPlacement::before;
   ParallelBlock parallel_block = ParallelBlock::none;
   Activation activation = Activation::gelu;
-  bool gated_mlp = false;        ///< act(gate) up instead of act(up); with silu it is SwiGLU
-  std::int64_t num_experts = 0;  ///< 0: every layer has one MLP
+  bool gated_mlp = false;         ///< act(gate) up instead of act(up); with silu it is SwiGLU
+  double activation_clamp = 0.0;  ///< gate is at most this, and up within +- this; 0: no limit
+  double glu_offset = 0.0;        ///< added to up after that
+  std::int64_t num_experts = 0;   ///< 0: every layer has one MLP
   /// Which layers have experts: every N-th from the first one, or a 0 or 1 for each layer.
   std::vector<std::int64_t> moe_layer_freq = {1};
   std::int64_t moe_ffn_hidden_size = 0;  ///< width of an expert; derived: ffn_hidden_size
@@ -73,6 +80,7 @@ struct ModelOptions {
   RouterScore moe_router_score = RouterScore::softmax;
   bool moe_router_pre_softmax = false;     ///< softmax over all experts instead of the chosen ones
   double moe_router_scaling_factor = 1.0;  ///< of the weights of the chosen experts
+  bool moe_probs_on_input = false;         ///< the weights multiply the inputs of experts (Llama 4)
   std::int64_t moe_router_num_groups = 0;  ///< group-limited choice; 0: none
   std::int64_t moe_router_group_topk = 0;  ///< groups that a token's experts are in
   std::int64_t moe_router_group_best = 0;  ///< experts whose scores make a group's; derived: topk /
@@ -91,7 +99,7 @@ struct ModelOptions {
   bool moe_shared_gate = false;     ///< its output is multiplied by a sigmoid
   bool qkv_bias = true;
   bool attention_output_bias = true;
-  bool mlp_bias = true;
+  bool mlp_bias = true;  ///< of MLPs, and of experts and their router
   QkNorm qk_norm = QkNorm::none;
   /// Multi-head latent attention (DeepSeek-V2 and V3): kv_channels is then qk_head_dim +
   /// qk_pos_emb_head_dim, and qk_norm normalises the latents.
@@ -111,6 +119,13 @@ struct ModelOptions {
   std::int64_t window_first_layer = 0;
   std::int64_t window_skip_freq = 0;  ///< every N-th layer has no window (Gemma 2: 2); 0: none
   std::int64_t no_rope_freq = 0;      ///< every N-th layer has no RoPE (Cohere 2: 4); 0: none
+  /// In layers with RoPE a query attends to the keys of its chunk of so many positions (Llama 4)
+  std::int64_t attention_chunk = 0;  ///< 0: no chunks
+  /// In layers without RoPE queries are multiplied by 1 + scale ln(1 + floor((position + 1) /
+  /// temperature_floor)) (Llama 4)
+  double temperature_scale = 0.0;
+  std::int64_t temperature_floor = 8192;
+  SoftmaxType softmax_type = SoftmaxType::vanilla;
   bool rotary_interleaved = false;  ///< RoPE rotates channels (0, 1), (2, 3), ... instead of halves
   double rope_local_base = 0.0;  ///< RoPE's base in layers with a window, without scaling; 0: as in
                                  ///< the others

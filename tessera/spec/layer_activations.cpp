@@ -105,9 +105,10 @@ class Terms {
     const int64_t heads = spec.heads / local_.shares;
     const int64_t groups = std::max<int64_t>(1, spec.groups / local_.shares);
     add("q, k, v", "S B (H + 2 K) D", rows * (heads + 2 * groups) * d * element_);
-    if (spec.qk_norm != QkNorm::none) {
-      const bool whole = spec.qk_norm == QkNorm::whole_width;
+    if (spec.qk_norm != QkNorm::none)
       add("normed q, k", "S B (H + K) D", rows * (heads + groups) * d * element_);
+    if (spec.qk_norm == QkNorm::per_head || spec.qk_norm == QkNorm::whole_width) {
+      const bool whole = spec.qk_norm == QkNorm::whole_width;
       add("q norm: mean, 1/deviation", whole ? "2 S B" : "2 S B H",
           rows * (whole ? 1 : heads) * 2 * number_);
       add("k norm: mean, 1/deviation", whole ? "2 S B" : "2 S B K",

@@ -18,6 +18,8 @@ std::vector<std::string> loss_names(const MoeSpec& spec) {
 
 }  // namespace
 
+std::string sinks_name(const AttentionLayerSpec& spec) { return spec.name + ".sinks"; }
+
 LinearSpec qkv_linear(const AttentionLayerSpec& spec) {
   return {{{spec.name + ".q", spec.heads * spec.head_size},
            {spec.name + ".k", spec.groups * spec.head_size, spec.groups},
@@ -73,6 +75,7 @@ LinearSpec down_linear(const MlpSpec& spec) {
 }
 
 std::string weight_name(const RouterLayerSpec& spec) { return spec.name + ".weight"; }
+std::string linear_bias_name(const RouterLayerSpec& spec) { return spec.name + ".bias"; }
 std::string bias_name(const RouterLayerSpec& spec) { return spec.name + ".expert_bias"; }
 std::string shares_name(const RouterLayerSpec& spec) { return spec.name + ".expert_shares"; }
 

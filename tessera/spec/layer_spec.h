@@ -26,6 +26,16 @@ struct RopeSpec {
   bool operator==(const RopeSpec&) const = default;
 };
 
+/// A factor on the queries that grows with their position: 1 + scale ln(1 + floor((position + 1) /
+/// floor)) (Llama 4, in layers without RoPE).
+struct TemperatureSpec {
+  double scale = 0.0;
+  std::int64_t floor = 1;
+  std::int64_t head_size = 0;
+
+  bool operator==(const TemperatureSpec&) const = default;
+};
+
 struct AttentionLayerSpec {
   std::string name;        ///< layers.3.attention
   std::int64_t layer = 0;  ///< the layer's number, for the cache
@@ -34,9 +44,12 @@ struct AttentionLayerSpec {
   std::int64_t groups = 0;  ///< key/value heads
   std::int64_t head_size = 0;
   std::int64_t window = 0;  ///< keys that a query attends to, its own included; 0: all before it
-  std::optional<RopeSpec> rope;  ///< none: heads are not rotated
-  double softmax_scale = 1.0;    ///< of the scores
-  double softcap = 0.0;          ///< of the scores after that; 0: none
+  std::int64_t chunk = 0;   ///< a query attends to keys of its chunk of so many positions; 0: none
+  std::optional<RopeSpec> rope;                ///< none: heads are not rotated
+  std::optional<TemperatureSpec> temperature;  ///< only without rope
+  SoftmaxType softmax = SoftmaxType::vanilla;
+  double softmax_scale = 1.0;  ///< of the scores
+  double softcap = 0.0;        ///< of the scores after that; 0: none
   bool qkv_bias = false;
   bool output_bias = false;
   QkNorm qk_norm = QkNorm::none;  ///< before the rotation
@@ -45,6 +58,8 @@ struct AttentionLayerSpec {
   double init_std = 0.02;
   double output_init_std = 0.02;
 };
+/// The logits of a learnable softmax: layers.3.attention.sinks [heads]
+std::string sinks_name(const AttentionLayerSpec& spec);
 /// Its linear layers.
 LinearSpec qkv_linear(const AttentionLayerSpec& spec);
 LinearSpec output_linear(const AttentionLayerSpec& spec);
@@ -85,7 +100,7 @@ LinearSpec output_linear(const LatentAttentionSpec& spec);
 
 struct MlpSpec {
   std::string name;  ///< layers.3.mlp
-  Activation activation = Activation::gelu;
+  ActivationSpec activation = Activation::gelu;
   bool gated = false;  ///< act(gate) up with two matrices before it (SwiGLU), instead of act(up)
   std::int64_t hidden = 0;
   std::int64_t ffn = 0;
@@ -96,13 +111,14 @@ struct MlpSpec {
 LinearSpec up_linear(const MlpSpec& spec);
 LinearSpec down_linear(const MlpSpec& spec);
 
-/// A linear layer without a bias that scores experts, and how they are chosen.
+/// A linear layer that scores experts, and how they are chosen.
 struct RouterLayerSpec {
   std::string name;  ///< layers.3.mlp.router
   std::int64_t experts = 0;
   std::int64_t hidden = 0;
   RouterSpec choice;
   double init_std = 0.02;
+  bool bias = false;  ///< of the linear layer: layers.3.mlp.router.bias
   /// A bias per expert for the choice (layers.3.mlp.router.expert_bias): not trained, but moved by
   /// this much per step towards equal use of the experts. Not set: there is none.
   std::optional<double> bias_rate = {};
@@ -133,12 +149,15 @@ struct MoeSpec {
   std::vector<BalanceLossSpec> balance;
   double z_loss = 0.0;  ///< coefficient of the mean of lse(logits)^2; 0: none
   std::optional<ExpertCapacitySpec> capacity;
-  MlpSpec expert;                 ///< layers.3.mlp.experts; without biases
+  MlpSpec expert;  ///< layers.3.mlp.experts; biases are tensors [experts, out]
+  /// What the router's weights multiply.
+  ExpertWeighting weighting = ExpertWeighting::output;
   std::optional<MlpSpec> shared;  ///< an MLP for every position: layers.3.mlp.shared
   /// The shared MLP's output is multiplied by the sigmoid of one logit: layers.3.mlp.shared_gate
   std::optional<RouterLayerSpec> shared_gate;
 };
 std::string weight_name(const RouterLayerSpec& spec);
+std::string linear_bias_name(const RouterLayerSpec& spec);
 std::string bias_name(const RouterLayerSpec& spec);
 /// How often each expert was chosen in the last step, over the mean: a tensor [experts] that a
 /// balance over the global batch needs.

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/norm_spec.h"
+#include "tessera/base/shape.h"
 
 namespace tessera {
 
@@ -21,6 +23,12 @@ struct InitSpec {
 /// Norm weights are initialised to 1, or to 0 if they are stored minus 1.
 inline InitKind norm_weight_init(const NormSpec& spec) {
   return spec.one_plus_weight ? InitKind::zeros : InitKind::ones;
+}
+
+/// Weight decay applies to matrices, not to biases and norms, by the name and the global shape of a
+/// parameter: the biases of all experts are one tensor [experts, out].
+inline bool weight_decays(std::string_view name, const Shape& shape) {
+  return shape.rank() >= 2 && !name.ends_with(".bias");
 }
 
 /// One of the tensors that a layer fuses along its outputs (q, k and v; gate and up).

@@ -52,6 +52,16 @@ std::optional<RopeSpec> rope_spec(const ModelOptions& o, std::int64_t layer) {
   return spec;
 }
 
+// Layers without RoPE attend to all positions, and may scale their queries.
+std::int64_t chunk(const ModelOptions& o, std::int64_t layer) {
+  return is_nth(layer, o.no_rope_freq) ? 0 : o.attention_chunk;
+}
+
+std::optional<TemperatureSpec> temperature_spec(const ModelOptions& o, std::int64_t layer) {
+  if (o.temperature_scale == 0 || !is_nth(layer, o.no_rope_freq)) return std::nullopt;
+  return TemperatureSpec{o.temperature_scale, o.temperature_floor, o.kv_channels};
+}
+
 AttentionLayerSpec attention_spec(const ModelOptions& o, const std::string& name,
                                   std::int64_t layer) {
   AttentionLayerSpec spec;
@@ -62,13 +72,16 @@ AttentionLayerSpec attention_spec(const ModelOptions& o, const std::string& name
   spec.groups = o.num_query_groups;
   spec.head_size = o.kv_channels;
   spec.window = window(o, layer);
+  spec.chunk = chunk(o, layer);
   spec.rope = rope_spec(o, layer);
+  spec.temperature = temperature_spec(o, layer);
+  spec.softmax = o.softmax_type;
   spec.softmax_scale =
       o.softmax_scale > 0 ? o.softmax_scale : 1.0 / std::sqrt(static_cast<double>(o.kv_channels));
   spec.softcap = o.attention_softcap;
   spec.qkv_bias = o.qkv_bias;
   spec.output_bias = o.attention_output_bias;
-  spec.qk_norm = o.qk_norm;
+  spec.qk_norm = o.qk_norm == QkNorm::l2 && !spec.rope ? QkNorm::none : o.qk_norm;
   spec.norm = norm_spec(o);
   spec.dropout = o.attention_dropout;
   spec.init_std = o.init_std;
@@ -128,7 +141,7 @@ MixerSpec mixer_spec(const ModelOptions& o, const std::string& name, std::int64_
 MlpSpec mlp_spec(const ModelOptions& o, const std::string& name) {
   MlpSpec spec;
   spec.name = name + ".mlp";
-  spec.activation = o.activation;
+  spec.activation = {o.activation, o.activation_clamp, o.glu_offset};
   spec.gated = o.gated_mlp;
   spec.hidden = o.hidden_size;
   spec.ffn = o.ffn_hidden_size;
@@ -170,11 +183,13 @@ MoeSpec moe_spec(const ModelOptions& o, const MlpSpec& mlp) {
   MoeSpec spec;
   spec.name = mlp.name;
   spec.router = {mlp.name + ".router", o.num_experts, o.hidden_size, router_spec(o), o.init_std};
+  spec.router.bias = o.mlp_bias;
   if (o.moe_expert_bias) spec.router.bias_rate = o.moe_bias_update_rate;
   spec.router.jitter = o.moe_input_jitter;
   spec.balance = balance_losses(o);
   spec.z_loss = o.moe_z_loss;
   if (o.moe_capacity_factor > 0) spec.capacity = {o.moe_capacity_factor, o.moe_drop_policy};
+  spec.weighting = o.moe_probs_on_input ? ExpertWeighting::input : ExpertWeighting::output;
   spec.expert = mlp;
   spec.expert.name += ".experts";
   spec.expert.ffn = o.moe_ffn_hidden_size;

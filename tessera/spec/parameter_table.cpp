@@ -43,8 +43,11 @@ class Walk {
   void sublayer(const AttentionLayerSpec& spec) {
     linear(qkv_linear(spec));
     linear(output_linear(spec));
+    if (spec.softmax == SoftmaxType::learnable)
+      tensor(sinks_name(spec), {spec.heads}, {InitKind::normal, spec.init_std});
     switch (spec.qk_norm) {
-      case QkNorm::none: break;
+      case QkNorm::none:
+      case QkNorm::l2: break;
       case QkNorm::per_head: qk_norms(spec, 1, 1); break;
       case QkNorm::whole_width: qk_norms(spec, spec.heads, spec.groups); break;
     }
@@ -79,6 +82,7 @@ class Walk {
   }
   void router(const RouterLayerSpec& spec) {
     tensor(weight_name(spec), {spec.experts, spec.hidden}, {InitKind::normal, spec.init_std});
+    if (spec.bias) tensor(linear_bias_name(spec), {spec.experts}, {});
     if (spec.bias_rate) add_({bias_name(spec), {spec.experts}, {}, PlacementClass::buffer});
   }
   void experts(const MoeSpec& spec, const LinearSpec& linear) {
@@ -87,6 +91,9 @@ class Walk {
             {spec.router.experts, part.out, linear.in},
             {InitKind::normal, linear.init_std},
             PlacementClass::expert});
+    if (!linear.bias) return;
+    for (const LinearPart& part : linear.parts)
+      add_({part.name + ".bias", {spec.router.experts, part.out}, {}, PlacementClass::expert});
   }
   void layer(const LayerSpec& spec) {
     const auto visit = [this](const auto& each) { sublayer(each); };

@@ -19,8 +19,7 @@ struct ParameterInfo {
   InitSpec init;
   PlacementClass placement_class = PlacementClass::dense;
 
-  /// Weight decay applies to matrices, not to biases and norms.
-  bool decays() const { return shape.rank() >= 2; }
+  bool decays() const { return weight_decays(name, shape); }
 };
 
 class ParameterTable {

@@ -14,7 +14,8 @@ double llama3_frequency(double f, const RopeOptions& o) {
   const double wavelength = kTwoPi / f;
   const auto original = static_cast<double>(o.original_max_position);
   if (wavelength > original / o.low_freq_factor) return f / o.factor;
-  if (wavelength < original / o.high_freq_factor) return f;
+  if (wavelength < original / o.high_freq_factor || o.low_freq_factor == o.high_freq_factor)
+    return f;
   const double smooth =
       (original / wavelength - o.low_freq_factor) / (o.high_freq_factor - o.low_freq_factor);
   return (1 - smooth) * f / o.factor + smooth * f;
@@ -29,9 +30,10 @@ double yarn_pair(double turns, std::int64_t rotated, const RopeOptions& o) {
 
 // Pairs below `low` keep their speed, pairs above `high` are stretched, a ramp lies between.
 void apply_yarn(RopeFrequencies& rope, std::int64_t rotated, const RopeOptions& o) {
-  const double low = std::max(std::floor(yarn_pair(o.beta_fast, rotated, o)), 0.0);
-  double high =
-      std::min(std::ceil(yarn_pair(o.beta_slow, rotated, o)), static_cast<double>(rotated - 1));
+  const double first = yarn_pair(o.beta_fast, rotated, o);
+  const double last = yarn_pair(o.beta_slow, rotated, o);
+  const double low = std::max(o.truncate ? std::floor(first) : first, 0.0);
+  double high = std::min(o.truncate ? std::ceil(last) : last, static_cast<double>(rotated - 1));
   if (high == low) high += 0.001;
   for (std::size_t i = 0; i < rope.frequencies.size(); ++i) {
     const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
@@ -58,6 +60,10 @@ RopeFrequencies rope_frequencies(const RopeSpec& spec) {
   }
   if (options.scaling == RopeScaling::yarn) apply_yarn(rope, rotated, options);
   return rope;
+}
+
+double temperature(const TemperatureSpec& spec, std::int64_t position) {
+  return 1.0 + spec.scale * std::log1p(static_cast<double>((position + 1) / spec.floor));
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // The frequencies of rotary positions, with the scalings that extend a model to longer sequences.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "tessera/spec/layer_spec.h"
@@ -13,5 +14,8 @@ struct RopeFrequencies {
 };
 
 RopeFrequencies rope_frequencies(const RopeSpec& spec);
+
+/// The factor on queries at a position.
+double temperature(const TemperatureSpec& spec, std::int64_t position);
 
 }  // namespace tessera

@@ -58,6 +58,8 @@ void shrink_model(ModelOptions& model, int tensor, int small) {
   model.ffn_hidden_size = round_up(model.hidden_size + model.hidden_size / 2, small);
   model.vocab_size = 16 * small + (ragged ? 1 : 0);
   if (model.attention_window > 0) model.attention_window = 5;
+  if (model.attention_chunk > 0) model.attention_chunk = 6;
+  model.temperature_floor = std::min<int64_t>(model.temperature_floor, 3);
   model.window_first_layer = std::min<int64_t>(model.window_first_layer, 1);
   model.rope.original_max_position = std::min<int64_t>(model.rope.original_max_position, 64);
   model.dtype = DType::f64;
@@ -92,6 +94,8 @@ class Changes {
     note("v-head-dim", a.v_head_dim, b.v_head_dim);
     note("vocabulary", a.vocab_size, b.vocab_size);
     note("window-size", a.attention_window, b.attention_window);
+    note("attention-chunk-size", a.attention_chunk, b.attention_chunk);
+    note("attention-temperature-floor", a.temperature_floor, b.temperature_floor);
   }
   void note_shape(const SessionOptions& a, const SessionOptions& b) {
     note("tensor-model-parallel-size", a.parallel.tensor, b.parallel.tensor);

@@ -191,10 +191,8 @@ TEST(HfConfig, RefusesWhatItCannotCompute) {
   expect_refused(with("llama", R"(,"rope_scaling":{"type":"llama3","factor":8})"),
                  {"low_freq_factor is missing"});
   expect_refused(with("llama", R"(,"rope_scaling":{"type":"llama3","factor":8,)"
-                               R"("low_freq_factor":4,"high_freq_factor":4})"),
-                 {"high_freq_factor 4", "low_freq_factor 4"});
-  expect_refused(with("llama", R"(,"rope_scaling":{"type":"yarn","factor":8,"truncate":false})"),
-                 {"truncate"});
+                               R"("low_freq_factor":5,"high_freq_factor":4})"),
+                 {"high_freq_factor 4", "low_freq_factor 5"});
   expect_refused(with("llama", R"(,"rope_scaling":{"type":"yarn","factor":8,"beta_fast":0.5})"),
                  {"beta_fast 0.5"});
   expect_refused(with("llama", R"(,"rope_scaling":{"type":"yarn",)"

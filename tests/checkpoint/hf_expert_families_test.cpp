@@ -190,6 +190,72 @@ TEST(HfExpertFamilies, ReadsOptionsOfGranite) {
   EXPECT_EQ(granite.softmax_scale, 0.25);
 }
 
+TEST(HfExpertFamilies, ReadsOptionsOfGptOss) {
+  const ModelOptions model = folder_options("gpt_oss");
+  EXPECT_EQ(model.num_experts, 3);
+  EXPECT_EQ(model.moe_router_topk, 2);
+  EXPECT_EQ(model.moe_ffn_hidden_size, 12);
+  EXPECT_FALSE(model.moe_router_pre_softmax);
+  EXPECT_EQ(model.softmax_type, SoftmaxType::learnable);
+  EXPECT_EQ(model.activation, Activation::quick_gelu);
+  EXPECT_EQ(model.activation_clamp, 7);
+  EXPECT_EQ(model.glu_offset, 1);
+  EXPECT_TRUE(model.gated_mlp && model.mlp_bias && model.qkv_bias && model.attention_output_bias);
+  EXPECT_EQ(model.attention_window, 5);
+  EXPECT_EQ(model.window_skip_freq, 2);
+  EXPECT_EQ(model.rope.scaling, RopeScaling::yarn);
+  EXPECT_FALSE(model.rope.truncate);
+  // gpt-oss-120b.
+  const ModelOptions standard = config_options("gpt_oss", "");
+  EXPECT_EQ(standard.num_experts, 128);
+  EXPECT_EQ(standard.attention_window, 128);
+  EXPECT_EQ(standard.rope.base, 150000);
+  EXPECT_EQ(standard.rope.factor, 32);
+  EXPECT_FALSE(standard.rope.truncate);
+  EXPECT_EQ(parameter_count(model_spec(standard)), 116'829'156'672.0);
+  expect_config_refused("gpt_oss", R"("swiglu_limit":5.0)", {"swiglu_limit must be 7"});
+  expect_config_refused("gpt_oss", R"("hidden_act":"gelu")", {"hidden_act", "silu"});
+  expect_config_refused("gpt_oss", R"("sliding_window":null)", {"sliding_window"});
+  expect_config_refused("gpt_oss", R"("quantization_config":{"quant_method":"gptq"})",
+                        {"quantization_config"});
+}
+
+TEST(HfExpertFamilies, ReadsOptionsOfLlama4) {
+  using Layers = std::vector<std::int64_t>;
+  const ModelOptions model = folder_options("llama4_text");
+  EXPECT_EQ(model.num_experts, 3);
+  EXPECT_EQ(model.moe_layer_freq, (Layers{0, 1, 0}));
+  EXPECT_EQ(model.ffn_hidden_size, 14);
+  EXPECT_EQ(model.moe_ffn_hidden_size, 12);
+  EXPECT_EQ(model.moe_shared_ffn, 12);
+  EXPECT_EQ(model.moe_router_topk, 1);
+  EXPECT_EQ(model.moe_router_score, RouterScore::sigmoid);
+  EXPECT_TRUE(model.moe_probs_on_input && model.rotary_interleaved);
+  EXPECT_EQ(model.no_rope_freq, 3);
+  EXPECT_EQ(model.attention_chunk, 5);
+  EXPECT_EQ(model.qk_norm, QkNorm::l2);
+  EXPECT_EQ(model.temperature_scale, 0.1);
+  EXPECT_EQ(model.temperature_floor, 4);
+  EXPECT_EQ(model.rope.high_freq_factor, 1) << "equal to low_freq_factor, as in Llama 4 Scout";
+  // The defaults of transformers are Scout's sizes.
+  const ModelOptions standard = config_options("llama4_text", "");
+  EXPECT_EQ(standard.moe_layer_freq, Layers{1});
+  EXPECT_EQ(standard.no_rope_freq, 4);
+  EXPECT_EQ(standard.attention_chunk, 8192);
+  const auto refused = [](const std::string& keys, std::initializer_list<const char*> parts) {
+    expect_config_refused("llama4_text", R"("num_hidden_layers":4,)" + keys, parts);
+  };
+  refused(R"("num_experts_per_tok":2)", {"num_experts_per_tok = 2", "expected 1"});
+  refused(R"("no_rope_layers":[1,0,1,1])", {"no_rope_layers[3] is 1", "every N-th"});
+  refused(R"("no_rope_layers":[0,0,0,0])", {"without any layer with RoPE"});
+  refused(R"("no_rope_layers":[1,1])", {"no_rope_layers must be a list of 4"});
+  refused(R"("moe_layers":[4])", {"moe_layers has 4", "below 4"});
+  refused(R"("moe_layers":[])", {"no layer has experts"});
+  refused(R"("layer_types":["chunked_attention","full_attention","chunked_attention",)"
+          R"("full_attention"])",
+          {"layer_types[1]", "chunks are supported"});
+}
+
 TEST(HfExpertFamilies, OtherConfigsComeBack) {
   const std::pair<const char*, const char*> configs[] = {
       {"qwen3_moe", R"("use_sliding_window":true,"attention_bias":true,"norm_topk_prob":true)"},
@@ -201,6 +267,15 @@ TEST(HfExpertFamilies, OtherConfigsComeBack) {
        R"("num_hidden_layers":2,"first_k_dense_replace":0,"n_group":1,"topk_group":1)"},
       {"glm4_moe", R"("head_dim":64,"first_k_dense_replace":0,"partial_rotary_factor":1.0)"},
       {"glm4_moe", R"("head_dim":64,"n_group":8,"topk_group":4,"n_shared_experts":3)"},
+      {"gpt_oss", R"("num_hidden_layers":1,"rope_scaling":{"rope_type":"default"})"},
+      {"gpt_oss", R"("num_hidden_layers":2,"attention_bias":false,"sliding_window":9,)"
+                  R"("layer_types":["full_attention","sliding_attention"])"},
+      {"gpt_oss", R"("num_hidden_layers":2,"layer_types":["full_attention","full_attention"])"},
+      {"llama4_text", R"("num_hidden_layers":3,"attn_temperature_tuning":false)"},
+      {"llama4_text", R"("num_hidden_layers":8,"interleave_moe_layer_step":2,"use_qk_norm":false)"},
+      {"llama4_text", R"("num_hidden_layers":2,"layer_types":["full_attention","full_attention"])"},
+      {"llama4_text", R"("num_hidden_layers":4,"no_rope_layers":[1,0,1,0,1,0],"floor_scale":64,)"
+                      R"("attn_scale":0.3,"attention_chunk_size":32,"moe_layers":[0,3])"},
       {"mixtral", R"("sliding_window":7,"num_local_experts":5,"num_experts_per_tok":5)"},
       {"granitemoe", R"("logits_scaling":6.0,"num_experts_per_tok":8,"attention_bias":true)"},
       {"olmoe", R"("norm_topk_prob":true,"attention_bias":true,"num_key_value_heads":4)"},
@@ -225,6 +300,16 @@ TEST(HfExpertFamilies, SayWhatTheyCannotExpress) {
             "the size of the shared expert would become 10 instead of 15");
   EXPECT_EQ(problem("glm4_moe", [](ModelOptions& o) { o.moe_router_group_best = 1; }),
             "the experts that make a group's score would become 2 instead of 1");
+  EXPECT_EQ(problem("gpt_oss", [](ModelOptions& o) { o.activation_clamp = 0; }),
+            "the limit of the MLP's gate would become 7 instead of 0");
+  EXPECT_EQ(problem("gpt_oss", [](ModelOptions& o) { o.softmax_type = SoftmaxType::vanilla; }),
+            "the softmax of attention would become learnable instead of vanilla");
+  EXPECT_EQ(problem("llama4_text", [](ModelOptions& o) { o.moe_probs_on_input = false; }),
+            "the weighting of experts' inputs would become true instead of false");
+  EXPECT_EQ(problem("llama4_text", [](ModelOptions& o) { o.moe_shared_ffn = 8; }),
+            "the size of the shared expert would become 12 instead of 8");
+  EXPECT_EQ(problem("llama", [](ModelOptions& o) { o.attention_chunk = 8; }),
+            "the chunks of attention would become 0 instead of 8");
   EXPECT_EQ(problem("glm4_moe", [](ModelOptions& o) { o.moe_expert_bias = false; }),
             "the bias of experts would become true instead of false");
 }

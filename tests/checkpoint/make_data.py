@@ -1,6 +1,6 @@
 """Makes tests/checkpoint/data: tiny models of each family as transformers saves them.
 
-Needs torch, transformers and safetensors. Usage: python make_data.py
+Needs torch, transformers and safetensors. Usage: python make_data.py [FAMILY...]
 
 Element j of the tensor that is k-th by name in the checkpoint holds (31 k + j) mod 251 - 125, a number that every
 float type has, so that the tests can tell each element's origin.
@@ -8,6 +8,7 @@ float type has, so that the tests can tell each element's origin.
 
 import pathlib
 import shutil
+import sys
 
 import torch
 import transformers
@@ -173,6 +174,40 @@ MODELS = {
             original_max_position_embeddings=16,
         ),
     ),
+    "gpt_oss": transformers.GptOssConfig(
+        **SMALL,
+        head_dim=6,
+        sliding_window=5,
+        num_local_experts=3,
+        num_experts_per_tok=2,
+        dtype="bfloat16",
+        rope_parameters=dict(
+            rope_type="yarn",
+            rope_theta=150000.0,
+            factor=4.0,
+            truncate=False,
+            original_max_position_embeddings=16,
+        ),
+    ),
+    "llama4_text": transformers.Llama4TextConfig(
+        **(SMALL | dict(num_hidden_layers=3)),
+        head_dim=6,
+        intermediate_size_mlp=14,
+        num_local_experts=3,
+        interleave_moe_layer_step=2,
+        no_rope_layer_interval=3,
+        attention_chunk_size=5,
+        floor_scale=4,
+        dtype="bfloat16",
+        rope_parameters=dict(
+            rope_type="llama3",
+            rope_theta=500000.0,
+            factor=16.0,
+            low_freq_factor=1.0,
+            high_freq_factor=1.0,
+            original_max_position_embeddings=16,
+        ),
+    ),
 }
 
 
@@ -188,8 +223,10 @@ def fill(folder):
 
 
 def main():
-    shutil.rmtree(DATA, ignore_errors=True)
-    for family, config in MODELS.items():
+    chosen = sys.argv[1:] or MODELS
+    for family in chosen:
+        config = MODELS[family]
+        shutil.rmtree(DATA / family, ignore_errors=True)
         model = transformers.AutoModelForCausalLM.from_config(config)
         # One model is split over several files.
         size = 1500 if family == "llama" else "1GB"

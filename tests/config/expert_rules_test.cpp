@@ -75,11 +75,16 @@ constexpr WrongLayout kExperts[] = {
      "2: every tensor-parallel rank has a part of the shared expert of the same width; change one "
      "of them"},
     {"--num-experts 4 --moe-router-topk 1",
-     "2 problems in the configuration:\n"
-     "  - --moe-router-topk 1 without --moe-router-pre-softmax: a softmax over one chosen expert "
-     "is "
-     "always 1, and the router would learn nothing; add --moe-router-pre-softmax\n"
-     "  - --num-experts 4: experts have no biases; add --disable-bias-linear"},
+     "--moe-router-topk 1 without --moe-router-pre-softmax: a softmax over one chosen expert is "
+     "always 1, and the router would learn nothing; add --moe-router-pre-softmax"},
+    {MOE "--add-mlp-bias --moe-shared-expert-intermediate-size 16",
+     "--moe-shared-expert-intermediate-size 16: a model with a shared expert has no biases in its "
+     "experts; add --disable-bias-linear, without --add-mlp-bias"},
+    {MOE "--add-mlp-bias --moe-apply-probs-on-input",
+     "--moe-apply-probs-on-input: experts whose inputs are weighted have no biases; add "
+     "--disable-bias-linear, without --add-mlp-bias"},
+    {"--moe-apply-probs-on-input",
+     "--moe-apply-probs-on-input 'true' has no effect: it belongs to --num-experts"},
     {MOE "--expert-model-parallel-size 3 --nproc 3 --global-batch-size 6",
      "--num-experts 4 is not a multiple of --expert-model-parallel-size 3: every rank has the same "
      "number of experts; change one of them"},

@@ -188,8 +188,8 @@ constexpr Refusal kRules[] = {
     {"--parallel-block one_norm --norm-placement after",
      "--parallel-block one_norm has norms of the layer's input only, but --norm-placement is "
      "after"},
-    {"--position-embedding-type rope --use-rope-scaling --rope-low-freq-factor 4",
-     "--rope-high-freq-factor 4 must be above --rope-low-freq-factor 4"},
+    {"--position-embedding-type rope --use-rope-scaling --rope-low-freq-factor 5",
+     "--rope-high-freq-factor 4 must not be below --rope-low-freq-factor 5"},
     {"--position-embedding-type rope --rope-scaling-type yarn --rope-beta-slow 64",
      "--rope-beta-fast 32 must be above --rope-beta-slow 64"},
     {"--max-position-embeddings 16", "--seq-length 32 is more than --max-position-embeddings 16"},

@@ -277,6 +277,62 @@ TEST_P(CudaKernelsTest, Activations) {
   }
 }
 
+TEST_P(CudaKernelsTest, LimitedGates) {
+  const ActivationSpec spec(Activation::quick_gelu, 1.5, 1);
+  for (const std::int64_t f : {128, 129})
+    expect_same(
+        [&](Lab& lab) -> Results {
+          const std::int64_t n = 37;
+          const Tensor x = random(lab, {n, 2 * f}, 1, 3), y = random(lab, {n, f}, 2);
+          const Tensor dx = random(lab, {n, 2 * f}, 3), p = lab.full(acc(), {n}, 0.75);
+          const Tensor dp = lab.full(acc(), {n}, 0), expert = random(lab, {n, f}, 4);
+          lab->gated_activation_forward(lab.stream, y, x.view(), spec);
+          lab->gated_activation_backward(lab.stream, dx, {}, y.view(), x.view(), spec);
+          lab->expert_activation_forward(lab.stream, expert, x.view(), p.view(), spec);
+          const std::vector<double> of_dense = lab.read(dx);
+          lab->expert_activation_backward(lab.stream, dx, {}, dp, y.view(), x.view(), p.view(),
+                                          spec);
+          return {lab.read(y), of_dense, lab.read(expert), lab.read(dx), lab.read(dp)};
+        },
+        3);
+}
+
+TEST_P(CudaKernelsTest, SinksAndNormsOfHeads) {
+  for (const std::int64_t e : {64, 65})
+    expect_same(
+        [&](Lab& lab) -> Results {
+          const std::int64_t s = 70, b = 2, h = 3;
+          const Tensor o = random(lab, {s, b, h, e}, 1), d_o = random(lab, {s, b, h, e}, 2);
+          const Tensor sink = random(lab, {h}, 3);
+          const Tensor lse = lab.full(acc(), {b, h, s}, 0.5), rows = lab.full(acc(), {s * b, h}, 0);
+          lab->attention_sink_forward(lab.stream, o, lse, sink.view());
+          lab->attention_sink_backward(lab.stream, rows, d_o.view(), o.view(), lse.view(),
+                                       sink.view());
+          const auto heads = [&](const Tensor& x) { return x.view().reshape({s * b, h, e}); };
+          const Tensor y = random(lab, {s * b, h, e}, 4), dx = random(lab, {s * b, h, e}, 5);
+          lab->l2_norm_forward(lab.stream, y, heads(d_o), 1e-5);
+          lab->l2_norm_backward(lab.stream, dx, heads(o), heads(d_o), 1e-5);
+          return {lab.read(o), lab.read(lse), lab.read(rows), lab.read(y), lab.read(dx)};
+        },
+        4);
+}
+
+TEST_P(CudaKernelsTest, BiasesOfExperts) {
+  expect_same(
+      [&](Lab& lab) -> Results {
+        const std::int64_t n = 300, c = 100;
+        const Tensor y = random(lab, {n, c}, 1), bias = random(lab, {3, c}, 2);
+        const Tensor offsets = lab.tensor(DType::i32, {4}, {0, 130, 130, 290});
+        const Tensor p = lab.full(acc(), {n}, 0.75), dp = lab.full(acc(), {n}, 0);
+        const Tensor dbias = lab.full(acc(), {3, c}, 0);
+        lab->add_expert_bias(lab.stream, y, bias.view(), offsets.view(), p.view());
+        lab->expert_bias_gradient(lab.stream, dbias, y.view(), offsets.view(), p.view(), false);
+        lab->expert_bias_dot(lab.stream, dp, y.view(), bias.view(), offsets.view());
+        return {lab.read(y), lab.read(dbias), lab.read(dp)};
+      },
+      4);
+}
+
 INSTANTIATE_TEST_SUITE_P(Gpu, CudaKernelsTest, every_float(), name_of_dtype);
 
 }  // namespace

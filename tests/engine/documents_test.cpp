@@ -140,7 +140,7 @@ class Documents : public testing::TestWithParam<Device> {
 };
 
 TEST_P(Documents, TrainAsEachWouldAlone) {
-  for (const char* family : {"gpt", "llama"}) {
+  for (const char* family : {"gpt", "llama", "sinks", "chunks"}) {
     SCOPED_TRACE(family);
     SessionOptions options = test::tiny_session(family);
     options.shape.seq = 12;

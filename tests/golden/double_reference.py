@@ -2,7 +2,8 @@
 
 Stock transformers casts to float32 inside a float64 model: in RMSNorm and Cohere's LayerNorm, in
 the softmax of attention, in RoPE, in Gemma's factor on the embedding and in the routers of experts. Here those are written
-again from their definitions, and NoFloat32 proves that no other cast is left.
+again from their definitions (in Llama 4 the casts are to float64 instead), and NoFloat32 proves that
+no other cast is left.
 """
 
 import contextlib
@@ -31,8 +32,10 @@ def yarn_keep(inv, p):
         length = p["original_max_position_embeddings"] / (2 * math.pi * turns)
         return dim * math.log(length) / (2 * math.log(p["rope_theta"]))
 
-    low = max(math.floor(pair_with(p["beta_fast"])), 0)
-    high = min(math.ceil(pair_with(p["beta_slow"])), dim - 1)
+    low, high = pair_with(p["beta_fast"]), pair_with(p["beta_slow"])
+    if p.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
     return 1 - ((torch.arange(dim // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
 
 
@@ -77,6 +80,10 @@ class DoubleRope(torch.nn.Module):
         length = int(position_ids.max()) + 1
         inv, factor = rope_frequencies(self.config, layer_type, length)
         angles = position_ids[..., None] * inv
+        if self.config.model_type == "llama4_text":  # complex numbers, one for a pair
+            return torch.polar(torch.full_like(angles, factor), angles)
+        if self.config.model_type == "gpt_oss":  # one value for a pair
+            return angles.cos() * factor, angles.sin() * factor
         if rotates_pairs(self.config):
             angles = angles.repeat_interleave(2, -1)
         else:
@@ -152,15 +159,21 @@ class DoubleRouter(torch.nn.Module):
         return logits, weights, chosen
 
 
-def double_attention(module, query, key, value, attention_mask, scaling, softcap=None, **_):
+def double_attention(module, query, key, value, attention_mask, scaling, softcap=None, s_aux=None,
+                     **_):
     """query [batch, heads, seq, head_dim], key and value with a divisor of heads
-    -> [batch, seq, heads, head_dim]. attention_mask is 0 or the lowest number, and is added."""
+    -> [batch, seq, heads, head_dim]. attention_mask is 0 or the lowest number, and is added. s_aux
+    [heads] is a score without a value (gpt-oss)."""
     group = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
     scores = query @ key.transpose(2, 3) * scaling
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
-    return ((scores + attention_mask).softmax(-1) @ value).transpose(1, 2), None
+    scores = scores + attention_mask
+    if s_aux is not None:
+        sums = torch.logaddexp(scores.logsumexp(-1, keepdim=True), s_aux[:, None, None])
+        return ((scores - sums).exp() @ value).transpose(1, 2), None
+    return (scores.softmax(-1) @ value).transpose(1, 2), None
 
 
 # A model loaded with attn_implementation="double" calls double_attention.
@@ -179,7 +192,7 @@ def to_double(model):
             model.set_submodule(name, DoubleNorm(module))
         elif kind.endswith("TopkRouter"):
             model.set_submodule(name, DoubleSigmoidRouter(module))
-        elif kind.endswith("TopKRouter"):
+        elif kind.endswith("TopKRouter") and kind != "GptOssTopKRouter":  # that one casts nothing
             model.set_submodule(name, DoubleRouter(module))
         elif kind.endswith("ScaledWordEmbedding"):
             module.embed_scale.fill_(math.sqrt(model.config.hidden_size))
@@ -187,7 +200,9 @@ def to_double(model):
 
 
 def double_rotation(model):
-    """While this is entered, Cohere's models do not cast to float32 in RoPE."""
+    """While this is entered, Cohere's models do not cast to float32 in RoPE, nor Llama 4's anywhere."""
+    if model.config.model_type == "llama4_text":
+        return mock.patch.object(torch.Tensor, "float", torch.Tensor.double)
     if not rotates_pairs(model.config):
         return contextlib.nullcontext()
     return mock.patch(f"{type(model).__module__}.apply_rotary_pos_emb", rotate_pairs)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from transformers import (AutoConfig, AutoModelForCausalLM, Cohere2Config, CohereConfig,
                           DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4MoeConfig,
-                          GPT2Config, GPTNeoXConfig, GraniteConfig, GraniteMoeConfig,
-                          LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoeConfig,
+                          GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig,
+                          Llama4TextConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoeConfig,
                           Phi3Config, PreTrainedConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig)
 
@@ -246,12 +246,32 @@ MODELS = {
         routed_scaling_factor=1.5, num_mtp_layers=0, eos_token_id=1, bos_token_id=2,
         rope_parameters=rope(1000.0)),
         batch=2, seq=23, seed=30),
+    # a window in layers 0 and 2; bounds of yarn between channels
+    "gpt_oss": Golden(GptOssConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=20, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=12, max_position_embeddings=256,
+        sliding_window=6, num_local_experts=6, num_experts_per_tok=3, router_aux_loss_coef=0.05,
+        rope_parameters=rope(80.0, "yarn", factor=4.0, beta_fast=4.0, beta_slow=1.0, truncate=False,
+                             original_max_position_embeddings=64), **TOKENS),
+        batch=2, seq=23, seed=31, std=0.14, sdpa=False),
+    # chunks, RoPE and norms of heads in layers 0 and 1, a temperature in layer 2; experts in layer 1;
+    # the 10 channels of a head turn as those of llama3
+    "llama4": Golden(Llama4TextConfig(
+        vocab_size=61, hidden_size=24, intermediate_size=20, intermediate_size_mlp=28,
+        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=10,
+        max_position_embeddings=192, num_local_experts=6, interleave_moe_layer_step=2,
+        no_rope_layer_interval=3, attention_chunk_size=7, floor_scale=4, attn_scale=0.4,
+        router_aux_loss_coef=0.0,
+        rope_parameters=rope(100.0, "llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                             original_max_position_embeddings=48), **TOKENS),
+        batch=2, seq=23, seed=32, std=0.16),
 }
 
 
 def is_matrix(name, p):
-    """Cohere's q_norm and k_norm have two dimensions, [heads, head_dim], and are no matrices."""
-    return p.dim() >= 2 and "norm" not in name
+    """Cohere's q_norm and k_norm have two dimensions, [heads, head_dim], and are no matrices; nor are
+    the biases of gpt-oss's experts, [experts, out]."""
+    return p.dim() >= 2 and "norm" not in name and not name.endswith("_bias")
 
 
 def expert_biases(model):
@@ -267,6 +287,10 @@ def draw_weights(model, std, generator):
             noise = torch.randn(p.shape, generator=generator)
             if is_matrix(name, p):
                 p.copy_(std * noise)
+            elif name.endswith("sinks"):
+                p.copy_(noise)
+            elif name.endswith("gate_up_proj_bias"):  # some gates are beyond the limit of 7
+                p.copy_(5 * noise)
             else:
                 p.add_(0.2 * noise)
         for bias in expert_biases(model).values():

@@ -72,7 +72,7 @@ def expert_tensors(name, stack, names):
 
 def by_file_names(family, tensors):
     """By the names in model.safetensors: GPT-NeoX's head and the experts of Mixtral and Granite have
-    others in transformers, and experts have a matrix each but in Granite."""
+    others in transformers, and experts have a matrix each but in Granite, gpt-oss and Llama 4."""
     names = {"mixtral": ("w1", "w3", "w2")}.get(family, ("gate_proj", "up_proj", "down_proj"))
     out = {}
     for name, tensor in tensors.items():
@@ -84,7 +84,8 @@ def by_file_names(family, tensors):
             name = name.replace("router.weight", "router.layer.weight")
         if family == "mixtral":
             name = name.replace(".mlp.", ".block_sparse_moe.")
-        out |= dict(expert_tensors(name, tensor, names)) if ".experts." in name else {name: tensor}
+        one_each = ".experts." in name and family not in ("gpt_oss", "llama4_text")
+        out |= dict(expert_tensors(name, tensor, names)) if one_each else {name: tensor}
     return out
 
 

@@ -155,6 +155,40 @@ TEST_P(AttentionTest, DocumentsDoNotSeeEachOther) {
                     .documents = {0, 10, 30, 40}});
 }
 
+TEST_P(AttentionTest, ChunksDoNotSeeEachOther) {
+  expect_reference(
+      {.name = "chunks", .S = 300, .T = 300, .B = 1, .H = 2, .K = 1, .D = 4, .chunk = 70});
+  expect_reference({.name = "a part of the positions, with a window",
+                    .S = 40,
+                    .T = 60,
+                    .B = 2,
+                    .H = 2,
+                    .K = 2,
+                    .D = 4,
+                    .window = 9,
+                    .chunk = 16,
+                    .q_start = 25,
+                    .kv_start = 10});
+  expect_reference({.name = "chunks of documents",
+                    .S = 75,
+                    .T = 75,
+                    .B = 2,
+                    .H = 2,
+                    .K = 1,
+                    .D = 4,
+                    .chunk = 8,
+                    .documents = {0, 5, 66, 75, 0, 31, 32, 75}});
+  expect_reference({.name = "not causal",
+                    .S = 20,
+                    .T = 20,
+                    .B = 1,
+                    .H = 1,
+                    .K = 1,
+                    .D = 4,
+                    .causal = false,
+                    .chunk = 6});
+}
+
 TEST_P(AttentionTest, DropoutFollowsGlobalCoordinates) {
   expect_reference({.name = "plain",
                     .S = 33,

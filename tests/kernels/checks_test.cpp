@@ -6,6 +6,7 @@
 
 #include "tests/support/devices.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/expert_op_calls.h"
 #include "tests/support/op_calls.h"
 
 namespace tessera::test {

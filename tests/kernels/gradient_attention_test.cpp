@@ -36,6 +36,7 @@ TEST_P(AttentionGradients, Masks) {
   check_attention(
       {.name = "full", .S = 3, .T = 6, .B = 1, .H = 2, .K = 2, .D = 2, .causal = false});
   check_attention({.name = "window", .S = 7, .T = 7, .B = 1, .H = 1, .K = 1, .D = 3, .window = 3});
+  check_attention({.name = "chunks", .S = 7, .T = 7, .B = 1, .H = 1, .K = 1, .D = 3, .chunk = 3});
   check_attention({.name = "documents",
                    .S = 8,
                    .T = 8,

@@ -78,6 +78,54 @@ TEST_P(BlockForms, MixtureOfExpertsWithASharedOne) {
   }
 }
 
+// Sinks, biases everywhere, a limited gate.
+TEST_P(BlockForms, GptOssLike) {
+  LayerSpec spec = llama_like();
+  attention(spec).softmax = SoftmaxType::learnable;
+  attention(spec).groups = 2;
+  attention(spec).window = 3;
+  attention(spec).qkv_bias = attention(spec).output_bias = true;
+  MlpSpec expert = std::get<MlpSpec>(spec.feed_forward);
+  expert.ffn = 6;
+  expert.activation = {Activation::quick_gelu, 7, 1};
+  expert.bias = true;
+  MoeSpec moe = moe_spec(expert, 4, {.topk = 2, .normalize = true});
+  moe.router.bias = true;
+  spec.feed_forward = moe;
+  check_spec(spec);
+  attention(spec).softmax = SoftmaxType::off_by_one;
+  spec.feed_forward = expert;
+  check_spec(spec);
+}
+
+// Chunks, norms of heads without weights, an expert whose input is weighted; and a layer without
+// RoPE, whose queries are scaled.
+TEST_P(BlockForms, Llama4Like) {
+  LayerSpec spec = llama_like();
+  attention(spec).qk_norm = QkNorm::l2;
+  attention(spec).norm.epsilon = 0.1;  // smooth enough for differences
+  attention(spec).chunk = 2;
+  attention(spec).rope->interleaved = true;
+  const MlpSpec mlp = std::get<MlpSpec>(spec.feed_forward);
+  MlpSpec expert = mlp;
+  expert.ffn = 6;
+  MoeSpec moe = moe_spec(expert, 4, {.topk = 1, .score = RouterScore::sigmoid});
+  moe.weighting = ExpertWeighting::input;
+  moe.shared = mlp;
+  moe.shared->name += ".shared";
+  spec.feed_forward = moe;
+  check_spec(spec);
+  moe.expert.gated = false;
+  spec.feed_forward = moe;
+  check_spec(spec);
+  spec.feed_forward = mlp;
+  attention(spec).qk_norm = QkNorm::none;
+  attention(spec).rope.reset();
+  attention(spec).chunk = 0;
+  attention(spec).temperature = TemperatureSpec{0.5, 2, attention(spec).head_size};
+  check_spec(spec);
+}
+
 TEST_P(BlockForms, QwenLike) {
   LayerSpec spec = llama_like();
   attention(spec).qk_norm = QkNorm::per_head;

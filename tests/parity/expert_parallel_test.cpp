@@ -147,7 +147,7 @@ TEST(ExpertParallel, RecomputeEqualsOneRank) {
 
 // Several experts per token, shared experts, groups, losses that balance: with every other axis.
 TEST(ExpertParallel, RoutersOfAllKindsEqualOneRank) {
-  for (const char* family : {"qwen_moe", "deepseek", "capacity"})
+  for (const char* family : {"qwen_moe", "deepseek", "capacity", "gpt_oss", "llama4"})
     expect_expert_cases(
         {{.experts = 8, .data = 2, .family = family},
          {.experts = 8, .expert = 4, .data = 4, .family = family},
@@ -168,6 +168,18 @@ TEST(ExpertParallel, RoutersOfAllKindsEqualOneRank) {
           .schedule = ScheduleKind::zb_h1,
           .family = family},
          {.experts = 8, .data = 2, .recompute = RecomputeGranularity::full, .family = family}});
+}
+
+// A bias behind an expert's shards is added once, weighted, and is no matrix to weight decay.
+TEST(ExpertParallel, BiasesOfShardedExpertsEqualOneRank) {
+  for (const int expert_tensor : {1, 2, 4})
+    for (const Sharding sharding : {Sharding::optimizer, Sharding::parameters})
+      expect_expert_cases({{.experts = 4,
+                            .expert_tensor = expert_tensor,
+                            .tensor = 2,
+                            .data = 4,
+                            .sharding = sharding,
+                            .family = "gpt_oss"}});
 }
 
 // The bias of an expert moves once per step, by whether the whole batch chose it more or less often
@@ -245,6 +257,8 @@ TEST(ExpertParallel, GlobalBalanceKnowsTheCountsOfTheWholeBatch) {
 TEST(ExpertParallel, OneProductPerExpertIsTheSame) {
   for (const ExpertCase& c : {ExpertCase{.experts = 8, .expert = 1, .family = "deepseek"},
                               ExpertCase{.experts = 8, .data = 2, .family = "qwen_moe"},
+                              ExpertCase{.experts = 8, .data = 2, .family = "gpt_oss"},
+                              ExpertCase{.experts = 8, .data = 2, .family = "llama4"},
                               ExpertCase{.expert_tensor = 1, .tensor = 2}}) {
     SCOPED_TRACE(c.text());
     SessionOptions options = c.session(DType::bf16);
@@ -258,7 +272,7 @@ TEST(ExpertParallel, OneProductPerExpertIsTheSame) {
 // them.
 TEST(ExpertParallel, LossesDoNotDependOnWhereExpertsAre) {
   for (const DType dtype : {DType::bf16, DType::f32})
-    for (const char* family : {"qwen_moe", "deepseek"}) {
+    for (const char* family : {"qwen_moe", "deepseek", "gpt_oss", "llama4"}) {
       const auto losses = [&](int expert) {
         const ExpertCase c{.experts = 8, .expert = expert, .data = 4, .family = family};
         return test::run_layout(c.session(dtype), 1).losses;

@@ -96,7 +96,8 @@ TEST_P(FamilyLayouts, EqualOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyLayouts,
-                         testing::Values("gemma", "neox", "olmo2", "cohere", "granite", "mtp"),
+                         testing::Values("gemma", "neox", "olmo2", "cohere", "granite", "mtp",
+                                         "sinks", "chunks"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "tessera/base/check.h"
+#include "tessera/options/model_names.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/tiny_models.h"
 
@@ -138,7 +139,7 @@ void throw_pipeline(Dice& dice, SessionOptions& options) {
 }
 
 // What the ranks share besides layers, batch and optimizer state.
-enum class LayoutKind { plain, pipelines, context, experts, latent };
+enum class LayoutKind { plain, pipelines, context, experts, latent, forms };
 
 // With these, the other axes are kept short.
 void throw_short_layout(Dice& dice, ParallelOptions& parallel) {
@@ -263,6 +264,39 @@ void throw_mtp(Dice& dice, SessionOptions& options) {
   model.mtp_loss_scaling_factor = 0.5;
 }
 
+// Sinks, chunks, norms without weights, temperatures and limits, then one of the other axes.
+void throw_forms(Dice& dice, SessionOptions& options) {
+  ModelOptions& model = options.model;
+  model.normalization = Normalization::rms_norm;
+  model.position_embedding = PositionEmbedding::rope;
+  model.qk_norm = dice.one_of({QkNorm::none, QkNorm::per_head, QkNorm::l2});
+  model.softmax_type = dice.one_of({SoftmaxType::learnable, SoftmaxType::learnable,
+                                    SoftmaxType::off_by_one, SoftmaxType::vanilla});
+  model.attention_chunk = dice.one_of({0, 3, 5});
+  model.no_rope_freq = model.num_layers > 1 && dice.coin() ? 2 : 0;
+  if (model.no_rope_freq > 0) model.temperature_scale = dice.one_of({0.0, 0.5});
+  model.temperature_floor = dice.one_of({1, 4});
+  model.gated_mlp = true;
+  model.activation = dice.one_of({Activation::quick_gelu, Activation::silu});
+  model.activation_clamp = dice.one_of({0.0, 0.6});
+  model.glu_offset = dice.one_of({0, 1});
+  switch (dice.below(4)) {
+    case 0: return;
+    case 1: return throw_pipeline(dice, options);
+    case 2: return throw_context(dice, options);
+    default: break;
+  }
+  if (options.parallel.tensor_2d > 0) return;
+  throw_experts(dice, options);
+  if (dice.coin()) {
+    model.mlp_bias = true;
+    model.moe_shared_ffn = 0;
+    model.moe_shared_gate = false;
+  } else {
+    model.moe_probs_on_input = dice.coin();
+  }
+}
+
 SessionOptions throw_case(int seed, LayoutKind kind) {
   Dice dice(seed + 10'000 * static_cast<int>(kind));
   SessionOptions options = test::tiny_session(dice.one_of({"gpt", "llama", "qwen3"}));
@@ -295,6 +329,7 @@ SessionOptions throw_case(int seed, LayoutKind kind) {
   if (kind == LayoutKind::context) throw_context(dice, options);
   if (kind == LayoutKind::experts) throw_experts(dice, options);
   if (kind == LayoutKind::latent) throw_latent(dice, options);
+  if (kind == LayoutKind::forms) throw_forms(dice, options);
   options.optimizer.adam_eps = 1e-3;
   throw_mtp(dice, options);
   return options;
@@ -313,8 +348,8 @@ std::string text_of(int seed, const SessionOptions& o) {
       "case {}: context {} tensor {} grid {} sp {} data {} sharding {} instances {} heads {} "
       "groups {} seq {} "
       "batch {} layers {} pipeline {} schedule {} chunks {} microbatches {} layout {} experts {} "
-      "over {} x {} by {}, {} per token of {} groups, shared {} latents {} {} "
-      "mtp {}",
+      "over {} x {} by {}, {} per token of {} groups, shared {} latents {} {} softmax {} chunk {} "
+      "norm {} biases {} on input {} mtp {}",
       seed, o.parallel.context, o.parallel.tensor, o.parallel.tensor_2d,
       o.parallel.sequence_parallel, o.parallel.data, static_cast<int>(o.parallel.sharding),
       o.parallel.sharding_instances, o.model.num_attention_heads, o.model.num_query_groups,
@@ -324,7 +359,8 @@ std::string text_of(int seed, const SessionOptions& o) {
       to_string(o.parallel.token_dispatcher), o.model.moe_router_topk,
       o.model.moe_router_num_groups, o.model.moe_shared_ffn,
       o.model.multi_latent_attention ? o.model.q_lora_rank : -1, o.model.kv_lora_rank,
-      o.model.mtp_num_layers);
+      to_string(o.model.softmax_type), o.model.attention_chunk, to_string(o.model.qk_norm),
+      o.model.mlp_bias, o.model.moe_probs_on_input, o.model.mtp_num_layers);
 }
 
 void expect_equal_one_rank(LayoutKind kind) {
@@ -346,6 +382,8 @@ TEST(RandomLayouts, ContextEqualsOneRank) { expect_equal_one_rank(LayoutKind::co
 TEST(RandomLayouts, ExpertsEqualOneRank) { expect_equal_one_rank(LayoutKind::experts); }
 
 TEST(RandomLayouts, LatentAttentionEqualsOneRank) { expect_equal_one_rank(LayoutKind::latent); }
+
+TEST(RandomLayouts, FormsOfAttentionEqualOneRank) { expect_equal_one_rank(LayoutKind::forms); }
 
 }  // namespace
 }  // namespace tessera

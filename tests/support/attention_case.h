@@ -19,6 +19,7 @@ struct AttentionCase {
   std::int64_t E = 0;             ///< head size of values; 0: D
   bool causal = true;
   std::int64_t window = 0;
+  std::int64_t chunk = 0;
   std::int64_t q_start = 0, kv_start = 0;
   Values documents = {};  ///< where they begin, the same number for each sample
   double p = 0;
@@ -58,7 +59,18 @@ struct AttentionCase {
     const std::int64_t query = q_start + i;
     const std::int64_t at = kv_start + j;
     return !(causal && at > query) && !(window > 0 && query - at >= window) &&
-           document_of(b, query) == document_of(b, at);
+           document_of(b, query) == document_of(b, at) &&
+           (chunk == 0 || chunk_of(b, query) == chunk_of(b, at));
+  }
+  /// Counted from the first position of its document.
+  std::int64_t chunk_of(std::int64_t b, std::int64_t position) const {
+    std::int64_t begin = 0;
+    const auto starts = static_cast<std::int64_t>(documents.size()) / B;
+    for (std::int64_t i = b * starts; i < (b + 1) * starts; ++i) {
+      const auto start = static_cast<std::int64_t>(documents[static_cast<std::size_t>(i)]);
+      if (start <= position) begin = start;
+    }
+    return (position - begin) / chunk;
   }
   /// What dropout multiplies the probability with.
   double kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {

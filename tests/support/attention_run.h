@@ -25,6 +25,7 @@ inline AttentionSetup set_up(Lab& lab, const AttentionCase& c, DType dtype) {
                 .softcap = c.softcap,
                 .causal = c.causal,
                 .window = c.window,
+                .chunk = c.chunk,
                 .q_start = c.q_start,
                 .kv_start = c.kv_start,
                 .dropout = {.p = c.p, .key = c.key},

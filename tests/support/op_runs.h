@@ -82,6 +82,17 @@ inline void run_attention(OpRun& t) {
     t.keep(each);
   t.lab->attention_merge(t.stream, run.o.view, run.lse, run.o.view, run.lse, run.dq.view, run.lse);
   t.keep(run.o.view);
+  const Tensor sink = t.random({c.H}), rows = t.zeros(t.acc(), {c.S * c.B, c.H});
+  t.lab->attention_sink_forward(t.stream, run.o.view, run.lse, sink.view());
+  t.lab->attention_sink_backward(t.stream, rows, run.dq.view, run.o.view, run.lse.view(),
+                                 sink.view());
+  t.keep(run.o.view);
+  t.keep(rows);
+  const auto heads = [&](const View& x) { return x.reshape({c.S * c.B, c.H, c.D}); };
+  t.lab->l2_norm_forward(t.stream, heads(run.o.view), heads(run.dq.view), 1e-5);
+  t.keep(run.o.view);
+  t.lab->l2_norm_backward(t.stream, heads(run.o.view), heads(run.o.view), heads(run.dq.view), 1e-5);
+  t.keep(run.o.view);
 }
 
 inline void run_rope(OpRun& t) {
@@ -283,8 +294,12 @@ inline void run_moe(OpRun& t) {
   const Tensor scaled = t.zeros(t.dtype, {pairs, 80}), dots = t.zeros(t.acc(), {pairs});
   t.lab->scale_rows(t.stream, scaled, x.view(), p.view());
   t.lab->row_dot(t.stream, dots, x.view(), scaled.view());
+  const Tensor bias = t.random({experts - 1, 90}), dbias = t.zeros(t.acc(), {experts - 1, 90});
+  t.lab->add_expert_bias(t.stream, y, bias.view(), offsets.view(), p.view());
+  t.lab->expert_bias_gradient(t.stream, dbias, y.view(), offsets.view(), p.view(), false);
+  t.lab->expert_bias_dot(t.stream, dp, y.view(), bias.view(), offsets.view());
   for (const Tensor& each :
-       {expert, weight, order, place, offsets, x, sums, y, dw, act, dy, dp, scaled, dots})
+       {expert, weight, order, place, offsets, x, sums, y, dw, act, dy, dp, scaled, dots, dbias})
     t.keep(each);
 }
 

@@ -91,6 +91,20 @@ inline double activation_slope(Activation kind, double x) {
 }
 
 /// x: rows of [gate | up], f wide each.
+/// What a gated activation reads for its gate, and for up, and their slopes.
+struct Limited {
+  double value, slope;
+};
+inline Limited limited_gate(const ActivationSpec& spec, double x) {
+  if (spec.clamp > 0 && x > spec.clamp) return {spec.clamp, 0};
+  return {x, 1};
+}
+inline Limited limited_up(const ActivationSpec& spec, double x) {
+  if (spec.clamp > 0 && std::fabs(x) > spec.clamp)
+    return {std::copysign(spec.clamp, x) + spec.up_offset, 0};
+  return {x + spec.up_offset, 1};
+}
+
 inline Values gated_activation(Activation kind, const Values& x, size_t f) {
   Values y;
   for (size_t row = 0; row < x.size(); row += 2 * f)

@@ -207,6 +207,59 @@ inline ModelOptions tiny_mtp_moe() {
   return model;
 }
 
+/// A logit without a value in the softmax of each head, limits of the gate, biases everywhere, yarn
+/// with bounds between channels, a window in every second layer (gpt-oss), without experts.
+inline ModelOptions tiny_sinks() {
+  ModelOptions model = tiny_llama();
+  model.softmax_type = SoftmaxType::learnable;
+  model.activation = Activation::quick_gelu;
+  model.activation_clamp = 0.8;
+  model.glu_offset = 1;
+  model.qkv_bias = model.attention_output_bias = model.mlp_bias = true;
+  model.attention_window = 5;
+  model.window_skip_freq = 2;
+  model.rope.scaling = RopeScaling::yarn;
+  model.rope.original_max_position = 8;
+  model.rope.factor = 4;
+  model.rope.truncate = false;
+  return model;
+}
+
+/// The same with experts, whose biases and router's have a say.
+inline ModelOptions tiny_gpt_oss() {
+  ModelOptions model = tiny_sinks();
+  model.num_experts = 4;
+  model.moe_ffn_hidden_size = 16;
+  model.moe_router_topk = 2;
+  return model;
+}
+
+/// Chunks, norms of heads without weights and interleaved rotation; every second layer has none of
+/// these, and scales its queries by their position (Llama 4), without experts.
+inline ModelOptions tiny_chunks() {
+  ModelOptions model = tiny_llama();
+  model.qk_norm = QkNorm::l2;
+  model.rotary_interleaved = true;
+  model.no_rope_freq = 2;
+  model.attention_chunk = 5;
+  model.temperature_scale = 0.4;
+  model.temperature_floor = 3;
+  return model;
+}
+
+/// The same with a shared expert and one of several, whose input is weighted.
+inline ModelOptions tiny_llama4() {
+  ModelOptions model = tiny_chunks();
+  model.num_experts = 4;
+  model.moe_layer_freq = {2};
+  model.moe_ffn_hidden_size = model.moe_shared_ffn = 16;
+  model.moe_router_topk = 1;
+  model.moe_router_score = RouterScore::sigmoid;
+  model.moe_probs_on_input = true;
+  model.moe_aux_loss_coeff = {0.1};
+  return model;
+}
+
 inline const std::map<std::string, ModelOptions (*)()>& tiny_models() {
   static const std::map<std::string, ModelOptions (*)()> models{
       {"gpt", tiny_gpt},           {"llama", tiny_llama},
@@ -216,7 +269,9 @@ inline const std::map<std::string, ModelOptions (*)()>& tiny_models() {
       {"moe", tiny_moe},           {"qwen_moe", tiny_qwen_moe},
       {"deepseek", tiny_deepseek}, {"capacity", tiny_capacity},
       {"latent", tiny_latent},     {"latent_lite", tiny_latent_lite},
-      {"mtp", tiny_mtp},           {"mtp_moe", tiny_mtp_moe}};
+      {"mtp", tiny_mtp},           {"mtp_moe", tiny_mtp_moe},
+      {"sinks", tiny_sinks},       {"gpt_oss", tiny_gpt_oss},
+      {"chunks", tiny_chunks},     {"llama4", tiny_llama4}};
   return models;
 }
 

@@ -125,14 +125,18 @@ View transposed_view(const View& view) {
 
 View matrix_view(const View& stack, std::int64_t i) {
   const View one = stack.slice(0, i, 1);
+  if (one.rank() == 2) return {one.raw(), one.dtype(), {one.dim(1)}, {one.stride(1)}};
   return {one.raw(), one.dtype(), {one.dim(1), one.dim(2)}, {one.stride(1), one.stride(2)}};
 }
 
 View stack_view(const View& matrix) {
+  const std::int64_t all = matrix.numel();
+  if (matrix.rank() == 1)
+    return {matrix.raw(), matrix.dtype(), {1, matrix.dim(0)}, {all, matrix.stride(0)}};
   return {matrix.raw(),
           matrix.dtype(),
           {1, matrix.dim(0), matrix.dim(1)},
-          {matrix.numel(), matrix.stride(0), matrix.stride(1)}};
+          {all, matrix.stride(0), matrix.stride(1)}};
 }
 
 }  // namespace tessera

@@ -17,10 +17,10 @@ DType common_type(DType a, DType b);
 /// [a, b] seen as [b, a] by exchanging the strides; vectors stay as they are.
 View transposed_view(const View& view);
 
-/// The i-th matrix of [n, a, b], as [a, b].
+/// The i-th matrix of [n, a, b], as [a, b], or the i-th vector of [n, a].
 View matrix_view(const View& stack, std::int64_t i);
 
-/// [a, b] seen as [1, a, b].
+/// [a, b] seen as [1, a, b], or [a] as [1, a].
 View stack_view(const View& matrix);
 
 }  // namespace tessera

@@ -35,6 +35,13 @@ void read_dtype(HfModel& model, const JsonFields& config) {
   model.options.dtype = known->dtype;
 }
 
+bool is_mxfp4(const JsonFields& config) {
+  if (!config.has("quantization_config")) return false;
+  const JsonFields quantization(config.json()["quantization_config"],
+                                config.what() + ", quantization_config");
+  return quantization.text("quant_method", "") == "mxfp4";
+}
+
 HfModel read_model(const Json& json, const std::string& what) {
   const JsonFields config(json, what);
   HfModel model;
@@ -42,7 +49,8 @@ HfModel read_model(const Json& json, const std::string& what) {
   const HfFamily* family = find_hf_family(model.family);
   check_input(family != nullptr, "{}: model_type '{:.60}' is not supported: expected one of {}",
               what, model.family, hf_family_names());
-  check_input(!config.has("quantization_config"),
+  model.mxfp4 = family->mxfp4 && is_mxfp4(config);
+  check_input(model.mxfp4 || !config.has("quantization_config"),
               "{}: the weights are quantized (quantization_config), which is not supported: "
               "convert them to bfloat16 first",
               what);

@@ -16,6 +16,7 @@ struct HfModel {
   ModelOptions options;  ///< complete: nothing is left to derive
   std::string family;    ///< model_type
   std::string dtype;     ///< "bfloat16", as the config says it; empty when it does not
+  bool mxfp4 = false;    ///< see HfFamily
 };
 
 /// Reads config.json of a folder.

@@ -39,6 +39,8 @@ struct HfFamily {
   /// Files may have layers behind the last one, for multi-token prediction. transformers skips
   /// them.
   bool mtp_layers = false;
+  /// Files may have the transposed stacks of experts in MXFP4: NAME_blocks and NAME_scales.
+  bool mxfp4 = false;
   /// The name that `tensors` uses, from one of the names that files use; null: it is the same.
   std::string (*full_name)(std::string_view name) = nullptr;
 };

@@ -10,6 +10,7 @@
 #include "tessera/base/log.h"
 #include "tessera/checkpoint/format/convert.h"
 #include "tessera/checkpoint/format/json_fields.h"
+#include "tessera/checkpoint/format/mxfp4.h"
 #include "tessera/checkpoint/hf/hf_family.h"
 #include "tessera/checkpoint/hf/hf_index.h"
 
@@ -110,6 +111,7 @@ void HfFolder::locate_all(Places& places) {
   std::vector<std::pair<const HfTensor*, Place>> copies;
   const std::vector<HfTensor> expected = expected_tensors(places);
   for (const HfTensor& tensor : expected) {
+    if (locate_mxfp4(tensor, places)) continue;
     const auto node = places.extract(tensor.name);
     if (!node.empty() && tensor.copy)
       copies.emplace_back(&tensor, node.mapped());
@@ -129,7 +131,7 @@ void HfFolder::locate_all(Places& places) {
 std::vector<HfTensor> HfFolder::expected_tensors(const Places& places) const {
   if (const auto in_memory = hf_family(model_.family).memory_tensors) {
     std::vector<HfTensor> tensors = in_memory(model_.options);
-    const auto stack = std::ranges::find_if(tensors, &HfTensor::is_stack);
+    const auto stack = std::ranges::find_if(tensors, &HfTensor::stack);
     if (stack != tensors.end() && places.contains(stack->name)) return tensors;
   }
   return hf_tensors(model_.options, model_.family);
@@ -196,24 +198,59 @@ void HfFolder::check_copy(const HfTensor& tensor, const Place& place) const {
 
 void HfFolder::locate_parts(const HfTensor& tensor, const Place& place) {
   check_shape(place, tensor.shape);
+  add_locations(tensor, place, std::nullopt);
+}
+
+void HfFolder::add_locations(const HfTensor& tensor, const Place& place,
+                             const std::optional<HfScales>& scales) {
   const std::int64_t rows = tensor.matrix_shape()[tensor.transposed ? 1 : 0];
   const std::int64_t first = tensor.expert.value_or(0);
-  const std::int64_t count = tensor.is_stack() ? tensor.shape[0] : 1;
+  const std::int64_t count = tensor.stack ? tensor.shape[0] : 1;
   std::int64_t begin = 0;
   for (const HfPart& part : tensor.parts) {
     const Shape shape = tensor.part_shape(part);
     HfLocation& location = locations_[part.name];
     location.shape = part.shape;
     location.accumulator = tensor.accumulator;
-    location.slices.resize(static_cast<std::size_t>(part.shape.rank() == 3 ? part.shape[0] : 1));
+    location.of_experts = tensor.of_experts();
+    location.slices.resize(static_cast<std::size_t>(location.of_experts ? part.shape[0] : 1));
     HfSlice slice{place.file, place.name,    tensor.transposed,   shape,
                   begin,      tensor.blocks, rows / tensor.blocks};
+    slice.scales = scales;
     for (std::int64_t i = 0; i < count; ++i) {
-      if (tensor.is_stack()) slice.in_stack = i;
+      if (tensor.stack) slice.in_stack = i;
       location.slices[static_cast<std::size_t>(first + i)] = slice;
     }
     begin += shape[0] / tensor.blocks;
   }
+}
+
+bool HfFolder::locate_mxfp4(const HfTensor& tensor, Places& places) {
+  const std::string blocks = tensor.name + "_blocks", scales = tensor.name + "_scales";
+  const bool there = places.contains(blocks) && places.contains(scales);
+  if (!model_.mxfp4 || !tensor.stack || !tensor.transposed || !there) return false;
+  const std::int64_t in = tensor.shape[1], out = tensor.shape[2];
+  check_input(in % kMxfp4Block == 0,
+              "tensor {} has blocks of {} numbers, but its rows have {}: config.json is of another "
+              "model",
+              Quoted{blocks}, kMxfp4Block, in);
+  const Place block_place = places.extract(blocks).mapped();
+  const Place scale_place = places.extract(scales).mapped();
+  check_bytes(block_place, {tensor.shape[0], out, in / kMxfp4Block, kMxfp4BlockBytes});
+  check_bytes(scale_place, {tensor.shape[0], out, in / kMxfp4Block});
+  HfTensor rows = tensor;
+  rows.shape = {tensor.shape[0], out, in};
+  rows.transposed = false;
+  add_locations(rows, block_place, HfScales{scale_place.file, scale_place.name});
+  return true;
+}
+
+void HfFolder::check_bytes(const Place& place, const Shape& expected) const {
+  const SafetensorsFile& file = files_[place.file];
+  const Shape got = file.shape(place.name);
+  check_input(got == expected && file.dtype(place.name) == DType::u8,
+              "'{}', tensor '{}': config.json asks for bytes of shape {}, got {} {}", file.what(),
+              place.name, expected.to_string(), file.entry(place.name).dtype, got.to_string());
 }
 
 void HfFolder::check_unused(const Places& places) const {
@@ -246,61 +283,6 @@ const HfLocation& HfFolder::locate(std::string_view name) const {
       "the {} checkpoint with '{}' has no parameter '{}': its model and the one being built differ",
       model_.family, files_.front().what(), name);
   return found->second;
-}
-
-void HfFolder::read(std::string_view name, const View& destination) const {
-  const Shape& shape = locate(name).shape;
-  check_input(destination.shape() == shape,
-              "'{}', parameter '{}': expected shape {}, got {}: the checkpoint's model and the one "
-              "being built differ",
-              files_[locate(name).slices.front().file].what(), name,
-              destination.shape().to_string(), shape.to_string());
-  read_box(name, zeros_like(shape), shape, destination);
-}
-
-void HfFolder::read_box(std::string_view name, const Shape& offset, const Shape& extent,
-                        const View& destination) const {
-  const HfLocation& location = locate(name);
-  bool inside = offset.rank() == location.shape.rank() && extent.rank() == offset.rank();
-  for (int i = 0; inside && i < offset.rank(); ++i)
-    inside = offset[i] <= location.shape[i] && extent[i] <= location.shape[i] - offset[i];
-  check(inside && destination.shape() == extent, "box at {} of {} of parameter '{}' {} into {}",
-        offset.to_string(), extent.to_string(), name, location.shape.to_string(),
-        destination.to_string());
-  if (offset.rank() < 3) return read_slice(location.slices.front(), offset, extent, destination);
-  const Shape in_slice(offset.dims().subspan(1)), of_slice(extent.dims().subspan(1));
-  for (std::int64_t i = 0; i < extent[0]; ++i)
-    read_slice(location.slices[static_cast<std::size_t>(offset[0] + i)], in_slice, of_slice,
-               matrix_view(destination, i));
-}
-
-// Our rows of one block after the other.
-void HfFolder::read_slice(const HfSlice& slice, const Shape& offset, const Shape& extent,
-                          const View& destination) const {
-  const std::int64_t share = slice.shape[0] / slice.blocks;
-  for (std::int64_t done = 0; done < extent[0];) {
-    const std::int64_t row = offset[0] + done;
-    const std::int64_t block = row / share;
-    Shape file_offset = offset, part = extent;
-    file_offset[0] = block * slice.block_rows + slice.out_begin + row % share;
-    part[0] = std::min(extent[0] - done, share - row % share);
-    read_rows(slice, file_offset, part, destination.slice(0, done, part[0]));
-    done += part[0];
-  }
-}
-
-// A box whose offset is along `out` of the file's tensor.
-void HfFolder::read_rows(const HfSlice& slice, Shape offset, Shape extent,
-                         const View& destination) const {
-  const SafetensorsFile& file = files_[slice.file];
-  const View stored = slice.transposed ? transposed_view(destination) : destination;
-  if (slice.transposed) {
-    std::swap(offset[0], offset[1]);
-    std::swap(extent[0], extent[1]);
-  }
-  if (!slice.in_stack) return file.read_box(slice.tensor, offset, extent, stored);
-  file.read_box(slice.tensor, {*slice.in_stack, offset[0], offset[1]}, {1, extent[0], extent[1]},
-                stack_view(stored));
 }
 
 }  // namespace tessera

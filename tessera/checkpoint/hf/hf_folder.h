@@ -19,6 +19,12 @@
 
 namespace tessera {
 
+/// The scales of a tensor whose bytes are blocks of MXFP4 (format/mxfp4.h).
+struct HfScales {
+  std::size_t file = 0;
+  std::string tensor;
+};
+
 /// Where a matrix or vector of ours lies.
 struct HfSlice {
   std::size_t file = 0;     ///< index into HfFolder::files
@@ -32,14 +38,17 @@ struct HfSlice {
   std::int64_t block_rows = 0;
   /// The file's tensor is a stack [experts, ...], of which the above is said of one.
   std::optional<std::int64_t> in_stack = {};
+  /// The tensor has the blocks of MXFP4, and these are their scales.
+  std::optional<HfScales> scales = {};
 };
 
 /// Where one of our parameters lies.
 struct HfLocation {
-  Shape shape;  ///< ours: [out, in], [out], or [experts, out, in]
+  Shape shape;  ///< ours: [out, in] or [out], maybe with experts before these
   /// The whole parameter, or its matrix for each expert.
   std::vector<HfSlice> slices;
   bool accumulator = false;  ///< see HfTensor
+  bool of_experts = false;
 };
 
 class HfFolder {
@@ -53,6 +62,8 @@ class HfFolder {
   /// Our parameter names, sorted.
   std::vector<std::string> names() const;
   const HfLocation& locate(std::string_view name) const;
+  /// The type of the numbers of a slice.
+  DType stored_type(const HfSlice& slice) const;
   /// Reads a whole parameter into host memory of any float type.
   void read(std::string_view name, const View& destination) const;
   /// Reads the box [offset, offset + extent) of a parameter; the destination has shape `extent`.
@@ -75,10 +86,17 @@ class HfFolder {
   void locate_all(Places& places);
   void locate_parts(const HfTensor& tensor, const Place& place);
   void check_copy(const HfTensor& tensor, const Place& place) const;
+  void add_locations(const HfTensor& tensor, const Place& place,
+                     const std::optional<HfScales>& scales);
+  // Takes the two tensors of one in MXFP4 out of `places`; false if they are not there.
+  bool locate_mxfp4(const HfTensor& tensor, Places& places);
   void read_slice(const HfSlice& slice, const Shape& offset, const Shape& extent,
                   const View& destination) const;
   void read_rows(const HfSlice& slice, Shape offset, Shape extent, const View& destination) const;
+  void read_mxfp4(const HfSlice& slice, const Shape& offset, const Shape& extent,
+                  const View& destination) const;
   void check_shape(const Place& place, const Shape& expected) const;
+  void check_bytes(const Place& place, const Shape& expected) const;
   void check_unused(const Places& places) const;
 
   fs::path path_;

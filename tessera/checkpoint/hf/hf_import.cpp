@@ -79,7 +79,7 @@ DType stored_type(const HfFolder& folder) {
     const HfLocation& location = folder.locate(name);
     if (location.accumulator) continue;
     for (const HfSlice& slice : location.slices) {
-      const DType stored = folder.files()[slice.file].dtype(slice.tensor);
+      const DType stored = folder.stored_type(slice);
       type = type ? common_type(*type, stored) : stored;
     }
   }

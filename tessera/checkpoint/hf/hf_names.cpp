@@ -21,17 +21,18 @@ std::vector<HfTensor> own_tensors(const ModelOptions& options) {
     tensors.push_back({.name = each.name,
                        .shape = each.shape,
                        .accumulator = each.placement_class == PlacementClass::buffer,
-                       .parts = {{each.name, each.shape}}});
+                       .parts = {{each.name, each.shape}},
+                       .stack = each.shape.rank() == 3});
   return tensors;
 }
 
 }  // namespace
 
 Shape HfTensor::part_shape(const HfPart& part) const {
-  return part.shape.rank() == 3 ? Shape(part.shape.dims().subspan(1)) : part.shape;
+  return of_experts() ? Shape(part.shape.dims().subspan(1)) : part.shape;
 }
 
-Shape HfTensor::matrix_shape() const { return is_stack() ? Shape(shape.dims().subspan(1)) : shape; }
+Shape HfTensor::matrix_shape() const { return stack ? Shape(shape.dims().subspan(1)) : shape; }
 
 std::vector<HfTensor> hf_tensors(const ModelOptions& options, std::string_view family) {
   if (!family.empty()) return hf_family(family).tensors(options);

@@ -9,15 +9,16 @@
 //   layers.{i}.attention.q.{weight, bias}      [H d, h], [H d]
 //   layers.{i}.attention.{k, v}.{weight, bias} [K d, h], [K d]
 //   layers.{i}.attention.out.{weight, bias}    [h, H d], [h]
+//   layers.{i}.attention.sinks                 [H]    (of a learnable softmax)
 //   layers.{i}.attention.{q_norm, k_norm}.weight   [d], or [H d] and [K d] (of the whole width)
 //   layers.{i}.mlp.{gate, up}.{weight, bias}   [f, h], [f]    (gate: gated MLPs only)
 //   layers.{i}.mlp.down.{weight, bias}         [h, f], [h]
 //
 // A layer with E experts of width e, and maybe a shared expert of width s, has instead:
 //
-//   layers.{i}.mlp.router.{weight, expert_bias}   [E, h], [E]
-//   layers.{i}.mlp.experts.{gate, up}.weight   [E, e, h]
-//   layers.{i}.mlp.experts.down.weight         [E, h, e]
+//   layers.{i}.mlp.router.{weight, bias, expert_bias}   [E, h], [E], [E]
+//   layers.{i}.mlp.experts.{gate, up}.{weight, bias}    [E, e, h], [E, e]
+//   layers.{i}.mlp.experts.down.{weight, bias}          [E, h, e], [E, h]
 //   layers.{i}.mlp.shared.{gate, up}.weight    [s, h]
 //   layers.{i}.mlp.shared.down.weight          [h, s]
 //   layers.{i}.mlp.shared_gate.weight          [1, h]
@@ -42,14 +43,12 @@ namespace tessera {
 
 struct HfPart {
   std::string name;  ///< ours
-  Shape shape;       ///< ours: [out, in], [out], or [experts, out, in]
+  Shape shape;       ///< ours: [out, in] or [out], maybe with experts before these
 };
 
 struct HfTensor {
-  std::string name;  ///< Hugging Face's
-  /// Hugging Face's. With three dimensions the tensor is a stack: the parts have experts too, and
-  /// the following is said of the matrices of one expert.
-  Shape shape;
+  std::string name;         ///< Hugging Face's
+  Shape shape;              ///< Hugging Face's
   bool transposed = false;  ///< stored as [in, out] (GPT-2's Conv1D)
   /// Rows come in so many equal blocks, each with the same share of every part's rows: 1 puts whole
   /// parts one below the other (c_attn = q | k | v), the number of heads interleaves them by head
@@ -62,9 +61,13 @@ struct HfTensor {
   bool copy = false;
   /// One of our parameters, or several that are fused along `out`.
   std::vector<HfPart> parts = {};
+  /// The first dimension is the experts, in the parts, too; what the other members say is of the
+  /// matrix or vector of one expert.
+  bool stack = false;
 
-  bool is_stack() const { return shape.rank() == 3; }
-  /// [in, out] or [out, in] of one expert in a stack; else the shape.
+  /// The parts have those of all experts.
+  bool of_experts() const { return stack || expert.has_value(); }
+  /// [in, out], [out, in] or [out] of one expert in a stack; else the shape.
   Shape matrix_shape() const;
   /// [out, in] or [out]: what the tensor, or one matrix of a stack, holds of a part.
   Shape part_shape(const HfPart& part) const;

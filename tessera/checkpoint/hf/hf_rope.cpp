@@ -38,8 +38,8 @@ void read_llama3(RopeOptions& options, const JsonFields& rope) {
   for (const auto key : {"factor", "low_freq_factor", "high_freq_factor"}) require(rope, key);
   options.low_freq_factor = rope.number("low_freq_factor", 1.0, 1e-6, kMaxFactor);
   options.high_freq_factor = rope.number("high_freq_factor", 4.0, 1e-6, kMaxFactor);
-  check_input(options.high_freq_factor > options.low_freq_factor,
-              "{}: high_freq_factor {} must be above low_freq_factor {}", rope.what(),
+  check_input(options.high_freq_factor >= options.low_freq_factor,
+              "{}: high_freq_factor {} must not be below low_freq_factor {}", rope.what(),
               options.high_freq_factor, options.low_freq_factor);
 }
 
@@ -47,8 +47,7 @@ void read_llama3(RopeOptions& options, const JsonFields& rope) {
 double yarn_scale(double factor, double mscale) { return 0.1 * mscale * std::log(factor) + 1.0; }
 
 void read_yarn(RopeOptions& options, const JsonFields& rope, std::int64_t max_position) {
-  check_input(rope.boolean("truncate", true),
-              "{}: yarn with truncate = false is not supported: expected true", rope.what());
+  options.truncate = rope.boolean("truncate", true);
   const double implied =
       static_cast<double>(max_position) / static_cast<double>(options.original_max_position);
   if (!rope.has("factor")) options.factor = implied;
@@ -166,6 +165,7 @@ void write_hf_rope(Json& config, const RopeOptions& rope, const HfRopeKeys& keys
   scaling["rope_type"] = "yarn";
   scaling["beta_fast"] = rope.beta_fast;
   scaling["beta_slow"] = rope.beta_slow;
+  if (!rope.truncate) scaling["truncate"] = false;
   if (rope.attention_factor != 0.0) scaling["attention_factor"] = rope.attention_factor;
 }
 

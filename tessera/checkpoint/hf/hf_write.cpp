@@ -11,12 +11,11 @@ namespace tessera {
 namespace {
 
 // Reads what a tensor, or the matrix of one expert in a stack, holds of a part.
-void read_part(const HfPart& part, std::int64_t expert, const View& destination,
-               const ParameterReader& read) {
+void read_part(const HfTensor& tensor, const HfPart& part, std::int64_t expert,
+               const View& destination, const ParameterReader& read) {
   Shape offset = zeros_like(part.shape);
-  const bool of_experts = offset.rank() == 3;
-  if (of_experts) offset[0] = expert;
-  read(part, offset, of_experts ? stack_view(destination) : destination);
+  if (tensor.of_experts()) offset[0] = expert;
+  read(part, offset, tensor.of_experts() ? stack_view(destination) : destination);
 }
 
 // Reads a part and puts its rows into the blocks of a matrix, from row `begin` of each on.
@@ -26,7 +25,7 @@ void read_in_blocks(const HfTensor& tensor, const HfPart& part, std::int64_t exp
   std::vector<std::byte> rows(static_cast<std::size_t>(shape.numel()) *
                               element_size(whole.dtype()));
   const View ours(rows.data(), whole.dtype(), shape);
-  read_part(part, expert, ours, read);
+  read_part(tensor, part, expert, ours, read);
   const std::int64_t share = shape[0] / tensor.blocks;
   const std::int64_t block_rows = whole.shape()[0] / tensor.blocks;
   for (std::int64_t block = 0; block < tensor.blocks; ++block)
@@ -42,7 +41,7 @@ void assemble_matrix(const HfTensor& tensor, std::int64_t expert, const View& wh
   for (const HfPart& part : tensor.parts) {
     const std::int64_t rows = tensor.part_shape(part)[0];
     if (tensor.blocks == 1)
-      read_part(part, expert, ours.slice(0, begin, rows), read);
+      read_part(tensor, part, expert, ours.slice(0, begin, rows), read);
     else
       read_in_blocks(tensor, part, expert, begin, ours, read);
     begin += rows / tensor.blocks;
@@ -54,7 +53,7 @@ ConstView assemble_hf_tensor(const HfTensor& tensor, DType dtype, const Paramete
                              std::vector<std::byte>& buffer) {
   buffer.resize(static_cast<std::size_t>(tensor.shape.numel()) * element_size(dtype));
   const View whole(buffer.data(), dtype, tensor.shape);
-  if (tensor.is_stack())
+  if (tensor.stack)
     for (std::int64_t i = 0; i < tensor.shape[0]; ++i)
       assemble_matrix(tensor, i, matrix_view(whole, i), read);
   else

@@ -32,6 +32,7 @@ RopeOptions effective_rope(const RopeOptions& rope) {
   used.beta_fast = rope.beta_fast;
   used.beta_slow = rope.beta_slow;
   used.attention_factor = rope.attention_factor;
+  used.truncate = rope.truncate;
   return used;
 }
 
@@ -81,6 +82,9 @@ ModelOptions effective(ModelOptions model) {
   if (model.attention_window == 0) model.window_first_layer = model.window_skip_freq = 0;
   if (model.window_skip_freq > model.num_layers) model.window_skip_freq = 0;
   if (!rope || model.no_rope_freq > model.num_layers) model.no_rope_freq = 0;
+  if (!rope) model.attention_chunk = 0;
+  if (model.no_rope_freq == 0) model.temperature_scale = 0.0;
+  if (model.temperature_scale == 0.0) model.temperature_floor = standard.temperature_floor;
   const bool same_base =
       model.rope.scaling == RopeScaling::none && model.rope_local_base == model.rope.base;
   if (!rope || model.attention_window == 0 || same_base) model.rope_local_base = 0.0;
@@ -149,6 +153,7 @@ void compare_positions(Differences& list) {
   list.compare("the part of a head that RoPE turns", &RopeOptions::percent);
   list.compare("RoPE's scaling", &RopeOptions::scaling);
   list.compare("RoPE's base", &RopeOptions::base);
+  list.compare("yarn's whole bounds", &RopeOptions::truncate);
   list.compare("RoPE's interleaving of channels", &ModelOptions::rotary_interleaved);
   list.compare("RoPE's base in layers with a window", &ModelOptions::rope_local_base);
   list.compare("the frequency of layers without RoPE", &ModelOptions::no_rope_freq);
@@ -161,6 +166,7 @@ void compare_experts(Differences& list) {
   list.compare("the router's score", &ModelOptions::moe_router_score);
   list.compare("the router's softmax over all experts", &ModelOptions::moe_router_pre_softmax);
   list.compare("the scale of the experts' weights", &ModelOptions::moe_router_scaling_factor);
+  list.compare("the weighting of experts' inputs", &ModelOptions::moe_probs_on_input);
   list.compare("the number of groups of experts", &ModelOptions::moe_router_num_groups);
   list.compare("the number of groups per token", &ModelOptions::moe_router_group_topk);
   list.compare("the experts that make a group's score", &ModelOptions::moe_router_group_best);
@@ -188,6 +194,8 @@ void compare_layers(Differences& list) {
   list.compare("the parallel block", &ModelOptions::parallel_block);
   list.compare("the activation", &ModelOptions::activation);
   list.compare("the MLP's gate", &ModelOptions::gated_mlp);
+  list.compare("the limit of the MLP's gate", &ModelOptions::activation_clamp);
+  list.compare("the offset of the MLP's gate", &ModelOptions::glu_offset);
   list.compare("the bias of queries, keys and values", &ModelOptions::qkv_bias);
   list.compare("the bias of attention's output", &ModelOptions::attention_output_bias);
   list.compare("the biases of the MLP", &ModelOptions::mlp_bias);
@@ -202,6 +210,10 @@ void compare_attention_and_scales(Differences& list) {
   list.compare("the attention window", &ModelOptions::attention_window);
   list.compare("the first layer with an attention window", &ModelOptions::window_first_layer);
   list.compare("the frequency of layers without a window", &ModelOptions::window_skip_freq);
+  list.compare("the chunks of attention", &ModelOptions::attention_chunk);
+  list.compare("the temperature of queries", &ModelOptions::temperature_scale);
+  list.compare("the positions of a temperature", &ModelOptions::temperature_floor);
+  list.compare("the softmax of attention", &ModelOptions::softmax_type);
   list.compare("the scale of attention scores", &ModelOptions::softmax_scale);
   list.compare("the soft cap of attention scores", &ModelOptions::attention_softcap);
   list.compare("the soft cap of logits", &ModelOptions::logit_softcap);

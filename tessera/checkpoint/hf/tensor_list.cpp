@@ -21,10 +21,25 @@ void HfTensorList::add_expert(const std::string& hf_name, const Shape& shape,
 }
 
 void HfTensorList::add_stack(const std::string& hf_name, const std::vector<HfLinear>& linears,
-                             std::int64_t in) {
-  HfTensor stack{hf_name, {options_.num_experts, 0, in}};
+                             std::int64_t in, Layout layout) {
+  HfTensor stack{hf_name, {}, layout.transposed, layout.blocks};
+  stack.stack = true;
+  std::int64_t out = 0;
   for (const HfLinear& linear : linears) {
-    stack.parts.push_back({linear.name, {options_.num_experts, linear.out, in}});
+    stack.parts.push_back({linear.name + ".weight", {options_.num_experts, linear.out, in}});
+    out += linear.out;
+  }
+  stack.shape = layout.transposed ? Shape{options_.num_experts, in, out}
+                                  : Shape{options_.num_experts, out, in};
+  tensors_.push_back(std::move(stack));
+}
+
+void HfTensorList::add_bias_stack(const std::string& hf_name, const std::vector<HfLinear>& linears,
+                                  Layout layout) {
+  HfTensor stack{hf_name, {options_.num_experts, 0}, false, layout.blocks};
+  stack.stack = true;
+  for (const HfLinear& linear : linears) {
+    stack.parts.push_back({linear.name + ".bias", {options_.num_experts, linear.out}});
     stack.shape[1] += linear.out;
   }
   tensors_.push_back(std::move(stack));
@@ -49,7 +64,7 @@ void HfTensorList::add_norm(const std::string& hf_name, const std::string& name)
 }
 
 void HfTensorList::add_qk_norms(const std::string& hf_prefix, const std::string& prefix) {
-  if (options_.qk_norm == QkNorm::none) return;
+  if (options_.qk_norm == QkNorm::none || options_.qk_norm == QkNorm::l2) return;
   const bool whole = options_.qk_norm == QkNorm::whole_width;
   const std::int64_t d = options_.kv_channels;
   add(hf_prefix + "q_norm.weight", {whole ? options_.num_attention_heads * d : d},

@@ -33,9 +33,12 @@ class HfTensorList {
   /// The matrix of one expert, [out, in], of a parameter [experts, out, in].
   void add_expert(const std::string& hf_name, const Shape& shape, const std::string& name,
                   std::int64_t expert);
-  /// The matrices of all experts of one linear layer, or of several fused along `out`. Names are
-  /// those of the weights.
-  void add_stack(const std::string& hf_name, const std::vector<HfLinear>& linears, std::int64_t in);
+  /// The matrices of all experts of one linear layer, or of several fused along `out`.
+  void add_stack(const std::string& hf_name, const std::vector<HfLinear>& linears, std::int64_t in,
+                 Layout layout);
+  /// Their biases, fused as the matrices are.
+  void add_bias_stack(const std::string& hf_name, const std::vector<HfLinear>& linears,
+                      Layout layout);
   /// A vector in the accumulator type.
   void add_accumulator(const std::string& hf_name, std::int64_t size, const std::string& name);
   /// A tensor that is in the file under another name as well.

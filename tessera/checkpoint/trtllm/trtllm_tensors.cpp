@@ -105,6 +105,7 @@ std::string trtllm_problem(const ModelOptions& model, int ranks) {
   if (model.num_experts > 0) return "this export has no layers with experts";
   if (model.multi_latent_attention) return "this export has no latent attention";
   if (model.qk_norm != QkNorm::none) return "its layout has no norms of queries and keys";
+  if (model.softmax_type != SoftmaxType::vanilla) return "its layout has no sinks of attention";
   const bool gpt = model.position_embedding == PositionEmbedding::learned_absolute;
   if (model.activation != (gpt ? Activation::gelu : Activation::silu))
     return fmt::format("its activation is {}, and this export writes {} for such models only",

@@ -86,6 +86,10 @@ std::vector<Flag> router_flags() {
       real("moe-router-topk-scaling-factor", at(&ModelOptions::moe_router_scaling_factor),
            {0, 1e6, true}, "factor on the weights of the chosen experts")
           .only_if(has_experts, kNeeds),
+      toggle("moe-apply-probs-on-input", at(&ModelOptions::moe_probs_on_input),
+             "the weights of the chosen experts multiply what the experts read, not what they give "
+             "(Llama 4)")
+          .only_if(has_experts, kNeeds),
       integer("moe-router-num-groups", at(&ModelOptions::moe_router_num_groups),
               {1, kMaxRouterGroups},
               "group-limited choice: divides the experts into N groups [default: none]")

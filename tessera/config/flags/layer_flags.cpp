@@ -114,7 +114,9 @@ std::vector<Flag> norm_flags() {
            "run attention and MLP in parallel on the layer's input, with one shared norm or one "
            "norm each; none runs them in sequence"),
       word("qk-norm-type", at(&ModelOptions::qk_norm),
-           "RMSNorm of queries and keys before RoPE: of each head, or of all heads together")
+           "RMSNorm of queries and keys before RoPE: of each head, of all heads together, or (l2) "
+           "of "
+           "each head without weights, in layers with RoPE")
           .one_of("qk norm"),
       action(
           "qk-layernorm",
@@ -122,6 +124,14 @@ std::vector<Flag> norm_flags() {
             if (on) s.options.model.qk_norm = QkNorm::per_head;
           },
           [](const Settings&) { return false; }, "the same as --qk-norm-type per_head")
+          .one_of("qk norm")
+          .never_shown(),
+      action(
+          "qk-l2-norm",
+          [](Settings& s, bool on) {
+            if (on) s.options.model.qk_norm = QkNorm::l2;
+          },
+          [](const Settings&) { return false; }, "the same as --qk-norm-type l2")
           .one_of("qk norm")
           .never_shown(),
   };
@@ -139,6 +149,20 @@ std::vector<Flag> mlp_flags() {
   };
 }
 
+bool is_gated(const Settings& s) { return s.options.model.gated_mlp; }
+
+std::vector<Flag> gate_flags() {
+  constexpr std::string_view kGate = "an --activation-function with gated_";
+  return {
+      real("activation-func-clamp-value", at(&ModelOptions::activation_clamp), kModelScale,
+           "a gated MLP takes up to X of its gate, and up within -X and X [default: no limit]")
+          .only_if(is_gated, kGate),
+      real("glu-linear-offset", at(&ModelOptions::glu_offset), {-1e6, 1e6},
+           "a gated MLP is activation(gate) x (up + X)")
+          .only_if(is_gated, kGate),
+  };
+}
+
 std::vector<Flag> bias_flags() {
   return {
       action(
@@ -149,7 +173,8 @@ std::vector<Flag> bias_flags() {
       kept_bias("add-attention-output-bias", &ModelOptions::attention_output_bias,
                 "add a bias to the attention output despite --disable-bias-linear"),
       kept_bias("add-mlp-bias", &ModelOptions::mlp_bias,
-                "add biases to the MLP despite --disable-bias-linear"),
+                "add biases to the MLP, or to experts and their router, despite "
+                "--disable-bias-linear"),
       action(
           "untie-embeddings-and-output-weights",
           [](Settings& s, bool on) { s.options.model.tie_embeddings = !on; },
@@ -175,6 +200,40 @@ std::vector<Flag> attention_flags() {
 }
 
 bool is_latent(const Settings& s) { return s.options.model.multi_latent_attention; }
+
+bool has_whole_heads(const Settings& s) { return !is_latent(s); }
+bool has_layers_without_rope(const Settings& s) {
+  return has_whole_heads(s) && s.options.model.no_rope_freq > 0;
+}
+
+std::vector<Flag> softmax_flags() {
+  return {
+      word("softmax-type", at(&ModelOptions::softmax_type),
+           "what the softmax of attention has besides its keys: nothing; off-by-one: a logit of 0; "
+           "learnable: a trained logit for each query head (gpt-oss)")
+          .only_if(has_whole_heads, "attention without --multi-latent-attention"),
+      integer("attention-chunk-size", at(&ModelOptions::attention_chunk), {1, kMaxPositions},
+              "in layers with RoPE a query attends to keys of its chunk of N positions only "
+              "[default: none]")
+          .only_if(
+              [](const Settings& s) {
+                return has_whole_heads(s) &&
+                       s.options.model.position_embedding == PositionEmbedding::rope;
+              },
+              "--position-embedding-type rope, without --multi-latent-attention"),
+      real("attention-temperature-scale", at(&ModelOptions::temperature_scale), {0, 1e6},
+           "in layers without RoPE queries are multiplied by 1 + X ln(1 + floor((position + 1) / "
+           "--attention-temperature-floor)) [default: 0, none]")
+          .only_if(has_layers_without_rope, "--no-rope-freq, without --multi-latent-attention"),
+      integer("attention-temperature-floor", at(&ModelOptions::temperature_floor),
+              {1, kMaxPositions}, "positions over which that factor stays the same")
+          .only_if(
+              [](const Settings& s) {
+                return has_layers_without_rope(s) && s.options.model.temperature_scale > 0;
+              },
+              "--attention-temperature-scale"),
+  };
+}
 
 bool is_latent_yarn(const Settings& s) {
   return is_latent(s) && s.options.model.rope.scaling == RopeScaling::yarn;
@@ -236,8 +295,10 @@ std::vector<Flag> scale_flags() {
 void append_layer_flags(std::vector<Flag>& table) {
   append(table, Group::model, kModelCommands, norm_flags());
   append(table, Group::model, kModelCommands, mlp_flags());
+  append(table, Group::model, kModelCommands, gate_flags());
   append(table, Group::model, kModelCommands, bias_flags());
   append(table, Group::model, kModelCommands, attention_flags());
+  append(table, Group::model, kModelCommands, softmax_flags());
   append(table, Group::model, kModelCommands, latent_attention_flags());
   append(table, Group::model, kModelCommands, scale_flags());
 }

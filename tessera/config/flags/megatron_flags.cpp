@@ -80,7 +80,6 @@ constexpr Hint kWithHint[] = {
 };
 
 constexpr std::string_view kPlain[] = {
-    "activation-func-clamp-value",
     "adlr-autoresume",
     "align-grad-reduce",
     "apply-query-key-layer-scaling",
@@ -186,7 +185,6 @@ constexpr std::string_view kPlain[] = {
     "relative-attention-num-buckets",
     "rerun-mode",
     "save-retain-interval",
-    "softmax-type",
     "spec",
     "split-sentences",
     "start-weight-decay",

@@ -130,6 +130,13 @@ std::vector<Flag> rope_scaling_flags() {
       real("rope-beta-slow", at(&RopeOptions::beta_slow), kPositive,
            "yarn: dimensions with fewer turns than this are scaled")
           .only_if(yarn, "--rope-scaling-type yarn"),
+      action(
+          "no-rope-yarn-rounding",
+          [](Settings& s, bool on) { s.options.model.rope.truncate = !on; },
+          [](const Settings& s) { return !s.options.model.rope.truncate; },
+          "yarn: the bounds between dimensions that are kept and scaled lie between dimensions, "
+          "too")
+          .only_if(yarn, "--rope-scaling-type yarn"),
       real("rope-attention-factor", at(&RopeOptions::attention_factor), kPositive,
            "yarn: factor on queries and keys [default: 0.1 ln(scaling factor) + 1]")
           .only_if(yarn, "--rope-scaling-type yarn"),

@@ -33,9 +33,13 @@ void router_rules(const ModelOptions& m, Problems& problems) {
                    "--moe-router-topk 1 without --moe-router-pre-softmax: a softmax over one "
                    "chosen expert is always 1, and the router would learn nothing; add "
                    "--moe-router-pre-softmax");
-  problems.require(!m.mlp_bias,
-                   "--num-experts {}: experts have no biases; add --disable-bias-linear",
-                   m.num_experts);
+  problems.require(!m.mlp_bias || m.moe_shared_ffn == 0,
+                   "--moe-shared-expert-intermediate-size {}: a model with a shared expert has no "
+                   "biases in its experts; add --disable-bias-linear, without --add-mlp-bias",
+                   m.moe_shared_ffn);
+  problems.require(!m.mlp_bias || !m.moe_probs_on_input,
+                   "--moe-apply-probs-on-input: experts whose inputs are weighted have no biases; "
+                   "add --disable-bias-linear, without --add-mlp-bias");
 }
 
 void router_group_rules(const ModelOptions& m, Problems& problems) {

@@ -22,6 +22,16 @@ void attention_rules(const ModelOptions& m, Problems& problems) {
   problems.require(m.qk_norm == QkNorm::none || m.normalization == Normalization::rms_norm,
                    "--qk-layernorm is an RMSNorm here, but --normalization is LayerNorm: set "
                    "--normalization RMSNorm, or drop --qk-layernorm");
+  problems.require(
+      m.qk_norm != QkNorm::l2 || m.position_embedding == PositionEmbedding::rope,
+      "--qk-norm-type l2 normalises in layers with RoPE, but --position-embedding-type "
+      "is {}: drop one of them",
+      to_string(m.position_embedding));
+  problems.require(
+      m.temperature_scale == 0 || m.kv_channels % 2 == 0,
+      "--attention-temperature-scale scales pairs of channels, but a head has {}: make "
+      "it even (--kv-channels, --hidden-size)",
+      m.kv_channels);
   problems.require(m.window_first_layer <= m.num_layers,
                    "--window-first-layer {} is beyond --num-layers {}", m.window_first_layer,
                    m.num_layers);
@@ -70,9 +80,9 @@ void rope_rules(const ModelOptions& m, Problems& problems) {
       rope.percent, size, rotated,
       m.multi_latent_attention ? "--qk-pos-emb-head-dim" : "--kv-channels, --hidden-size");
   problems.require(
-      rope.scaling != RopeScaling::llama3 || rope.high_freq_factor > rope.low_freq_factor,
-      "--rope-high-freq-factor {} must be above --rope-low-freq-factor {}", rope.high_freq_factor,
-      rope.low_freq_factor);
+      rope.scaling != RopeScaling::llama3 || rope.high_freq_factor >= rope.low_freq_factor,
+      "--rope-high-freq-factor {} must not be below --rope-low-freq-factor {}",
+      rope.high_freq_factor, rope.low_freq_factor);
   problems.require(rope.scaling != RopeScaling::yarn || rope.beta_fast > rope.beta_slow,
                    "--rope-beta-fast {} must be above --rope-beta-slow {}", rope.beta_fast,
                    rope.beta_slow);

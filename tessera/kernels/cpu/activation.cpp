@@ -49,31 +49,33 @@ void CpuKernels::do_activation_backward(Stream&, View dx, ConstView dy, ConstVie
 }
 
 // y[N, F] = act(gate) up, with x[N, 2F]: each row is [gate (F) | up (F)].
-void CpuKernels::do_gated_activation_forward(Stream&, View y, ConstView x, Activation activation) {
-  dispatch_function(
-      x.dtype(), activation, "gated_activation_forward", [&]<class T, class F>(TypeTag<T>, F) {
-        // A piece is a number of whole rows: gate and up of a row are F elements apart, and their
-        // loads form two streams with unit stride.
-        const int64_t f = y.dim(1);
-        parallel_pieces(threads_, y.dim(0), rows_per_piece(f), [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            const T* gate = x.data<T>() + i * 2 * f;
-            const T* up = gate + f;
-            T* out = y.data<T>() + i * f;
+void CpuKernels::do_gated_activation_forward(Stream&, View y, ConstView x,
+                                             const ActivationSpec& spec) {
+  constexpr const char* op = "gated_activation_forward";
+  dispatch_gated(x.dtype(), spec, op, [&]<class T, class F>(TypeTag<T>, F, auto limits) {
+    // A piece is a number of whole rows: gate and up of a row are F elements apart, and their loads
+    // form two streams with unit stride.
+    const int64_t f = y.dim(1);
+    parallel_pieces(threads_, y.dim(0), rows_per_piece(f), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const T* gate = x.data<T>() + i * 2 * f;
+        const T* up = gate + f;
+        T* out = y.data<T>() + i * f;
 #pragma omp simd
-            for (int64_t j = 0; j < f; ++j) store<T>(out[j], F::value(load(gate[j])) * load(up[j]));
-          }
-        });
-      });
+        for (int64_t j = 0; j < f; ++j)
+          store<T>(out[j], F::value(limits.gate(load(gate[j]))) * limits.up(load(up[j])));
+      }
+    });
+  });
 }
 
 // dx[N, 2F] = [d gate | d up] = [dy up act'(gate) | dy act(gate)], and y again unless it is empty.
 // The three inputs of element j are read before its outputs are written at the same places, so dx
 // may be x and y may be dy.
 void CpuKernels::do_gated_activation_backward(Stream&, View dx, View y, ConstView dy, ConstView x,
-                                              Activation activation) {
+                                              const ActivationSpec& spec) {
   constexpr const char* op = "gated_activation_backward";
-  dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
+  dispatch_gated(x.dtype(), spec, op, [&]<class T, class F>(TypeTag<T>, F, auto limits) {
     using A = Accumulator<T>;
     // Five streams with unit stride: gate, up and dy are read, d gate and d up are written; y is a
     // sixth.
@@ -89,12 +91,13 @@ void CpuKernels::do_gated_activation_backward(Stream&, View dx, View y, ConstVie
         T* again = y ? y.data<T>() + i * f : nullptr;
 #pragma omp simd
         for (int64_t j = 0; j < f; ++j) {
-          const A g = load(gate[j]);
-          const A u = load(up[j]);
+          const A gate_read = load(gate[j]), up_read = load(up[j]);
+          const A g = limits.gate(gate_read);
+          const A u = limits.up(up_read);
           const A d = load(upstream[j]);
           // The gradient of the gate takes dy up as its upstream gradient; both are products in A.
-          store<T>(dgate[j], F::gradient(d * u, g));
-          store<T>(dup[j], F::times(d, g));
+          store<T>(dgate[j], limits.gate_gradient(F::gradient(d * u, g), gate_read));
+          store<T>(dup[j], limits.up_gradient(F::times(d, g), up_read));
           if (again) store<T>(again[j], F::value(g) * u);
         }
       }

@@ -16,6 +16,8 @@ using std::int64_t;
 //   causal          [.., position]
 //   window          [position - window + 1, ..]
 //   document        [its first position, first position of the next one)
+//   chunk           [its first position, first position of the next one), counted from that of the
+//                   document
 // and then becomes local. Runs on the calling thread: it is O(B S log documents), far below the
 // cost of the scores.
 KeyRanges::KeyRanges(void* memory, int64_t batch, int64_t queries, int64_t keys,
@@ -28,6 +30,7 @@ KeyRanges::KeyRanges(void* memory, int64_t batch, int64_t queries, int64_t keys,
       int64_t end = spec.kv_start + keys;
       if (spec.causal) end = std::min(end, position + 1);
       if (spec.window > 0) begin = std::max(begin, position - spec.window + 1);
+      int64_t document = 0;
       if (spec.documents) {
         // `next` is the first document start after the query, so next[-1] is the start of the
         // query's own document. Before the first start, and after the last one, the range has no
@@ -35,8 +38,14 @@ KeyRanges::KeyRanges(void* memory, int64_t batch, int64_t queries, int64_t keys,
         const int64_t starts = spec.documents.dim(1);
         const std::int32_t* first = spec.documents.data<std::int32_t>() + b * starts;
         const std::int32_t* next = std::upper_bound(first, first + starts, position);
-        if (next != first) begin = std::max<int64_t>(begin, next[-1]);
+        if (next != first) document = next[-1];
+        begin = std::max(begin, document);
         if (next != first + starts) end = std::min<int64_t>(end, next[0]);
+      }
+      if (spec.chunk > 0) {
+        const int64_t first_of_chunk = position - (position - document) % spec.chunk;
+        begin = std::max(begin, first_of_chunk);
+        end = std::min(end, first_of_chunk + spec.chunk);
       }
       // An empty intersection, for example with keys that are all in the future, becomes begin ==
       // end.

@@ -20,9 +20,9 @@ constexpr std::int64_t kQueryBlock = 128;
 constexpr std::int64_t kKeyBlock = 128;
 
 /// For each query of a sample the keys [begin, end) that it sees, as local indices: i32 [batch,
-/// queries, 2]. Causality, windows and packed documents all give one contiguous range, and so does
-/// their intersection, so no other form of mask is needed. begin == end means that the query sees
-/// no key.
+/// queries, 2]. Causality, windows, chunks and packed documents all give one contiguous range, and
+/// so does their intersection, so no other form of mask is needed. begin == end means that the
+/// query sees no key.
 class KeyRanges {
  public:
   static std::size_t bytes(std::int64_t batch, std::int64_t queries) {

@@ -41,6 +41,10 @@ class CpuKernels final : public Kernels {
                              ConstView, ConstView, const AttentionSpec&, Workspace,
                              const AttentionAccumulate&) override;
   void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
+  // attention_sink.cpp
+  void do_attention_sink_forward(Stream&, View, View, ConstView) override;
+  void do_attention_sink_backward(Stream&, View, ConstView, ConstView, ConstView,
+                                  ConstView) override;
   // pointwise.cpp
   void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) override;
   // latent_attention.cpp
@@ -53,6 +57,9 @@ class CpuKernels final : public Kernels {
                            const NormSpec&, const DropoutSpec&) override;
   void do_norm_backward(Stream&, View, View, View, ConstView, ConstView, ConstView, ConstView,
                         const NormSpec&, bool, bool, Workspace) override;
+  // l2_norm.cpp
+  void do_l2_norm_forward(Stream&, View, ConstView, double) override;
+  void do_l2_norm_backward(Stream&, View, ConstView, ConstView, double) override;
   // norm_parts.cpp
   void do_norm_part_stats(Stream&, View, ConstView, const NormSpec&) override;
   void do_norm_part_forward(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,
@@ -64,8 +71,9 @@ class CpuKernels final : public Kernels {
   // activation.cpp; add_dropout is in pointwise.cpp
   void do_activation_forward(Stream&, View, ConstView, Activation) override;
   void do_activation_backward(Stream&, View, ConstView, ConstView, Activation) override;
-  void do_gated_activation_forward(Stream&, View, ConstView, Activation) override;
-  void do_gated_activation_backward(Stream&, View, View, ConstView, ConstView, Activation) override;
+  void do_gated_activation_forward(Stream&, View, ConstView, const ActivationSpec&) override;
+  void do_gated_activation_backward(Stream&, View, View, ConstView, ConstView,
+                                    const ActivationSpec&) override;
   void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) override;
   // copy.cpp; fill is in pointwise.cpp
   void do_copy(Stream&, View, ConstView) override;
@@ -103,9 +111,14 @@ class CpuKernels final : public Kernels {
   void do_unpermute_rows(Stream&, View, ConstView, ConstView) override;
   void do_grouped_gemm(Stream&, View, ConstView, ConstView, ConstView, bool) override;
   void do_grouped_weight_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) override;
-  void do_expert_activation_forward(Stream&, View, ConstView, ConstView, Activation) override;
+  void do_expert_activation_forward(Stream&, View, ConstView, ConstView,
+                                    const ActivationSpec&) override;
   void do_expert_activation_backward(Stream&, View, View, View, ConstView, ConstView, ConstView,
-                                     Activation) override;
+                                     const ActivationSpec&) override;
+  // expert_bias.cpp
+  void do_add_expert_bias(Stream&, View, ConstView, ConstView, ConstView) override;
+  void do_expert_bias_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) override;
+  void do_expert_bias_dot(Stream&, View, ConstView, ConstView, ConstView) override;
   void do_scale_rows(Stream&, View, ConstView, ConstView) override;
   void do_row_dot(Stream&, View, ConstView, ConstView) override;
   // optimizer.cpp

@@ -11,9 +11,10 @@ using std::int64_t;
 
 // A row is one thread's. With the weight p of the row: y = p act(x), or p act(gate) up.
 void CpuKernels::do_expert_activation_forward(Stream&, View y, ConstView x, ConstView weight,
-                                              Activation activation) {
-  dispatch_function(
-      x.dtype(), activation, "expert_activation_forward", [&]<class T, class F>(TypeTag<T>, F) {
+                                              const ActivationSpec& spec) {
+  dispatch_gated(
+      x.dtype(), spec, "expert_activation_forward",
+      [&]<class T, class F>(TypeTag<T>, F, auto limits) {
         using A = Accumulator<T>;
         const int64_t f = y.dim(1), width = x.dim(1);
         const bool gated = width != f;
@@ -26,7 +27,8 @@ void CpuKernels::do_expert_activation_forward(Stream&, View y, ConstView x, Cons
             if (gated) {
 #pragma omp simd
               for (int64_t j = 0; j < f; ++j)
-                store<T>(out[j], p * (F::value(load(gate[j])) * load(up[j])));
+                store<T>(out[j],
+                         p * (F::value(limits.gate(load(gate[j]))) * limits.up(load(up[j]))));
             } else {
 #pragma omp simd
               for (int64_t j = 0; j < f; ++j) store<T>(out[j], p * F::value(load(gate[j])));
@@ -39,9 +41,9 @@ void CpuKernels::do_expert_activation_forward(Stream&, View y, ConstView x, Cons
 // dp = sum of dy act(gate) up over the row; the rest as without weights, with p dy for dy.
 void CpuKernels::do_expert_activation_backward(Stream&, View dx, View y, View dweight, ConstView dy,
                                                ConstView x, ConstView weight,
-                                               Activation activation) {
+                                               const ActivationSpec& spec) {
   constexpr const char* op = "expert_activation_backward";
-  dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
+  dispatch_gated(x.dtype(), spec, op, [&]<class T, class F>(TypeTag<T>, F, auto limits) {
     using A = Accumulator<T>;
     const int64_t f = dy.dim(1), width = x.dim(1);
     const bool gated = width != f;
@@ -58,13 +60,14 @@ void CpuKernels::do_expert_activation_backward(Stream&, View dx, View y, View dw
         if (gated) {
 #pragma omp simd reduction(+ : sum)
           for (int64_t j = 0; j < f; ++j) {
-            const A g = load(gate[j]);
-            const A u = load(up[j]);
+            const A gate_read = load(gate[j]), up_read = load(up[j]);
+            const A g = limits.gate(gate_read);
+            const A u = limits.up(up_read);
             const A d = load(upstream[j]);
             const A act = F::value(g) * u;
             sum += d * act;
-            store<T>(dgate[j], F::gradient(p * d * u, g));
-            store<T>(dup[j], F::times(p * d, g));
+            store<T>(dgate[j], limits.gate_gradient(F::gradient(p * d * u, g), gate_read));
+            store<T>(dup[j], limits.up_gradient(F::times(p * d, g), up_read));
             if (again) store<T>(again[j], p * act);
           }
         } else {

@@ -19,4 +19,12 @@ void dispatch_function(DType dtype, Activation activation, const char* op, F&& f
   });
 }
 
+/// Calls f(TypeTag, function, limits) for a gated activation, with a PlainGate or a LimitedGate.
+template <class F>
+void dispatch_gated(DType dtype, const ActivationSpec& spec, const char* op, F&& f) {
+  dispatch_function(dtype, spec.kind, op, [&]<class T, class Function>(TypeTag<T> type, Function) {
+    dispatch_gate<Accumulator<T>>(spec, [&](auto limits) { f(type, Function{}, limits); });
+  });
+}
+
 }  // namespace tessera::cuda

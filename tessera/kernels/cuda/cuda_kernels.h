@@ -49,6 +49,13 @@ class CudaKernels final : public Kernels {
                              const AttentionAccumulate&) override;
   void do_attention_merge(Stream&, View, View, ConstView, ConstView, ConstView, ConstView) override;
   void do_rope(Stream&, View, ConstView, ConstView, ConstView, bool, RopePairs) override;
+  // attention/attention_sink.cu
+  void do_attention_sink_forward(Stream&, View, View, ConstView) override;
+  void do_attention_sink_backward(Stream&, View, ConstView, ConstView, ConstView,
+                                  ConstView) override;
+  // l2_norm.cu
+  void do_l2_norm_forward(Stream&, View, ConstView, double) override;
+  void do_l2_norm_backward(Stream&, View, ConstView, ConstView, double) override;
   // latent_attention.cu
   void do_sum_heads(Stream&, View, ConstView) override;
   void do_softmax_rows(Stream&, View, ConstView) override;
@@ -70,8 +77,9 @@ class CudaKernels final : public Kernels {
   // activation.cu, gated_activation.cu
   void do_activation_forward(Stream&, View, ConstView, Activation) override;
   void do_activation_backward(Stream&, View, ConstView, ConstView, Activation) override;
-  void do_gated_activation_forward(Stream&, View, ConstView, Activation) override;
-  void do_gated_activation_backward(Stream&, View, View, ConstView, ConstView, Activation) override;
+  void do_gated_activation_forward(Stream&, View, ConstView, const ActivationSpec&) override;
+  void do_gated_activation_backward(Stream&, View, View, ConstView, ConstView,
+                                    const ActivationSpec&) override;
   // pointwise.cu and copy.cu
   void do_add_dropout(Stream&, View, ConstView, ConstView, const DropoutSpec&) override;
   void do_copy(Stream&, View, ConstView) override;
@@ -110,9 +118,14 @@ class CudaKernels final : public Kernels {
   void do_unpermute_rows(Stream&, View, ConstView, ConstView) override;
   void do_grouped_gemm(Stream&, View, ConstView, ConstView, ConstView, bool) override;
   void do_grouped_weight_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) override;
-  void do_expert_activation_forward(Stream&, View, ConstView, ConstView, Activation) override;
+  void do_expert_activation_forward(Stream&, View, ConstView, ConstView,
+                                    const ActivationSpec&) override;
   void do_expert_activation_backward(Stream&, View, View, View, ConstView, ConstView, ConstView,
-                                     Activation) override;
+                                     const ActivationSpec&) override;
+  // expert_bias.cu
+  void do_add_expert_bias(Stream&, View, ConstView, ConstView, ConstView) override;
+  void do_expert_bias_gradient(Stream&, View, ConstView, ConstView, ConstView, bool) override;
+  void do_expert_bias_dot(Stream&, View, ConstView, ConstView, ConstView) override;
   void do_scale_rows(Stream&, View, ConstView, ConstView) override;
   void do_row_dot(Stream&, View, ConstView, ConstView) override;
   // optimizer.cu and step_state.cu. None of these waits for the host: the state of the step is in

@@ -14,24 +14,25 @@ using std::int64_t;
 constexpr int kRowThreads = 128;
 
 // x [rows, width] with width f, or 2 f if gated: gate in columns [0, f), up in [f, 2 f).
-template <class T, class F>
+template <class T, class F, class Limits>
 __global__ void __launch_bounds__(kRowThreads)
-    forward_kernel(T* y, const T* x, const Accumulator<T>* weight, int64_t f, int64_t width) {
+    forward_kernel(T* y, const T* x, const Accumulator<T>* weight, int64_t f, int64_t width,
+                   Limits limits) {
   using A = Accumulator<T>;
   const int64_t row = blockIdx.x;
   const T* gate = x + row * width;
   const A p = weight[row];
   for (int64_t j = threadIdx.x; j < f; j += kRowThreads) {
-    const A act = F::value(load(gate[j]));
-    store<T>(y[row * f + j], p * (width != f ? act * load(gate[f + j]) : act));
+    const A act = F::value(limits.gate(load(gate[j])));
+    store<T>(y[row * f + j], p * (width != f ? act * limits.up(load(gate[f + j])) : act));
   }
 }
 
 // The row's sum is that of the threads' sums: a butterfly in each warp, then the warps in order.
-template <class T, class F>
+template <class T, class F, class Limits>
 __global__ void __launch_bounds__(kRowThreads)
     backward_kernel(T* dx, T* y, Accumulator<T>* dweight, const T* dy, const T* x,
-                    const Accumulator<T>* weight, int64_t f, int64_t width) {
+                    const Accumulator<T>* weight, int64_t f, int64_t width, Limits limits) {
   using A = Accumulator<T>;
   const int64_t row = blockIdx.x;
   const T* gate = x + row * width;
@@ -39,13 +40,15 @@ __global__ void __launch_bounds__(kRowThreads)
   const A p = weight[row];
   A sum = 0;
   for (int64_t j = threadIdx.x; j < f; j += kRowThreads) {
-    const A g = load(gate[j]), d = load(dy[row * f + j]);
+    const A gate_read = load(gate[j]), d = load(dy[row * f + j]);
+    const A g = limits.gate(gate_read);
     A act = F::value(g);
     if (width != f) {
-      const A u = load(gate[f + j]);
+      const A up_read = load(gate[f + j]);
+      const A u = limits.up(up_read);
       act *= u;
-      store<T>(dgate[j], F::gradient(p * d * u, g));
-      store<T>(dgate[f + j], F::times(p * d, g));
+      store<T>(dgate[j], limits.gate_gradient(F::gradient(p * d * u, g), gate_read));
+      store<T>(dgate[f + j], limits.up_gradient(F::times(p * d, g), up_read));
     } else {
       store<T>(dgate[j], F::gradient(p * d, g));
     }
@@ -66,23 +69,23 @@ __global__ void __launch_bounds__(kRowThreads)
 }  // namespace
 
 void CudaKernels::do_expert_activation_forward(Stream& stream, View y, ConstView x,
-                                               ConstView weight, Activation activation) {
+                                               ConstView weight, const ActivationSpec& spec) {
   constexpr const char* op = "expert_activation_forward";
-  dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
-    launch(stream, op, {y.dim(0), dim3(kRowThreads)}, forward_kernel<T, F>, y.data<T>(),
-           x.data<T>(), weight.data<Accumulator<T>>(), y.dim(1), x.dim(1));
+  dispatch_gated(x.dtype(), spec, op, [&]<class T, class F, class L>(TypeTag<T>, F, L limits) {
+    launch(stream, op, {y.dim(0), dim3(kRowThreads)}, forward_kernel<T, F, L>, y.data<T>(),
+           x.data<T>(), weight.data<Accumulator<T>>(), y.dim(1), x.dim(1), limits);
   });
 }
 
 void CudaKernels::do_expert_activation_backward(Stream& stream, View dx, View y, View dweight,
                                                 ConstView dy, ConstView x, ConstView weight,
-                                                Activation activation) {
+                                                const ActivationSpec& spec) {
   constexpr const char* op = "expert_activation_backward";
-  dispatch_function(x.dtype(), activation, op, [&]<class T, class F>(TypeTag<T>, F) {
+  dispatch_gated(x.dtype(), spec, op, [&]<class T, class F, class L>(TypeTag<T>, F, L limits) {
     using A = Accumulator<T>;
-    launch(stream, op, {dy.dim(0), dim3(kRowThreads)}, backward_kernel<T, F>, dx.data<T>(),
+    launch(stream, op, {dy.dim(0), dim3(kRowThreads)}, backward_kernel<T, F, L>, dx.data<T>(),
            y ? y.data<T>() : nullptr, dweight.data<A>(), dy.data<T>(), x.data<T>(),
-           weight.data<A>(), dy.dim(1), x.dim(1));
+           weight.data<A>(), dy.dim(1), x.dim(1), limits);
   });
 }
 

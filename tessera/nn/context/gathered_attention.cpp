@@ -13,6 +13,7 @@ std::unique_ptr<CoreAttention::Saved> GatheredAttention::plan_buffers(
     ActivationLayout& activations, ArenaLayout& scratch, const BatchShape& shape) const {
   auto saved = std::make_unique<Saved>();
   saved->lse = plan_lse(activations, scratch, shape);
+  saved->sink_rows = plan_sink_rows(activations, scratch, shape);
   saved->kv = kv_.plan_scratch(scratch, shape, activations.gradients);
   return saved;
 }
@@ -25,11 +26,13 @@ void GatheredAttention::forward(Context& context, const Microbatch& batch, View 
   const KvGather::KeysValues all = kv_.all(saved.kv);
   batch.ranges.for_each(batch.shape.seq, [&](const PositionRange& range) {
     const std::int64_t seen = keys_seen(range, all);
-    context.kernels.attention_forward(context.stream, out.slice(0, range.row, range.length),
-                                      lse_of(saved.lse, batch.shape, range),
+    const View rows_out = out.slice(0, range.row, range.length);
+    const View lse = lse_of(saved.lse, batch.shape, range);
+    context.kernels.attention_forward(context.stream, rows_out, lse,
                                       heads.q.slice(0, range.row, range.length),
                                       all.k.slice(0, 0, seen), all.v.slice(0, 0, seen),
                                       spec_.call(batch, range.begin, 0), context.workspace);
+    add_sinks(context, rows_out, lse, heads);
   });
 }
 
@@ -49,13 +52,17 @@ void GatheredAttention::backward(Context& context, const Microbatch& batch,
   const KvGather::Gradients sums = kv_.begin_gradients(context, saved.kv);
   batch.ranges.for_each(batch.shape.seq, [&](const PositionRange& range) {
     const auto rows = [&](const auto& x) { return x.slice(0, range.row, range.length); };
-    const std::int64_t seen = keys_seen(range, all);
+    const std::int64_t seen = keys_seen(range, all), b = batch.shape.batch;
+    const View lse = lse_of(saved.lse, batch.shape, range);
+    if (saved.sink_rows)
+      sink_gradient(context, saved.sink_rows.slice(0, range.row * b, range.length * b), rows(d_out),
+                    rows(out), lse, heads);
     context.kernels.attention_backward(
         context.stream, rows(gradients.q), sums.dk.slice(0, 0, seen), sums.dv.slice(0, 0, seen),
         rows(d_out), rows(heads.q), all.k.slice(0, 0, seen), all.v.slice(0, 0, seen), rows(out),
-        lse_of(saved.lse, batch.shape, range), spec_.call(batch, range.begin, 0), context.workspace,
-        {.dq = false, .dk_dv = true});
+        lse, spec_.call(batch, range.begin, 0), context.workspace, {.dq = false, .dk_dv = true});
   });
+  sum_sinks(context, gradients, saved.sink_rows);
   kv_.sum_gradients(context, gradients.k, gradients.v, saved.kv);
 }
 

@@ -28,6 +28,7 @@ class GatheredAttention final : public CoreAttention {
  private:
   struct Saved final : CoreAttention::Saved {
     View lse;
+    View sink_rows;
     KvGather::Scratch kv;
     WorkHandle gathering;  ///< of backward
   };

@@ -176,6 +176,18 @@ void HeadExchange::place(Context& context, const View& rows, const HeadRange& he
   context.kernels.copy(context.stream, rows.slice(2, heads.begin, heads.count), part);
 }
 
+CoreAttention::Heads HeadExchange::own_heads(const Heads& heads, const Saved& saved) const {
+  Heads own_ones{saved.q, saved.k, saved.v};
+  if (heads.sinks) own_ones.sinks = heads.sinks.slice(0, own().q.begin, own().q.count);
+  return own_ones;
+}
+
+Gradient HeadExchange::own_sinks(Context& context, const Gradient& sinks) const {
+  if (!sinks.view) return {};
+  if (!sinks.accumulate) context.kernels.fill(context.stream, sinks.view, 0);
+  return {sinks.view.slice(0, own().q.begin, own().q.count), true};
+}
+
 void HeadExchange::forward(Context& context, const Microbatch& batch, View out, const Heads& heads,
                            CoreAttention::Saved& state) const {
   check(!batch.cache, "attention with a key/value cache needs --context-parallel-size 1");
@@ -183,8 +195,7 @@ void HeadExchange::forward(Context& context, const Microbatch& batch, View out, 
   const std::array inputs{Tensor{heads.q, saved.q}, Tensor{heads.k, saved.k, true},
                           Tensor{heads.v, saved.v, true}};
   to_heads(context, inputs, saved);
-  inner_->forward(context, group_batch(batch), saved.out, {saved.q, saved.k, saved.v},
-                  *saved.inner);
+  inner_->forward(context, group_batch(batch), saved.out, own_heads(heads, saved), *saved.inner);
   const std::array outputs{Tensor{{}, saved.out}};
   to_rows(context, outputs, saved, [&](const Tensor& tensor, int rank, const View& part) {
     place(context, out, range(tensor, rank), part);
@@ -198,12 +209,13 @@ void HeadExchange::start_backward(Context& context, const Heads&, CoreAttention:
 }
 
 void HeadExchange::backward(Context& context, const Microbatch& batch, const Gradients& gradients,
-                            ConstView d_out, const Heads&, ConstView,
+                            ConstView d_out, const Heads& heads, ConstView,
                             CoreAttention::Saved& state) const {
   auto& saved = static_cast<Saved&>(state);
   to_heads(context, std::array{Tensor{d_out, saved.d_out}}, saved);
-  inner_->backward(context, group_batch(batch), {saved.d_q, saved.d_k, saved.d_v}, saved.d_out,
-                   {saved.q, saved.k, saved.v}, saved.out, *saved.inner);
+  inner_->backward(context, group_batch(batch),
+                   {saved.d_q, saved.d_k, saved.d_v, own_sinks(context, gradients.sinks)},
+                   saved.d_out, own_heads(heads, saved), saved.out, *saved.inner);
   const std::array queries{Tensor{{}, saved.d_q}};
   to_rows(context, queries, saved, [&](const Tensor& tensor, int rank, const View& part) {
     place(context, gradients.q, range(tensor, rank), part);

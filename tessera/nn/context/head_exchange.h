@@ -100,6 +100,10 @@ class HeadExchange final : public CoreAttention {
   // The reverse: calls receive(tensor, rank, part) for the parts of all ranks.
   template <class F>
   void to_rows(Context&, std::span<const Tensor> tensors, const Saved&, F&& receive) const;
+  // The heads of this rank, at all positions of the group.
+  Heads own_heads(const Heads& heads, const Saved&) const;
+  // Their part of the sinks' gradient: other ranks have the rest, so here that is 0.
+  Gradient own_sinks(Context&, const Gradient& sinks) const;
   void place(Context&, const View& rows, const HeadRange& heads, ConstView part) const;
   void add_copy(Context&, const View& sums, int rank, ConstView part) const;
 

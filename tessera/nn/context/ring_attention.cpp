@@ -22,6 +22,7 @@ std::unique_ptr<CoreAttention::Saved> RingAttention::plan_buffers(ActivationLayo
   auto planned = std::make_unique<Saved>();
   Saved& saved = *planned;
   saved.lse = plan_lse(activations, scratch, shape);
+  saved.sink_rows = plan_sink_rows(activations, scratch, shape);
   const DType acc = accumulator_type(spec_.dtype);
   const Shape kv{shape.seq, shape.batch, spec_.groups * (spec_.head_size + spec_.value_size)};
   const Shape queries{shape.seq, shape.batch, spec_.heads, spec_.head_size};
@@ -80,7 +81,8 @@ RingAttention::Coverage RingAttention::coverage(const PositionRange& queries,
   if (after || before) return Coverage::none;
   const bool none_after = !spec_.causal || keys.end() <= queries.begin + 1;
   const bool none_before = !window || keys.begin > queries.end() - 1 - spec_.window;
-  return none_after && none_before ? Coverage::full : Coverage::partial;
+  // Chunks may begin with a document, so they are left to the mask.
+  return none_after && none_before && spec_.chunk == 0 ? Coverage::full : Coverage::partial;
 }
 
 template <class F>
@@ -108,7 +110,8 @@ void RingAttention::for_each_call(Context& context, const Microbatch& batch, int
   const int rank = group(context).rank();
   const int from = (rank + ranks_ - step) % ranks_;
   AttentionSpec spec = spec_.call(batch, 0, 0);
-  if (spec.window > 0 || spec.documents || spec.dropout.p > 0) return for_each_pair(batch, from, f);
+  if (spec.window > 0 || spec.chunk > 0 || spec.documents || spec.dropout.p > 0)
+    return for_each_pair(batch, from, f);
   const std::int64_t seq = batch.shape.seq;
   const Rows all{0, seq}, first{0, seq / 2}, second{seq / 2, seq / 2};
   if (!spec.causal || from == rank) return f(Call{all, all, spec});
@@ -177,6 +180,7 @@ void RingAttention::forward(Context& context, const Microbatch& batch, View out,
     });
     hop.wait(context.stream);
   }
+  add_sinks(context, out, lse_rows(saved.lse, batch.shape, {0, batch.shape.seq}), heads);
 }
 
 void RingAttention::start_backward(Context& context, const Heads& heads,
@@ -228,6 +232,9 @@ void RingAttention::backward(Context& context, const Microbatch& batch, const Gr
                              CoreAttention::Saved& state) const {
   auto& saved = static_cast<Saved&>(state);
   Stream& stream = context.stream;
+  sink_gradient(context, saved.sink_rows, d_out, out,
+                lse_rows(saved.lse, batch.shape, {0, batch.shape.seq}), heads);
+  sum_sinks(context, gradients, saved.sink_rows);
   for_each_chunk({0, batch.shape.seq}, batch.shape.seq, [&](const Rows& rows) {
     const View lse = lse_rows(saved.lse, batch.shape, rows);
     const auto chunk = static_cast<std::int64_t>(chunk_of(rows.begin));

@@ -75,6 +75,7 @@ class RingAttention final : public CoreAttention {
   // All buffers of keys and values are [S, B, K (D + E)]: k | v.
   struct Saved final : CoreAttention::Saved {
     View lse;
+    View sink_rows;
     View kv[2];       ///< scratch: the block in use, and the one that is arriving
     View sum;         ///< scratch, acc [S, B, H, E]: of outputs; empty if these have that dtype
     View part_out;    ///< scratch [S, B, H, E]: the output of one call

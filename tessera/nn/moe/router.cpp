@@ -5,11 +5,21 @@ namespace {
 
 // With sequence parallelism each tensor-parallel rank routes other rows, so its gradient is
 // partial.
-Parameter router_weight(const RouterLayerSpec& spec, const LayerContext& layer) {
+Parameter router_parameter(const std::string& name, const Shape& shape, InitSpec init,
+                           const LayerContext& layer) {
   const GradientGroup group = layer.sequence_parallel ? GradientGroup::tensor : GradientGroup::none;
-  return replicated_parameter(layer.dtype, weight_name(spec), {spec.experts, spec.hidden},
-                              {InitKind::normal, spec.init_std}, layer.tensor_rank,
+  return replicated_parameter(layer.dtype, name, shape, init, layer.tensor_rank,
                               {.gradient_group = group});
+}
+
+Parameter router_weight(const RouterLayerSpec& spec, const LayerContext& layer) {
+  return router_parameter(weight_name(spec), {spec.experts, spec.hidden},
+                          {InitKind::normal, spec.init_std}, layer);
+}
+
+std::optional<Parameter> router_bias(const RouterLayerSpec& spec, const LayerContext& layer) {
+  if (!spec.bias) return std::nullopt;
+  return router_parameter(linear_bias_name(spec), {spec.experts}, {}, layer);
 }
 
 std::optional<Parameter> expert_bias(const RouterLayerSpec& spec, const LayerContext& layer) {
@@ -26,10 +36,12 @@ Router::Router(const RouterLayerSpec& spec, bool keep_logits, const LayerContext
       jitter_key_(rng_key(layer.seed, RngPurpose::router_jitter, spec.name)),
       keep_logits_(keep_logits),
       weight_(router_weight(spec, layer)),
+      linear_bias_(router_bias(spec, layer)),
       bias_(expert_bias(spec, layer)) {}
 
 void Router::collect(ParameterList& parameters) {
   parameters.push_back(&weight_);
+  if (linear_bias_) parameters.push_back(&*linear_bias_);
   if (bias_) parameters.push_back(&*bias_);
 }
 
@@ -43,6 +55,7 @@ Router::Saved Router::plan_buffers(ActivationLayout& activations, ArenaLayout& s
   saved.expert = activations.until_input.take(DType::i32, chosen);
   saved.weight = activations.until_input.take(acc, chosen);
   if (activations.gradients) saved.dweight = scratch.take(acc, chosen);
+  if (linear_bias_) saved.linear_bias = scratch.take(acc, {spec_.experts});
   saved.dlogits = activations.gradient(scratch, weight_.dtype(), all);
   if (spec_.jitter == 0 || !activations.gradients) return saved;
   saved.noisy = activations.until_weight.take(weight_.dtype(), {rows, spec_.hidden});
@@ -64,6 +77,11 @@ void Router::forward(Context& context, const Microbatch& batch, ConstView x, Sav
   }
   GemmSpec spec;
   spec.transpose_b = true;
+  if (linear_bias_) {
+    context.kernels.copy(context.stream, saved.linear_bias, ConstView(linear_bias_->value()));
+    spec.epilogue = Epilogue::bias;
+    spec.bias = saved.linear_bias;
+  }
   context.kernels.gemm(context.stream, saved.logits, saved.x, ConstView(weight_.value()), spec,
                        context.workspace);
   const ConstView bias = bias_ ? bias_->value() : View();
@@ -87,6 +105,10 @@ void Router::backward_input(Context& context, const Microbatch& batch, View dx, 
 }
 
 void Router::backward_weight(Context& context, const Saved& saved) {
+  if (linear_bias_ && linear_bias_->trained()) {
+    const Gradient bias = linear_bias_->grad();
+    context.kernels.column_sum(context.stream, bias.view, saved.dlogits, bias.accumulate);
+  }
   if (!weight_.trained()) return;
   const Gradient weight = weight_.grad();
   GemmSpec spec;

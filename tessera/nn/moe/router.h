@@ -1,6 +1,6 @@
 // The router of a mixture of experts: selects the experts of each row, and their weights.
 //
-//   logits = x W^T;   scores = softmax(logits) or sigmoid(logits);   experts = the k best
+//   logits = x W^T (+ b);   scores = softmax(logits) or sigmoid(logits);   experts = the k best
 //
 // The formulas are those of kernels/router.h. What the experts compute is multiplied by the
 // weights, which is the source of the router's gradient; losses that balance the experts are
@@ -24,12 +24,13 @@ class Router {
  public:
   /// For n rows, E experts, k of them per row. Numbers are in the accumulator type.
   struct Saved {
-    View logits;   ///< [n, E]; the same memory as scores unless a loss needs them
-    View scores;   ///< [n, E]
-    View expert;   ///< i32 [n, k]
-    View weight;   ///< [n, k]
-    View dweight;  ///< [n, k], scratch: written by the caller before backward_input
-    View dlogits;  ///< [n, E], in the dtype of W
+    View logits;       ///< [n, E]; the same memory as scores unless a loss needs them
+    View scores;       ///< [n, E]
+    View expert;       ///< i32 [n, k]
+    View weight;       ///< [n, k]
+    View dweight;      ///< [n, k], scratch: written by the caller before backward_input
+    View dlogits;      ///< [n, E], in the dtype of W
+    View linear_bias;  ///< [E], scratch: b in the type of the logits
     // With noise (RouterLayerSpec::jitter):
     View noisy;   ///< [n, hidden]: the input times the noise
     View dnoisy;  ///< [n, hidden], scratch
@@ -59,8 +60,9 @@ class Router {
   RowLayout rows_;
   RngKey jitter_key_;
   bool keep_logits_;
-  Parameter weight_;               ///< [E, hidden]
-  std::optional<Parameter> bias_;  ///< acc [E]
+  Parameter weight_;                      ///< [E, hidden]
+  std::optional<Parameter> linear_bias_;  ///< b [E]
+  std::optional<Parameter> bias_;         ///< acc [E]
 };
 
 }  // namespace tessera

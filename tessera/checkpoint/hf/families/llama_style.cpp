@@ -78,6 +78,8 @@ void add_attention(HfTensorList& list, const ModelOptions& options, const std::s
     list.add_linear(hf + "k_proj", {k}, h, options.qkv_bias);
     list.add_linear(hf + "v_proj", {v}, h, options.qkv_bias);
   }
+  if (options.softmax_type == SoftmaxType::learnable)
+    list.add(hf + "sinks", {options.num_attention_heads}, ours + "sinks");
   list.add_qk_norms(hf, ours);
   list.add_linear(hf + "o_proj", {{ours + "out", h}}, queries, options.attention_output_bias);
 }
@@ -209,7 +211,7 @@ std::vector<HfTensor> llama_style_tensors(const ModelOptions& options, HfProject
     if (experts)
       add_experts(list, options, hf, ours + "mlp.", names);
     else
-      add_mlp(list, options, hf + "mlp.", ours + "mlp.", projections);
+      add_mlp(list, options, hf + std::string(names.mlp), ours + "mlp.", projections);
     add_layer_norms(list, options, hf, ours);
   };
   const auto hf_layer = [](std::int64_t layer) { return fmt::format("model.layers.{}.", layer); };

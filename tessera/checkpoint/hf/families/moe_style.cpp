@@ -94,10 +94,17 @@ void add_stacks(HfTensorList& list, const ModelOptions& options, const std::stri
                 const std::string& ours, const HfExpertNames& names) {
   const std::int64_t h = options.hidden_size, f = options.moe_ffn_hidden_size;
   std::vector<HfLinear> first;
-  if (options.gated_mlp) first.push_back({ours + "experts.gate.weight", f});
-  first.push_back({ours + "experts.up.weight", f});
-  list.add_stack(fmt::format("{}{}", hf, names.gate_up_stack), first, h);
-  list.add_stack(fmt::format("{}{}", hf, names.down_stack), {{ours + "experts.down.weight", h}}, f);
+  if (options.gated_mlp) first.push_back({ours + "experts.gate", f});
+  first.push_back({ours + "experts.up", f});
+  const HfLinear last{ours + "experts.down", h};
+  const HfTensorList::Layout layout{names.stacks_transposed, names.gate_interleaved ? f : 1};
+  const HfTensorList::Layout plain{names.stacks_transposed};
+  const std::string gate_up = fmt::format("{}{}", hf, names.gate_up_stack);
+  const std::string down = fmt::format("{}{}", hf, names.down_stack);
+  list.add_stack(gate_up, first, h, layout);
+  if (options.mlp_bias) list.add_bias_stack(gate_up + "_bias", first, layout);
+  list.add_stack(down, {last}, f, plain);
+  if (options.mlp_bias) list.add_bias_stack(down + "_bias", {last}, plain);
 }
 
 }  // namespace
@@ -194,6 +201,9 @@ void add_experts(HfTensorList& list, const ModelOptions& options, const std::str
                  const std::string& ours, const HfExpertNames& names) {
   list.add(fmt::format("{}{}.weight", hf, names.router), {options.num_experts, options.hidden_size},
            ours + "router.weight");
+  if (options.mlp_bias)
+    list.add(fmt::format("{}{}.bias", hf, names.router), {options.num_experts},
+             ours + "router.bias");
   if (options.moe_expert_bias)
     list.add_accumulator(fmt::format("{}{}", hf, names.bias), options.num_experts,
                          ours + "router.expert_bias");

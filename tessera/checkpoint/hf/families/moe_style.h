@@ -28,6 +28,7 @@ struct HfExpertKeys {
 
 /// A family's names of the tensors of a layer with experts, behind the layer's prefix.
 struct HfExpertNames {
+  std::string_view mlp = "mlp.";  ///< of a layer without experts
   std::string_view router = "mlp.gate";
   std::string_view experts = "mlp.experts";  ///< before each expert's number
   std::string_view gate = "gate_proj";       ///< behind it
@@ -37,6 +38,8 @@ struct HfExpertNames {
   /// in]
   std::string_view gate_up_stack = "";
   std::string_view down_stack = "";
+  bool stacks_transposed = false;  ///< [experts, in, out]
+  bool gate_interleaved = false;   ///< gate and up take turns, one channel each
   std::string_view bias = "mlp.gate.e_score_correction_bias";
   std::string_view shared = "mlp.shared_expert";  ///< its matrices have the same names
   std::string_view shared_gate = "mlp.shared_expert_gate";

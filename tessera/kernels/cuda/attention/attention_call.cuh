@@ -23,7 +23,7 @@ struct Span {
 
 /// Which keys a query of sample b sees, as local indices: query i stands at position q_start + i,
 /// key j at kv_start + j. A key is visible if it is in the query's document, not after it (causal),
-/// and less than `window` positions before it (window > 0).
+/// less than `window` positions before it (window > 0), and in its chunk (chunk > 0).
 ///
 /// Each of these conditions leaves one contiguous span, of keys for a query and of queries for a
 /// key. Kernels therefore loop over spans and never read a mask tensor.
@@ -35,6 +35,7 @@ struct Visibility {
         q_start(spec.q_start),
         kv_start(spec.kv_start),
         window(spec.window),
+        chunk(spec.chunk),
         causal(spec.causal),
         documents(spec.documents ? spec.documents.data<std::int32_t>() : nullptr),
         starts(documents ? spec.documents.dim(1) : 0) {}
@@ -45,7 +46,7 @@ struct Visibility {
     Span span = document_at(b, position, {kv_start, kv_start + keys});
     if (causal) span.end = min(span.end, position + 1);
     if (window > 0) span.begin = max(span.begin, position - window + 1);
-    return local(span, kv_start, keys);
+    return local(chunk_at(b, position, span), kv_start, keys);
   }
   /// The queries that see a key: the same conditions solved for the query.
   __device__ Span queries_of(std::int64_t b, std::int64_t key) const {
@@ -54,7 +55,7 @@ struct Visibility {
     if (causal) span.begin = max(span.begin, position);
     // Written without position + window, which could overflow for a window without limit.
     if (window > 0 && window < span.end - position) span.end = position + window;
-    return local(span, q_start, queries);
+    return local(chunk_at(b, position, span), q_start, queries);
   }
 
   // The union over neighbouring rows. Both ends of a span are monotone in the position, so it
@@ -66,17 +67,16 @@ struct Visibility {
     return {queries_of(b, rows.begin).begin, queries_of(b, rows.end - 1).end};
   }
 
-  std::int64_t queries, keys, q_start, kv_start, window;
+  std::int64_t queries, keys, q_start, kv_start, window, chunk;
   bool causal;
   const std::int32_t* documents;  ///< [B, starts]
   std::int64_t starts;
 
-  // Restricts `span` to the document of a position.
  private:
-  // Documents are given by the positions where they begin, in rising order, so the document reaches
-  // from the last start at or before the position to the next one. A binary search finds it;
-  // without documents starts = 0 and the span stays as it is.
-  __device__ Span document_at(std::int64_t b, std::int64_t position, Span span) const {
+  // The number of documents that begin at or before a position. They are given by the positions
+  // where they begin, in rising order, which a binary search goes through; without documents there
+  // are none.
+  __device__ std::int64_t begun_at(std::int64_t b, std::int64_t position) const {
     const std::int32_t* const start = documents + b * starts;
     std::int64_t low = 0;  // becomes the first start after the position
     std::int64_t high = starts;
@@ -87,10 +87,25 @@ struct Visibility {
       else
         high = middle;
     }
+    return low;
+  }
+  // Restricts `span` to the document of a position: from the last start at or before it to the next
+  // one.
+  __device__ Span document_at(std::int64_t b, std::int64_t position, Span span) const {
+    const std::int32_t* const start = documents + b * starts;
+    const std::int64_t low = begun_at(b, position);
     // Before the first start (low = 0) and after the last one the span is not cut on that side.
     if (low > 0) span.begin = max(span.begin, std::int64_t{start[low - 1]});
     if (low < starts) span.end = min(span.end, std::int64_t{start[low]});
     return span;
+  }
+  // Restricts `span` to the chunk of a position. The first chunk begins with the document.
+  __device__ Span chunk_at(std::int64_t b, std::int64_t position, Span span) const {
+    if (chunk == 0) return span;
+    const std::int64_t low = begun_at(b, position);
+    const std::int64_t document = low > 0 ? documents[b * starts + low - 1] : 0;
+    const std::int64_t first = position - (position - document) % chunk;
+    return {max(span.begin, first), min(span.end, first + chunk)};
   }
   // Positions to local indices, clamped to [0, count]; begin <= end even if the span is empty.
   static __device__ Span local(Span span, std::int64_t start, std::int64_t count) {

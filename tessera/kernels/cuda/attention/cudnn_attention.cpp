@@ -70,6 +70,10 @@ std::optional<Band> band_of(int64_t s, int64_t t, const AttentionSpec& spec) {
   const bool causal = spec.causal && ahead < t - 1;    // else all keys come before all queries
   // A window has no effect unless the last query is at least `window` positions after key 0.
   const bool windowed = spec.window > 0 && ahead + s > spec.window;
+  // Chunks have no effect if all positions here are in one.
+  const int64_t first = std::min(spec.q_start, spec.kv_start);
+  const int64_t end = std::max(spec.q_start + s, spec.kv_start + t);
+  if (spec.chunk > 0 && first / spec.chunk != (end - 1) / spec.chunk) return std::nullopt;
   if (!causal && !windowed) return Band{};
   // Any other offset of the diagonal has no alignment in cuDNN.
   const bool bottom_right = ahead != 0;
