@@ -32,16 +32,36 @@ inline fs::path family_data(std::string_view family) {
 /// Every Hugging Face folder of the tests: tied and untied, one file and several, f32 and bf16.
 inline std::vector<fs::path> hf_folders() {
   std::vector<fs::path> folders;
-  for (const char* name : {"gpt2",           "llama3",       "llama_linear",
-                           "llama_yarn",     "mistral",      "qwen2",
-                           "qwen3",          "gemma",        "gemma2",
-                           "gemma3",         "phi3",         "olmo2",
-                           "granite",        "gpt_neox",     "gpt_neox_sequential",
-                           "cohere",         "cohere2",      "mixtral",
-                           "qwen3_moe",      "qwen3_moe_v4", "qwen2_moe",
-                           "glm4_moe",       "glm4_moe_v4",  "olmoe",
-                           "granitemoe",     "deepseek_v3",  "deepseek_v3_plain_queries",
-                           "deepseek_v3_moe"})
+  for (const char* name : {"gpt2",
+                           "llama3",
+                           "llama_linear",
+                           "llama_yarn",
+                           "mistral",
+                           "qwen2",
+                           "qwen3",
+                           "gemma",
+                           "gemma2",
+                           "gemma3",
+                           "phi3",
+                           "olmo2",
+                           "granite",
+                           "gpt_neox",
+                           "gpt_neox_sequential",
+                           "cohere",
+                           "cohere2",
+                           "mixtral",
+                           "qwen3_moe",
+                           "qwen3_moe_v4",
+                           "qwen2_moe",
+                           "glm4_moe",
+                           "glm4_moe_v4",
+                           "olmoe",
+                           "granitemoe",
+                           "deepseek_v3",
+                           "deepseek_v3_plain_queries",
+                           "deepseek_v3_moe",
+                           "deepseek_v2",
+                           "deepseek_v2_lite"})
     folders.push_back(golden(name));
   for (const HfFamily* family : hf_families()) folders.push_back(family_data(family->name));
   return folders;

@@ -115,6 +115,12 @@ TEST_P(RouterTest, PublishedForms) {
   Result r = route(logits, 8, {.topk = 2});
   EXPECT_EQ(r.expert, (Values{3, 5}));
   expect_close(r.weight, {.379000, .229875}, 1e-5, "softmax over all");
+  // DeepSeek-V2: the groups of the two best experts; weights as they are, times a factor.
+  r = route(logits, 8, {2, RouterScore::softmax, false, 16.0, 4, 2, 1});
+  EXPECT_EQ(r.expert, (Values{3, 5}));
+  expect_close(r.weight, {16 * .379000, 16 * .229875}, 1e-4, "softmax, in groups");
+  r = route(logits, 8, {2, RouterScore::softmax, false, 1.0, 4, 1, 1});
+  EXPECT_EQ(r.expert, (Values{3, 2})) << "both of one group";
   r = route(logits, 8, {.topk = 2, .normalize = true});
   expect_close(r.weight, {.622459, .377541}, 2e-6, "softmax over the chosen");
   // DeepSeek-V3: groups by their two best, with a bias; weights without it.
