@@ -120,6 +120,7 @@ struct BalanceLossSpec {
 struct ExpertCapacitySpec {
   double factor = 1.0;
   DropPolicy policy = DropPolicy::probs;
+  bool pads = false;  ///< every rank sends every expert as many rows as that takes at most
 };
 /// That number, for sequences of `seq` positions.
 std::int64_t expert_capacity(const ExpertCapacitySpec& spec, const RouterLayerSpec& router,
@@ -139,6 +140,10 @@ struct MoeSpec {
   std::optional<RouterLayerSpec> shared_gate;
 };
 std::string weight_name(const RouterLayerSpec& spec);
+/// The rows that a rank sends to each expert in training, of its `rows` of `batch` sequences of
+/// `seq` positions; 0: as many as chose it.
+std::int64_t padded_rows(const MoeSpec& spec, std::int64_t batch, std::int64_t seq,
+                         std::int64_t rows);
 std::string bias_name(const RouterLayerSpec& spec);
 /// How often each expert was chosen in the last step, over the mean: a tensor [experts] that a
 /// balance over the global batch needs.

@@ -174,7 +174,8 @@ MoeSpec moe_spec(const ModelOptions& o, const MlpSpec& mlp) {
   spec.router.jitter = o.moe_input_jitter;
   spec.balance = balance_losses(o);
   spec.z_loss = o.moe_z_loss;
-  if (o.moe_capacity_factor > 0) spec.capacity = {o.moe_capacity_factor, o.moe_drop_policy};
+  if (o.moe_capacity_factor > 0)
+    spec.capacity = {o.moe_capacity_factor, o.moe_drop_policy, o.moe_pad_to_capacity};
   spec.expert = mlp;
   spec.expert.name += ".experts";
   spec.expert.ffn = o.moe_ffn_hidden_size;

@@ -123,6 +123,8 @@ TEST(LayerActivations, AreWhatInspectPlans) {
         LayerCase{"moe", DType::bf16, 1, false, {}, 0, 1, 4},
         LayerCase{"qwen_moe", DType::bf16, 1, false, {}, 0, 1, 2},
         LayerCase{"capacity", DType::bf16, 2, true, {}, 0, 1, 2},
+        LayerCase{"padded", DType::bf16, 1, false, {}, 0, 1, 2},
+        LayerCase{"padded", DType::f32, 2, true, {}, 0, 1, 2},
         LayerCase{"deepseek", DType::bf16, 2, true, {}, 0, 1, 2}}) {
     const SessionOptions options = session_of(c, 3);
     const MemoryCounters planned = plan_memory(options, 1);

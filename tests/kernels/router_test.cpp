@@ -231,6 +231,23 @@ TEST_P(RouterTest, BalanceOfPublishedNumbers) {
   EXPECT_EQ(run(2, 1, both, false), (Values{2, 2, 0, 0, 0, 1, 2, 1}));
 }
 
+// The same rows as two sequences of two tokens, sequence-first: the mean of the losses of sequences
+// is not the loss of all tokens.
+TEST_P(RouterTest, BalanceOfSequencesOfPublishedNumbers) {
+  const Values logits{2, 1, 0, -1, 1, 1.5, 0, 0, 0, 2, 1, -1, -1, 0, 3, 1};
+  const RouterSpec spec{.topk = 2};
+  const Result forward = route(logits, 4, spec);
+  const Tensor expert = lab.tensor(DType::i32, {4, 2}, forward.expert);
+  const Tensor scores = lab.tensor(acc(), {4, 4}, forward.scores);
+  const Tensor one = lab.full(DType::f64, {1}, 1), loss = lab.full(DType::f64, {1}, 0);
+  const Tensor counts = empty(DType::f64, {2, 4}), sums = empty(DType::f64, {2, 4});
+  const Tensor dbalance = empty(acc(), {2, 4});
+  lab->router_load(stream, counts, sums, expert.view(), scores.view(), spec);
+  lab->balance_loss(stream, loss, dbalance, counts.view(), sums.view(), one.view(),
+                    4.0 / (2 * 2 * 2), 1, false);
+  EXPECT_NEAR(lab.read(loss)[0] / 2, 1.20416997, 1e-6);
+}
+
 TEST_P(RouterTest, ZLossOfPublishedNumbers) {
   const Values logits{2, 1, 0, -1, 0, 2, 1, -1, 1, 1.5, 0, 0, -1, 0, 3, 1};
   const Tensor scale = lab.full(DType::f64, {1}, 8), z = lab.full(DType::f64, {1}, kNaN);
