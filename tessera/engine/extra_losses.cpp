@@ -13,15 +13,17 @@ constexpr std::int64_t kFactors = 3;
 
 }  // namespace
 
-std::int64_t ExtraLosses::bytes_for(const std::vector<std::string>& names,
-                                    std::int64_t statistics) {
-  const std::int64_t values = std::ssize(names) + statistics;
-  return values == 0 ? 0 : (values + kFactors) * static_cast<std::int64_t>(sizeof(double));
+std::int64_t ExtraLosses::bytes_for(const std::vector<std::string>& names, std::int64_t statistics,
+                                    std::int64_t layers) {
+  const std::int64_t losses = std::ssize(names), values = losses + statistics;
+  const std::int64_t by_layer = losses > 0 ? layers * (losses + 1) : 0;
+  return values == 0 ? 0
+                     : (values + kFactors + by_layer) * static_cast<std::int64_t>(sizeof(double));
 }
 
 ExtraLosses::ExtraLosses(std::vector<std::string> names, const ExtraLossList& own,
-                         std::int64_t sequences, std::int64_t statistics, Context& context,
-                         Memory& memory)
+                         std::int64_t sequences, std::int64_t statistics, std::int64_t layers,
+                         Context& context, Memory& memory)
     : names_(std::move(names)) {
   const std::int64_t losses = std::ssize(names_), count = losses + statistics;
   check(count <= kMaxExtraLosses, "a step's record has room for {} extra losses, this model has {}",
@@ -40,22 +42,39 @@ ExtraLosses::ExtraLosses(std::vector<std::string> names, const ExtraLossList& ow
   context.kernels.fill(context.stream, memory_, 0);
   context.kernels.fill(context.stream, sequences_, static_cast<double>(sequences));
   context.kernels.fill(context.stream, weight_, 1.0 / static_cast<double>(sequences));
+  if (losses > 0 && layers > 0) {
+    by_layer_ = memory.allocate(MemoryUse::data, DType::f64, {layers, losses});
+    ones_ = memory.allocate(MemoryUse::data, DType::f64, {1, layers});
+    context.kernels.fill(context.stream, ones_, 1);
+  }
   for (ExtraLoss* loss : own) {
-    const auto name = std::ranges::find(names_, loss->name());
-    loss->bind(losses_.slice(0, name - names_.begin(), 1), grad_scale_);
+    const auto name = std::ranges::find(names_, loss->name()) - names_.begin();
+    const View sums =
+        by_layer_ ? by_layer_.view().slice(0, loss->layer(), 1).reshape({losses}) : losses_;
+    loss->bind(sums.slice(0, name, 1), grad_scale_);
   }
 }
 
 void ExtraLosses::begin_step(Context& context, const ConstView& state) {
   if (!losses_) return;
   context.kernels.fill(context.stream, losses_, 0);
+  if (by_layer_) context.kernels.fill(context.stream, by_layer_, 0);
   context.kernels.start_step(context.stream, grad_scale_, weight_, state);
 }
 
 void ExtraLosses::finish_step(Context& context) {
   if (!losses_) return;
+  if (by_layer_)
+    context.kernels.gemm(context.stream, losses_.reshape({1, std::ssize(names_)}), ConstView(ones_),
+                         ConstView(by_layer_), {}, context.workspace);
   context.mesh.world().all_reduce(losses_, ReduceOp::sum, context.stream)->wait(context.stream);
   context.kernels.divide_by_sum(context.stream, losses_, sequences_);
+}
+
+void ExtraLosses::write_by_layer(Context& context, const View& by_layer) {
+  context.kernels.copy(context.stream, by_layer, ConstView(by_layer_));
+  context.mesh.world().all_reduce(by_layer, ReduceOp::sum, context.stream)->wait(context.stream);
+  context.kernels.divide_by_sum(context.stream, by_layer.reshape({by_layer.numel()}), sequences_);
 }
 
 }  // namespace tessera

@@ -16,10 +16,12 @@ class ExtraLosses {
  public:
   /// `names`: the extra losses of the whole model, the same on all ranks. `own`: those of this
   /// rank's layers, which are bound to their memory here. `sequences`: number in the global batch.
-  /// `statistics`: number of values behind the losses.
+  /// `statistics`: number of values behind the losses. `layers` of the whole model, of each of
+  /// which the losses are kept as well; 0: they are not.
   ExtraLosses(std::vector<std::string> names, const ExtraLossList& own, std::int64_t sequences,
-              std::int64_t statistics, Context& context, Memory& memory);
-  static std::int64_t bytes_for(const std::vector<std::string>& names, std::int64_t statistics);
+              std::int64_t statistics, std::int64_t layers, Context& context, Memory& memory);
+  static std::int64_t bytes_for(const std::vector<std::string>& names, std::int64_t statistics,
+                                std::int64_t layers);
 
   const std::vector<std::string>& names() const { return names_; }
   /// To be called before the microbatches; `state` is the StepState.
@@ -31,6 +33,9 @@ class ExtraLosses {
   ConstView values() const { return values_; }
   /// Where another computes the statistics between the calls above; empty if there are none.
   View statistics() const { return statistics_; }
+  /// by_layer f64 [layers, names] = the losses of the last step's layers. All ranks of the world
+  /// call it together.
+  void write_by_layer(Context& context, const View& by_layer);
 
  private:
   std::vector<std::string> names_;
@@ -40,6 +45,8 @@ class ExtraLosses {
   View sequences_;            ///< f64 [1]: number in the global batch
   View weight_;               ///< f64 [1]: weight of a sequence in the mean
   View grad_scale_;           ///< f64 [1]: weight of a sequence in the gradients
+  Tensor by_layer_;           ///< f64 [layers, names]: where layers add up their losses
+  Tensor ones_;               ///< f64 [1, layers]
 };
 
 }  // namespace tessera

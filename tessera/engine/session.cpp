@@ -72,6 +72,11 @@ std::int64_t statistics_of(const SessionOptions& options) {
   return std::ssize(ExpertLoads::statistics());
 }
 
+// Of which extra losses are kept one by one.
+std::int64_t loss_layers(const SessionOptions& options) {
+  return options.losses_by_layer ? options.model.num_layers : 0;
+}
+
 std::int64_t positions_of(const SessionOptions& options) {
   return std::max(options.shape.seq, options.model.max_position_embeddings);
 }
@@ -321,7 +326,7 @@ void Session::make_extra_losses() {
   const std::int64_t sequences =
       options_.shape.batch * options_.microbatches * options_.parallel.data;
   extra_losses_.emplace(trained_extra_losses(options_), own, sequences, statistics_of(options_),
-                        *context_, memory_);
+                        loss_layers(options_), *context_, memory_);
 }
 
 void Session::make_expert_loads() {
@@ -339,7 +344,8 @@ std::int64_t Session::step_value_bytes(const SessionOptions& options,
                                        std::deque<GptModel>& chunks) {
   return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1) *
              static_cast<std::int64_t>(sizeof(double)) +
-         ExtraLosses::bytes_for(trained_extra_losses(options), statistics_of(options)) +
+         ExtraLosses::bytes_for(trained_extra_losses(options), statistics_of(options),
+                                loss_layers(options)) +
          ExpertLoads::bytes_for(trained_expert_loads(options, chunks));
 }
 

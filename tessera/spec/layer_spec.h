@@ -129,7 +129,8 @@ std::int64_t expert_capacity(const ExpertCapacitySpec& spec, const RouterLayerSp
 /// A mixture of experts: a router sends each position to a few of several MLPs, all of the same
 /// sizes. Their matrices are tensors [experts, out, in].
 struct MoeSpec {
-  std::string name;  ///< layers.3.mlp
+  std::string name;        ///< layers.3.mlp
+  std::int64_t layer = 0;  ///< 3
   RouterLayerSpec router;
   std::vector<BalanceLossSpec> balance;
   double z_loss = 0.0;  ///< coefficient of the mean of lse(logits)^2; 0: none
@@ -139,11 +140,11 @@ struct MoeSpec {
   /// The shared MLP's output is multiplied by the sigmoid of one logit: layers.3.mlp.shared_gate
   std::optional<RouterLayerSpec> shared_gate;
 };
-std::string weight_name(const RouterLayerSpec& spec);
 /// The rows that a rank sends to each expert in training, of its `rows` of `batch` sequences of
 /// `seq` positions; 0: as many as chose it.
 std::int64_t padded_rows(const MoeSpec& spec, std::int64_t batch, std::int64_t seq,
                          std::int64_t rows);
+std::string weight_name(const RouterLayerSpec& spec);
 std::string bias_name(const RouterLayerSpec& spec);
 /// How often each expert was chosen in the last step, over the mean: a tensor [experts] that a
 /// balance over the global batch needs.

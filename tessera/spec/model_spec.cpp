@@ -166,9 +166,10 @@ std::vector<BalanceLossSpec> balance_losses(const ModelOptions& o) {
   return losses;
 }
 
-MoeSpec moe_spec(const ModelOptions& o, const MlpSpec& mlp) {
+MoeSpec moe_spec(const ModelOptions& o, const MlpSpec& mlp, std::int64_t layer) {
   MoeSpec spec;
   spec.name = mlp.name;
+  spec.layer = layer;
   spec.router = {mlp.name + ".router", o.num_experts, o.hidden_size, router_spec(o), o.init_std};
   if (o.moe_expert_bias) spec.router.bias_rate = o.moe_bias_update_rate;
   spec.router.jitter = o.moe_input_jitter;
@@ -195,7 +196,7 @@ FeedForwardSpec feed_forward_spec(const ModelOptions& o, const std::string& name
                                   std::int64_t layer) {
   const MlpSpec mlp = mlp_spec(o, name);
   if (!has_experts(o, layer)) return mlp;
-  return moe_spec(o, mlp);
+  return moe_spec(o, mlp, layer);
 }
 
 LayerSpec layer_spec(const ModelOptions& o, std::int64_t layer) {

@@ -58,6 +58,8 @@ constexpr WrongLayout kExperts[] = {
     {MOE "--moe-use-upcycling --load run --moe-shared-expert-intermediate-size 32",
      "--moe-use-upcycling with --moe-shared-expert-intermediate-size 32: a dense model has no "
      "weights for a shared expert; drop one of them"},
+    {"--moe-per-layer-logging",
+     "--moe-per-layer-logging 'true' has no effect: it belongs to --num-experts"},
     {MOE "--moe-router-load-balancing-type global_aux_loss global_aux_loss",
      "--moe-router-load-balancing-type has global_aux_loss twice: give each once"},
     {MOE "--moe-layer-freq [0]",

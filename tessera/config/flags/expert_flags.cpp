@@ -172,6 +172,11 @@ void append_expert_flags(std::vector<Flag>& table) {
   append(table, Group::initialization, kTrain, balance_flags());
   append(table, Group::initialization, kTrain, capacity_flags());
   append(table, Group::precision, kTrain, {router_dtype_flag()});
+  append(table, Group::logging, kTrain,
+         {toggle("moe-per-layer-logging", at(&TrainOptions::log_experts_by_layer),
+                 "log the router's losses and the use of the experts of each layer, too: those of "
+                 "the last step")
+              .only_if(has_experts, kNeeds)});
 }
 
 }  // namespace tessera::config

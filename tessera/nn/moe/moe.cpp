@@ -22,7 +22,7 @@ Moe::Moe(const MoeSpec& spec, const LayerContext& layer)
       losses_(spec, layer),
       router_(spec.router, needs_logits(spec), layer),
       capacity_(spec, layer),
-      load_(spec.router.experts, capacity_.limited(),
+      load_(spec.layer, spec.router.experts, capacity_.limited(),
             {router_.bias(), spec.router.bias_rate.value_or(0), losses_.shares()}),
       dispatch_(make_token_dispatch(spec.router.experts, spec.router.choice.topk,
                                     spec.expert.hidden, layer)),
