@@ -37,6 +37,11 @@ ModelOptions model_of(const Json& entry) {
   model.norm_epsilon = 1e-5;
   model.attention_dropout = model.hidden_dropout = 0;
   entry.at("family") == "llama" ? make_llama(model) : make_gpt(model);
+  if (entry.contains("experts")) {
+    model.num_experts = entry.at("experts");
+    model.moe_router_topk = entry.at("topk");
+    model.moe_ffn_hidden_size = model.ffn_hidden_size;
+  }
   return model;
 }
 

@@ -37,13 +37,24 @@ std::vector<Product> products_of(const Workload& workload) {
   const std::int64_t kv = model.num_query_groups * model.kv_channels;
   const std::int64_t gates = model.gated_mlp ? 2 : 1;
   std::vector<Product> products;
+  const auto layers = static_cast<double>(model.num_layers);
   const auto layer = [&](const std::string& name, std::int64_t in, std::int64_t out) {
-    add_linear(products, name, rows, in, out, static_cast<double>(model.num_layers), false);
+    add_linear(products, name, rows, in, out, layers, false);
+  };
+  // All experts are used equally.
+  const auto expert = [&](const std::string& name, std::int64_t in, std::int64_t out) {
+    add_linear(products, name, rows * model.moe_router_topk / model.num_experts, in, out,
+               layers * static_cast<double>(model.num_experts), false);
   };
   layer("qkv", model.hidden_size, q + 2 * kv);
   layer("attention out", q, model.hidden_size);
-  layer("mlp up", model.hidden_size, gates * model.ffn_hidden_size);
-  layer("mlp down", model.ffn_hidden_size, model.hidden_size);
+  if (model.num_experts > 0) {
+    expert("expert up", model.hidden_size, gates * model.moe_ffn_hidden_size);
+    expert("expert down", model.moe_ffn_hidden_size, model.hidden_size);
+  } else {
+    layer("mlp up", model.hidden_size, gates * model.ffn_hidden_size);
+    layer("mlp down", model.ffn_hidden_size, model.hidden_size);
+  }
   const std::int64_t chunk = head_chunk_rows(workload);
   const double chunks = static_cast<double>(rows) / static_cast<double>(chunk);
   add_linear(products, "head chunk", chunk, model.hidden_size, model.vocab_size, chunks, true);

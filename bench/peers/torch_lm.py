@@ -49,7 +49,8 @@ def flops_per_token(config):
     projections = 2 * hidden * (q + 2 * kv) + 2 * q * hidden
     scores_and_values = 2 * (2 * config["seq"] * q)
     matrices = 3 if config["family"] == "llama" else 2
-    mlp = 2 * hidden * config["ffn"] * matrices
+    mlp = 2 * hidden * config["ffn"] * matrices * config.get("topk", 1)
+    mlp += 2 * hidden * config.get("experts", 0)  # the router
     head = 2 * hidden * config["vocab"]
     return 3 * (config["layers"] * (projections + scores_and_values + mlp) + head)
 
@@ -109,11 +110,40 @@ class Mlp(nn.Module):
         return self.down(F.gelu(self.up(x), approximate="tanh"))
 
 
+class Experts(nn.Module):
+    """Mixtral's: each token goes to the best experts, with the softmax over these. Tokens are sorted
+    by expert, so that each expert multiplies one block of them."""
+
+    def __init__(self, config):
+        super().__init__()
+        hidden, ffn, experts = config["hidden"], config["ffn"], config["experts"]
+        self.experts, self.topk = experts, config["topk"]
+        self.router = nn.Linear(hidden, experts, bias=False)
+        self.up = nn.Parameter(torch.empty(experts, 2 * ffn, hidden))
+        self.down = nn.Parameter(torch.empty(experts, hidden, ffn))
+
+    def expert(self, i, x):
+        gate, up = F.linear(x, self.up[i]).chunk(2, dim=-1)
+        return F.linear(F.silu(gate) * up, self.down[i])
+
+    def forward(self, x):
+        tokens = x.flatten(0, -2)  # [n, hidden]
+        best, chosen = self.router(tokens).float().topk(self.topk, dim=-1)
+        weights = best.softmax(-1).to(tokens.dtype).flatten()
+        order = chosen.flatten().argsort(stable=True)
+        counts = chosen.flatten().bincount(minlength=self.experts).tolist()
+        rows = tokens[order // self.topk].split(counts)
+        y = torch.cat([self.expert(i, each) for i, each in enumerate(rows)])
+        y = y * weights[order, None]
+        return torch.zeros_like(tokens).index_add(0, order // self.topk, y).view_as(x)
+
+
 class Block(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.norm1, self.attention = make_norm(config), Attention(config)
-        self.norm2, self.mlp = make_norm(config), Mlp(config)
+        self.norm2 = make_norm(config)
+        self.mlp = (Experts if "experts" in config else Mlp)(config)
 
     def forward(self, x, rotary):
         x = x + self.attention(self.norm1(x), rotary)

@@ -108,6 +108,7 @@ void resolve(Options& options, std::optional<int> ranks) {
   resolve_model(options.model);
   resolve_pipeline(options);
   resolve_length(options.train, options.parallel);
+  options.train.finetune |= options.train.upcycle && options.train.load_hf.empty();
   fill(options.schedule.decay_iters, options.train.train_iters);
   data.seed = options.train.seed;
   if (data.mock_data) data.split = "1,1,1";

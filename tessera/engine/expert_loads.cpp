@@ -64,6 +64,18 @@ void ExpertLoads::finish_step(Context& context, const View& statistics) {
   mesh.pipeline().all_reduce(statistics, ReduceOp::sum, stream)->wait(stream);
 }
 
+void ExpertLoads::write_by_layer(Context& context, const View& by_layer) {
+  Stream& stream = context.stream;
+  context.kernels.fill(stream, by_layer, 0);
+  for (std::int64_t i = 0; i < std::ssize(own_); ++i) {
+    const std::int64_t layer = own_[static_cast<std::size_t>(i)]->layer();
+    context.kernels.expert_statistics(
+        stream, by_layer.slice(0, layer, 1).reshape({by_layer.dim(1)}), chosen().slice(0, i, 1),
+        kept() ? kept().slice(0, i, 1) : View(), 1.0);
+  }
+  context.mesh.pipeline().all_reduce(by_layer, ReduceOp::sum, stream)->wait(stream);
+}
+
 void ExpertLoads::update(Context& context, const ConstView& state) {
   const auto is_updated = [](const Parameter* p) { return p != nullptr && !p->frozen(); };
   for (const ExpertLoad* load : own_) {

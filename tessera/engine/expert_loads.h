@@ -35,6 +35,9 @@ class ExpertLoads {
   /// Updates what balances the experts, after the optimizer's update; does nothing in a skipped
   /// step (`state`: the StepState).
   void update(Context& context, const ConstView& state);
+  /// by_layer f64 [layers of the model, statistics] = the statistics of the last step's layers;
+  /// zeros for layers without experts. All ranks of the world call it together.
+  void write_by_layer(Context& context, const View& by_layer);
 
  private:
   // [layers of this rank, experts]

@@ -14,15 +14,27 @@ namespace tessera {
 
 class ExtraLosses {
  public:
-  /// `names`: the extra losses of the whole model, the same on all ranks; the last `means` of them
-  /// are added up as means already. `own`: those of this rank's layers, which are bound to their
-  /// memory here. `sequences`: number in the global batch. `statistics`: number of values behind
-  /// the losses.
-  ExtraLosses(std::vector<std::string> names, const ExtraLossList& own, std::int64_t sequences,
-              std::int64_t statistics, Context& context, Memory& memory, std::int64_t means = 0);
-  static std::int64_t bytes_for(const std::vector<std::string>& names, std::int64_t statistics);
+  struct Plan {
+    std::vector<std::string> names;  ///< of the whole model, the same on all ranks
+    std::int64_t means = 0;          ///< so many names at the end are added up as means already
+    std::int64_t statistics = 0;     ///< number of values behind the losses
+    /// Layers of the whole model of each of which the losses are kept as well, but for the means;
+    /// 0: they are not
+    std::int64_t layers = 0;
 
-  const std::vector<std::string>& names() const { return names_; }
+    std::int64_t sums() const { return std::ssize(names) - means; }
+  };
+  /// `own`: the losses of this rank's layers, which are bound to their memory here. `sequences`:
+  /// number in the global batch.
+  ExtraLosses(Plan plan, const ExtraLossList& own, std::int64_t sequences, Context& context,
+              Memory& memory);
+  static std::int64_t bytes_for(const Plan& plan);
+
+  const std::vector<std::string>& names() const { return plan_.names; }
+  /// Those of layers, which write_by_layer writes: the first ones of names().
+  std::vector<std::string> names_by_layer() const {
+    return {plan_.names.begin(), plan_.names.begin() + plan_.sums()};
+  }
   /// To be called before the microbatches; `state` is the StepState.
   void begin_step(Context& context, const ConstView& state);
   /// To be called after the microbatches, by all ranks of the world together.
@@ -32,9 +44,15 @@ class ExtraLosses {
   ConstView values() const { return values_; }
   /// Where another computes the statistics between the calls above; empty if there are none.
   View statistics() const { return statistics_; }
+  /// by_layer f64 [layers, names_by_layer] = the losses of the last step's layers. All ranks of the
+  /// world call it together.
+  void write_by_layer(Context& context, const View& by_layer);
 
  private:
-  std::vector<std::string> names_;
+  void allocate(std::int64_t sequences, Context& context, Memory& memory);
+  void bind(ExtraLoss& loss) const;
+
+  Plan plan_;
   Tensor memory_;
   View values_;
   View losses_, statistics_;  ///< the parts of values_
@@ -42,6 +60,8 @@ class ExtraLosses {
   View sequences_;            ///< f64 [1]: number in the global batch
   View weight_;               ///< f64 [1]: weight of a sequence in the mean
   View grad_scale_;           ///< f64 [1]: weight of a sequence in the gradients
+  Tensor by_layer_;           ///< f64 [layers, sums]: where layers add up their losses
+  Tensor ones_;               ///< f64 [1, layers]
 };
 
 }  // namespace tessera

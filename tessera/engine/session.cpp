@@ -76,6 +76,14 @@ std::int64_t statistics_of(const SessionOptions& options) {
   return std::ssize(ExpertLoads::statistics());
 }
 
+ExtraLosses::Plan extra_loss_plan(const SessionOptions& options) {
+  const ModelOptions& model = options.model;
+  return {.names = trained_extra_losses(options),
+          .means = options.training ? model.mtp_num_layers : 0,
+          .statistics = statistics_of(options),
+          .layers = options.losses_by_layer ? model.num_layers + model.mtp_num_layers : 0};
+}
+
 std::int64_t positions_of(const SessionOptions& options) {
   return std::max(options.shape.seq, options.model.max_position_embeddings);
 }
@@ -325,8 +333,7 @@ void Session::make_extra_losses() {
   if (!options_.training) own.clear();
   const std::int64_t sequences =
       options_.shape.batch * options_.microbatches * options_.parallel.data;
-  extra_losses_.emplace(trained_extra_losses(options_), own, sequences, statistics_of(options_),
-                        *context_, memory_, options_.training ? options_.model.mtp_num_layers : 0);
+  extra_losses_.emplace(extra_loss_plan(options_), own, sequences, *context_, memory_);
 }
 
 void Session::make_expert_loads() {
@@ -345,7 +352,7 @@ std::int64_t Session::step_value_bytes(const SessionOptions& options,
   const std::int64_t depths = options.training ? options.model.mtp_num_layers : 0;
   return std::int64_t{options.parallel.data} * (2 * options.microbatches + 1 + depths) *
              static_cast<std::int64_t>(sizeof(double)) +
-         ExtraLosses::bytes_for(trained_extra_losses(options), statistics_of(options)) +
+         ExtraLosses::bytes_for(extra_loss_plan(options)) +
          ExpertLoads::bytes_for(trained_expert_loads(options, chunks));
 }
 

@@ -43,6 +43,7 @@ SessionOptions session_options(const Options& options, bool training) {
   session.device = device_of(options.train);
   session.memory_budget_gib = options.train.gpu_memory_budget_gib;
   session.cuda = cuda_of(options.train);
+  session.losses_by_layer = training && options.train.log_experts_by_layer;
   session.training = training;
   return session;
 }

@@ -16,6 +16,7 @@ struct SessionOptions {
   PipelineOptions pipeline;
   /// Shape of a microbatch; with 2-D tensor parallelism the grid rows split its samples
   BatchShape shape;
+  bool losses_by_layer = false;  ///< extra losses are kept for each layer, too
   bool documents = false;  ///< whether samples hold documents that do not attend to each other
   int microbatches = 1;    ///< per step and data-parallel rank
   std::uint64_t seed = 1234;

@@ -56,13 +56,14 @@ double read_token_count(Session& session) {
   return std::accumulate(tokens.begin(), tokens.end(), 0.0);
 }
 
-// With the all-to-all token dispatcher, or with one product per expert, the host reads token counts
-// inside a layer.
+// With the all-to-all token dispatcher without padding, or with one product per expert, the host
+// reads token counts inside a layer.
 bool waits_in_layers(const SessionOptions& options) {
   const ParallelOptions& p = options.parallel;
   if (options.model.num_experts == 0) return false;
   return !p.grouped_gemm ||
-         (p.expert_ranks() > 1 && p.token_dispatcher == TokenDispatcher::alltoall);
+         (p.expert_ranks() > 1 && p.token_dispatcher == TokenDispatcher::alltoall &&
+          !options.model.moe_pad_to_capacity);
 }
 
 // CUDA graphs need a GPU, communicators that can be captured, and layers in which the host never

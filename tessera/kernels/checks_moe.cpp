@@ -50,7 +50,7 @@ void require_bias(const char* op, const char* name, const ConstView& x, const ch
 }  // namespace
 
 void Kernels::sort_by_expert(Stream& stream, View order, View place, View offsets, ConstView expert,
-                             std::int64_t first) {
+                             std::int64_t first, std::int64_t padded) {
   constexpr const char* op = "sort_by_expert";
   require_rows(op, "expert", expert, 2);
   check(expert.numel() <= std::numeric_limits<std::int32_t>::max(),
@@ -62,12 +62,14 @@ void Kernels::sort_by_expert(Stream& stream, View order, View place, View offset
   require_indices(op, "offsets", offsets, offsets.dim(0));
   check(offsets.dim(0) >= 2,
         "{}: offsets must have one element more than there are experts, got {}", op, offsets);
+  check(padded >= 0, "{}: the places of an expert must not be negative, got {}", op, padded);
+  const std::int64_t local = offsets.dim(0) - 1;
   const std::int64_t most =
-      expert.dim(0) * std::min(expert.dim(1), offsets.dim(0) - 1);  // pairs of local experts
+      padded > 0 ? local * padded : expert.dim(0) * std::min(expert.dim(1), local);
   require_rows(op, "order", order, 1);
   require_indices(op, "order", order, order.dim(0));
   check(order.dim(0) >= most, "{}: order must have {} elements or more, got {}", op, most, order);
-  do_sort_by_expert(stream, order, place, offsets, expert, first);
+  do_sort_by_expert(stream, order, place, offsets, expert, first, padded);
 }
 
 void Kernels::expert_shards(Stream& stream, View shard, ConstView expert, std::int64_t local,

@@ -251,9 +251,10 @@ class Kernels {
   /// the numbers of pairs (i k + j for row i), by expert, then by number, padded with -1; place i32
   /// [N, k] = the position of each pair in `order`, -1 for pairs of other experts; offsets i32
   /// [L + 1]: the pairs of expert first + l are at [offsets[l], offsets[l + 1]) of `order`. The
-  /// caller provides that all fit, S >= N min(k, L).
+  /// caller provides that all fit, S >= N min(k, L). With `padded` > 0 every expert has exactly so
+  /// many places, S >= L padded: -1 behind its pairs, and further pairs have no place.
   void sort_by_expert(Stream&, View order, View place, View offsets, ConstView expert,
-                      std::int64_t first);
+                      std::int64_t first, std::int64_t padded = 0);
   /// The shards of chosen experts, whose matrices are split over T ranks: shard i32 [N, k T] of
   /// expert i32 [N, k]. Shard numbers go by rank: (e / L) T L + t L + e % L for t < T; -1 stays.
   void expert_shards(Stream&, View shard, ConstView expert, std::int64_t local, std::int64_t ranks);
@@ -390,7 +391,8 @@ class Kernels {
   virtual void do_balance_loss(Stream&, View, View, ConstView, ConstView, ConstView, double, double,
                                bool) = 0;
   virtual void do_router_z_loss(Stream&, View, View, ConstView, ConstView, double, double) = 0;
-  virtual void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t) = 0;
+  virtual void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t first,
+                                 std::int64_t padded) = 0;
   virtual void do_expert_shards(Stream&, View, ConstView, std::int64_t, std::int64_t) = 0;
   virtual void do_sort_received(Stream&, View, View, View, ConstView, std::int64_t) = 0;
   virtual void do_permute_rows(Stream&, View, ConstView, ConstView, std::int64_t) = 0;

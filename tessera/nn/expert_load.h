@@ -19,8 +19,10 @@ class ExpertLoad {
     Parameter* shares = nullptr;  ///< becomes the counts over their mean
   };
   /// `limited`: experts have a limited capacity.
-  ExpertLoad(std::int64_t experts, bool limited, const Updated& updated)
-      : experts_(experts), limited_(limited), updated_(updated) {}
+  ExpertLoad(std::int64_t layer, std::int64_t experts, bool limited, const Updated& updated)
+      : layer_(layer), experts_(experts), limited_(limited), updated_(updated) {}
+
+  std::int64_t layer() const { return layer_; }
 
   std::int64_t experts() const { return experts_; }
   bool limited() const { return limited_; }
@@ -37,6 +39,7 @@ class ExpertLoad {
   }
 
  private:
+  std::int64_t layer_;
   std::int64_t experts_;
   bool limited_;
   Updated updated_;

@@ -3,6 +3,7 @@
 // global batch, which does not depend on the parallel layout.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,10 +14,12 @@ namespace tessera {
 
 class ExtraLoss {
  public:
-  /// Layers that use the same name share one sum; the log has their mean.
-  explicit ExtraLoss(std::string name) : name_(std::move(name)) {}
+  /// Layers that use the same name share one sum; the log has their mean. `layer`: the number
+  /// under which the loss is logged if layers are logged one by one.
+  explicit ExtraLoss(std::string name, std::int64_t layer = 0) : name_(std::move(name)), layer_(layer) {}
 
   const std::string& name() const { return name_; }
+  std::int64_t layer() const { return layer_; }
 
   /// f64 [1]. In backward_input, which runs once per microbatch, the sublayer adds this rank's
   /// contribution to the sum over sequences, without the loss's coefficient. The values of all
@@ -33,6 +36,7 @@ class ExtraLoss {
 
  private:
   std::string name_;
+  std::int64_t layer_;
   View sum_;
   ConstView grad_scale_;
 };

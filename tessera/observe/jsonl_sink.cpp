@@ -96,6 +96,10 @@ void JsonlSink::step(const StepMetrics& step) {
   Json line{{"iteration", step.iteration}, {"time", std::chrono::duration<double>(now).count()}};
   for (const Metric& metric : step.metrics)
     if (metric.name != kNotWritten) line[metric.name] = json_of(metric);
+  for (const LayerMetrics& each : step.layers) {
+    Json& layer = line["layers"].emplace_back(Json{{"layer", each.layer}});
+    for (const Metric& metric : each.metrics) layer[metric.name] = json_of(metric);
+  }
   write_line(line.dump());
 }
 

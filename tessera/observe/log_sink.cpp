@@ -65,6 +65,20 @@ std::string format_log_line(const StepMetrics& step, const IntervalSums& interva
   return line;
 }
 
+// Of the step itself, not of the interval.
+std::string format_layer_line(const LayerMetrics& layer) {
+  const Metrics& m = layer.metrics;
+  std::string line = fmt::format(" layer {:4} |", layer.layer);
+  for (const Metric& metric : m)
+    if (metric.unit == kLossUnit)
+      line += fmt::format(" {}: {:.6E} |", metric.name, metric.number());
+  line += fmt::format(" expert tokens max/mean: {:.2f} | entropy: {:.4f} |",
+                      m.number("expert_imbalance"), m.number("expert_entropy"));
+  if (m.number("expert_dropped") > 0)
+    line += fmt::format(" dropped: {:.2f} % |", 100 * m.number("expert_dropped"));
+  return line;
+}
+
 class LogSink : public MetricSink {
  public:
   explicit LogSink(const SinkOptions& options)
@@ -76,6 +90,7 @@ class LogSink : public MetricSink {
     sums_.add(step.metrics);
     if (step.iteration % interval_ != 0 && step.iteration != step.iterations) return;
     if (steps_) log_info("{}", format_log_line(step, sums_, throughput_));
+    for (const LayerMetrics& layer : step.layers) log_info("{}", format_layer_line(layer));
     sums_ = {};
   }
 

@@ -41,11 +41,18 @@ class Metrics {
   std::vector<Metric> all_;
 };
 
+/// Of one layer, numbered from 0.
+struct LayerMetrics {
+  std::int64_t layer = 0;
+  Metrics metrics;
+};
+
 struct StepMetrics {
   std::int64_t iteration = 0;
   std::int64_t iterations = 0;  ///< of the whole run
   std::int64_t global_batch_size = 0;
   Metrics metrics;
+  std::vector<LayerMetrics> layers = {};  ///< of steps that are logged, where layers are asked for
 };
 
 struct EvaluationMetrics {

@@ -95,6 +95,7 @@ struct ModelOptions {
   bool moe_force_balance = false;    ///< tokens go to experts in turn, for benchmarks
   double moe_capacity_factor = 0.0;  ///< tokens that an expert keeps, over the mean; 0: all
   DropPolicy moe_drop_policy = DropPolicy::probs;
+  bool moe_pad_to_capacity = false;  ///< every expert gets as many rows as that allows
   std::int64_t moe_shared_ffn = 0;  ///< width of an MLP for every token beside the experts; 0: none
   bool moe_shared_gate = false;     ///< its output is multiplied by a sigmoid
   bool qkv_bias = true;

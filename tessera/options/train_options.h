@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "tessera/base/dtype.h"
 
 namespace tessera {
 
@@ -16,6 +19,7 @@ struct TrainOptions {
   std::int64_t train_samples = 0;  ///< instead of train_iters
   bool calculate_per_token_loss = false;
   std::uint64_t seed = 1234;
+  std::optional<DType> router_dtype;  ///< that experts' routers are said to compute in
   DeviceChoice device = DeviceChoice::cpu;
   int threads = 0;  ///< per rank; 0 means cores / ranks
   // Of a GPU.
@@ -30,6 +34,7 @@ struct TrainOptions {
   std::int64_t log_interval = 100;
   std::string metrics_file;  ///< metrics.jsonl; empty: in the save folder, if any
   bool log_throughput = false;
+  bool log_experts_by_layer = false;
 
   bool profile = false;                  ///< record some steps and write a trace of them
   std::int64_t profile_step_start = 10;  ///< steps that are done when the recording starts
@@ -49,6 +54,7 @@ struct TrainOptions {
   std::int64_t exit_duration_minutes = 0;  ///< of the whole run; 0: no end
   std::string load_hf;                     ///< Hugging Face folder: initial weights
   bool finetune = false;  ///< load weights only: optimizer, schedule and data start anew
+  bool upcycle = false;   ///< a model with experts starts from the weights of a dense one
   bool no_load_optim = false;
   bool no_load_rng = false;  ///< dropout follows another seed than that of the run so far
   bool no_save_optim = false;

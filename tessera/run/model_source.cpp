@@ -62,6 +62,29 @@ void take_training_options(const ParsedCommand& parsed, ModelOptions& model) {
   model.moe_capacity_factor = asked.moe_capacity_factor;
   model.moe_drop_policy = asked.moe_drop_policy;
   model.mtp_loss_scaling_factor = asked.mtp_loss_scaling_factor;
+  model.moe_pad_to_capacity = asked.moe_pad_to_capacity;
+}
+
+// The dense model with the experts of another.
+ModelOptions upcycled(ModelOptions dense, const ModelOptions& experts, const std::string& folder) {
+  check_input(dense.num_experts == 0,
+              "--load-hf {}: --moe-use-upcycling makes experts of the MLPs of a dense model, and "
+              "this one has experts: drop the flag",
+              folder);
+  dense.num_experts = experts.num_experts;
+  dense.moe_layer_freq = experts.moe_layer_freq;
+  dense.moe_ffn_hidden_size = experts.moe_ffn_hidden_size;
+  dense.moe_router_topk = experts.moe_router_topk;
+  dense.moe_router_score = experts.moe_router_score;
+  dense.moe_router_pre_softmax = experts.moe_router_pre_softmax;
+  dense.moe_router_scaling_factor = experts.moe_router_scaling_factor;
+  dense.moe_router_num_groups = experts.moe_router_num_groups;
+  dense.moe_router_group_topk = experts.moe_router_group_topk;
+  dense.moe_router_group_best = experts.moe_router_group_best;
+  dense.moe_expert_bias = experts.moe_expert_bias;
+  dense.moe_shared_ffn = experts.moe_shared_ffn;
+  dense.moe_shared_gate = experts.moe_shared_gate;
+  return dense;
 }
 
 }  // namespace
@@ -92,6 +115,7 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
   } else if (!options.train.load_hf.empty()) {
     folder_.emplace(options.train.load_hf);
     ModelOptions model = folder_->model().options;
+    if (options.train.upcycle) model = upcycled(model, options.model, options.train.load_hf);
     // Rotations know no last position, so a model may be used on longer sequences than its file
     // says.
     if (model.position_embedding == PositionEmbedding::rope &&

@@ -22,6 +22,7 @@ struct Local {
   int64_t kept;  // of the residual stream
   int64_t hidden;  // channels of the residual stream
   int64_t batch, seq;
+  int64_t whole_seq;               // of all context-parallel ranks
   int64_t shares;                  // over how many ranks heads and the MLP's width are split
   int64_t experts, expert_shares;  // over how many ranks the experts, and their width
   int64_t dispatch;                // G: ranks that exchange rows of experts
@@ -50,6 +51,7 @@ Local local_sizes(const LayerSpec& layer, const ParallelOptions& p, const BatchS
           layer.hidden / q,
           shape.batch / q,
           shape.seq / p.context,
+          shape.seq,
           p.tensor_2d > 0 ? p.tensor_2d : p.tensor,
           p.expert,
           p.expert_tensor_size(),
@@ -146,7 +148,9 @@ class Terms {
     const int64_t rows = local_.kept, all = rows * local_.dispatch;
     const int64_t own = spec.router.experts / local_.experts;
     const int64_t pairs = all * spec.router.choice.topk;
-    const int64_t sorted = all * std::min(spec.router.choice.topk, own);
+    const int64_t padded = padded_rows(spec, local_.batch, local_.whole_seq, rows);
+    const int64_t sorted =
+        std::max(all * std::min(spec.router.choice.topk, own), local_.dispatch * own * padded);
     const int64_t ffn = spec.expert.ffn / local_.expert_shares;
     const bool gated = spec.expert.gated;
     router(spec.router, "router", rows);
@@ -156,7 +160,8 @@ class Terms {
     if (needs_logits(spec)) add("router: logits", "S B E", rows * spec.router.experts * number_);
     if (local_.all_to_all) {
       const int64_t sent = rows * spec.router.choice.topk * local_.expert_shares;
-      add("order of sent rows", "S B k ETP", sent * kIndex);
+      const int64_t most_sent = std::max(sent, local_.dispatch * own * padded);
+      add("order of sent rows", "S B k ETP", most_sent * kIndex);
       add("its inverse", "S B k ETP", sent * kIndex);
       add("order of received rows", "G S B k'", sorted * kIndex);
       add("its inverse", "G S B k'", sorted * kIndex);

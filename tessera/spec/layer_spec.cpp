@@ -96,6 +96,12 @@ std::int64_t expert_capacity(const ExpertCapacitySpec& spec, const RouterLayerSp
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(mean * spec.factor)));
 }
 
+std::int64_t padded_rows(const MoeSpec& spec, std::int64_t batch, std::int64_t seq,
+                         std::int64_t rows) {
+  if (!spec.capacity || !spec.capacity->pads) return 0;
+  return std::min(rows, batch * expert_capacity(*spec.capacity, spec.router, seq));
+}
+
 bool needs_logits(const MoeSpec& spec) {
   return spec.z_loss > 0 || (!spec.balance.empty() && !chooses_best(spec.router));
 }

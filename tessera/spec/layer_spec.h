@@ -136,6 +136,7 @@ struct BalanceLossSpec {
 struct ExpertCapacitySpec {
   double factor = 1.0;
   DropPolicy policy = DropPolicy::probs;
+  bool pads = false;  ///< every rank sends every expert as many rows as that takes at most
 };
 /// That number, for sequences of `seq` positions.
 std::int64_t expert_capacity(const ExpertCapacitySpec& spec, const RouterLayerSpec& router,
@@ -144,7 +145,8 @@ std::int64_t expert_capacity(const ExpertCapacitySpec& spec, const RouterLayerSp
 /// A mixture of experts: a router sends each position to a few of several MLPs, all of the same
 /// sizes. Their matrices are tensors [experts, out, in].
 struct MoeSpec {
-  std::string name;  ///< layers.3.mlp
+  std::string name;        ///< layers.3.mlp
+  std::int64_t layer = 0;  ///< 3
   RouterLayerSpec router;
   std::vector<BalanceLossSpec> balance;
   double z_loss = 0.0;  ///< coefficient of the mean of lse(logits)^2; 0: none
@@ -156,6 +158,10 @@ struct MoeSpec {
   /// The shared MLP's output is multiplied by the sigmoid of one logit: layers.3.mlp.shared_gate
   std::optional<RouterLayerSpec> shared_gate;
 };
+/// The rows that a rank sends to each expert in training, of its `rows` of `batch` sequences of
+/// `seq` positions; 0: as many as chose it.
+std::int64_t padded_rows(const MoeSpec& spec, std::int64_t batch, std::int64_t seq,
+                         std::int64_t rows);
 std::string weight_name(const RouterLayerSpec& spec);
 std::string linear_bias_name(const RouterLayerSpec& spec);
 std::string bias_name(const RouterLayerSpec& spec);

@@ -179,16 +179,18 @@ std::vector<BalanceLossSpec> balance_losses(const ModelOptions& o) {
   return losses;
 }
 
-MoeSpec moe_spec(const ModelOptions& o, const MlpSpec& mlp) {
+MoeSpec moe_spec(const ModelOptions& o, const MlpSpec& mlp, std::int64_t layer) {
   MoeSpec spec;
   spec.name = mlp.name;
+  spec.layer = layer;
   spec.router = {mlp.name + ".router", o.num_experts, o.hidden_size, router_spec(o), o.init_std};
   spec.router.bias = o.mlp_bias;
   if (o.moe_expert_bias) spec.router.bias_rate = o.moe_bias_update_rate;
   spec.router.jitter = o.moe_input_jitter;
   spec.balance = balance_losses(o);
   spec.z_loss = o.moe_z_loss;
-  if (o.moe_capacity_factor > 0) spec.capacity = {o.moe_capacity_factor, o.moe_drop_policy};
+  if (o.moe_capacity_factor > 0)
+    spec.capacity = {o.moe_capacity_factor, o.moe_drop_policy, o.moe_pad_to_capacity};
   spec.weighting = o.moe_probs_on_input ? ExpertWeighting::input : ExpertWeighting::output;
   spec.expert = mlp;
   spec.expert.name += ".experts";
@@ -209,7 +211,7 @@ FeedForwardSpec feed_forward_spec(const ModelOptions& o, const std::string& name
                                   std::int64_t layer) {
   const MlpSpec mlp = mlp_spec(o, name);
   if (!has_experts(o, layer)) return mlp;
-  return moe_spec(o, mlp);
+  return moe_spec(o, mlp, layer);
 }
 
 // The layer of this number, under a name.
@@ -239,9 +241,11 @@ std::vector<MtpSpec> mtp_specs(const ModelOptions& o) {
   std::vector<MtpSpec> specs;
   for (std::int64_t i = 0; i < o.mtp_num_layers; ++i) {
     const std::string name = fmt::format("mtp.{}", i);
-    specs.push_back({name, o.hidden_size, embedding_spec(o), norm_spec(o),
-                     layer_spec(o, o.num_layers - 1, name), o.init_std,
-                     o.mtp_loss_scaling_factor / static_cast<double>(o.mtp_num_layers),
+    LayerSpec layer = layer_spec(o, o.num_layers - 1, name);
+    // Its statistics are apart from those of the layer that it is like.
+    if (auto* moe = std::get_if<MoeSpec>(&layer.feed_forward)) moe->layer = o.num_layers + i;
+    specs.push_back({name, o.hidden_size, embedding_spec(o), norm_spec(o), std::move(layer),
+                     o.init_std, o.mtp_loss_scaling_factor / static_cast<double>(o.mtp_num_layers),
                      fmt::format("mtp_{} loss", i + 1)});
   }
   return specs;

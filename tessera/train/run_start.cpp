@@ -20,7 +20,8 @@ std::string describe_load(const Checkpoint& checkpoint, const Options& options,
                                               to_string(options.model.dtype));
   const std::string path = checkpoint.path().string();
   if (options.train.finetune)
-    return fmt::format("took the weights of '{}'{}: starting at iteration 0", path, types);
+    return fmt::format("took the weights of '{}'{}{}: starting at iteration 0", path, types,
+                       options.train.upcycle ? ", an expert from each MLP" : "");
   return fmt::format("loaded '{}'{}: continuing at iteration {}", path, types, iteration);
 }
 
@@ -29,7 +30,7 @@ RunStart load_checkpoint(Session& session, const Options& options, std::int64_t 
   const TrainOptions& o = options.train;
   RunStart start;
   if (!o.finetune) start.data_moved = check_same_run(checkpoint, options);
-  load_weights(session, checkpoint);
+  load_weights(session, checkpoint, o.upcycle && o.load_hf.empty());
   if (!o.finetune && !o.no_load_optim) load_optimizer(session, checkpoint);
   std::error_code error;
   if (!o.finetune && !o.save.empty() && fs::equivalent(o.save, o.load, error))
@@ -65,7 +66,7 @@ RunStart load_start(Session& session, const Options& options, const Progress& pr
   }
   RunStart start;
   if (o.load_hf.empty()) return start;
-  load_hf_weights(session, HfFolder(o.load_hf));
+  load_hf_weights(session, HfFolder(o.load_hf), o.upcycle);
   start.carried = carried_files(o.load_hf);
   return start;
 }

@@ -43,7 +43,9 @@ StepReports::StepReports(Session& session, const Options& options, Reporter& rep
                                                       : std::vector<std::string>()),
       tokens_(static_cast<double>(options.train.global_batch_size * options.data.seq_length)),
       flops_per_token_(flops_per_token(model_spec(options.model), options.data.seq_length) /
-                       session.context().mesh.world().size()) {}
+                       session.context().mesh.world().size()) {
+  if (options.train.log_experts_by_layer) layer_report_.emplace(session);
+}
 
 void StepReports::restart_clock() {
   reported_ = Clock::now();
@@ -62,6 +64,8 @@ void StepReports::begin(std::int64_t count, std::int64_t iteration, double waite
   context_imbalance_ = session_.step_runner().batches().take_context_imbalance();
   wait_ = (waited - std::exchange(waited_, waited)) / steps;
   logs_ = (o.log_interval > 0 && iteration % o.log_interval == 0) || iteration >= o.train_iters;
+  last_ = iteration;
+  if (logs_ && layer_report_) layers_ = layer_report_->read();
   longest_ = logs_ ? data_waits_.since_last(waited, iteration) : DataWaits::Longest{};
 }
 
@@ -87,6 +91,7 @@ void StepReports::step(const StepRecord& record, std::int64_t iteration,
   if (by_position_ && options_.data.keeps_documents_apart())
     metrics.add("context_imbalance", "", context_imbalance_);
   if (logs_) metrics.add("longest_data_wait", "s", longest_.seconds);
+  if (logs_ && iteration == last_) step.layers = layers_;
   reporter_.step(step);
 }
 

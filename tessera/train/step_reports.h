@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "tessera/observe/reporter.h"
 #include "tessera/options/options.h"
 #include "tessera/train/data_waits.h"
+#include "tessera/train/layer_report.h"
 
 namespace tessera {
 
@@ -44,14 +46,17 @@ class StepReports {
   std::vector<std::string> extra_losses_;  ///< names, in the order of the records
   std::vector<double> loss_layers_;        ///< of which each is reported as the mean
   std::vector<std::string> statistics_;    ///< names of the values that follow
-  double tokens_;                          ///< of a step
-  double flops_per_token_;                 ///< of this rank
+  std::optional<LayerReport> layer_report_;
+  double tokens_;           ///< of a step
+  double flops_per_token_;  ///< of this rank
   Clock::time_point reported_ = Clock::now();
   double waited_ = 0;  ///< in reports so far
   // Of the report under way.
   double seconds_ = 0;
   double wait_ = 0;
-  bool logs_ = false;  ///< its last step is logged
+  std::int64_t last_ = 0;             ///< its last step
+  bool logs_ = false;                 ///< that is logged
+  std::vector<LayerMetrics> layers_;  ///< of that step
   double context_imbalance_ = 1;
   DataWaits::Longest longest_;
 };

@@ -102,6 +102,53 @@ TEST(HfExpertFamilies, ReadsOptionsOfDeepseek) {
   EXPECT_EQ(dense.num_experts, 0);
 }
 
+TEST(HfExpertFamilies, ReadsOptionsOfDeepseekV2) {
+  const ModelOptions model = folder_options("deepseek_v2");
+  EXPECT_TRUE(model.multi_latent_attention && model.moe_router_pre_softmax);
+  EXPECT_FALSE(model.moe_expert_bias);
+  EXPECT_EQ(model.moe_router_score, RouterScore::softmax);
+  EXPECT_EQ(model.moe_router_scaling_factor, 16.0);
+  EXPECT_EQ(model.moe_layer_freq, (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(model.moe_router_num_groups, 3);
+  EXPECT_EQ(model.moe_router_group_topk, 2);
+  EXPECT_EQ(model.moe_router_group_best, 1);
+  EXPECT_EQ(model.moe_shared_ffn, 20);
+  EXPECT_EQ(model.mscale, 0.707);
+  EXPECT_EQ(model.mscale_all_dim, 0.707);
+}
+
+// The sizes of the released models, from which their numbers of parameters follow.
+TEST(HfExpertFamilies, CountsParametersOfDeepseekV2) {
+  const char* common =
+      R"("num_hidden_layers":{},"hidden_size":{},"intermediate_size":{},)"
+      R"("num_attention_heads":{},"moe_intermediate_size":{},"n_routed_experts":{},)"
+      R"("q_lora_rank":{},"vocab_size":102400,"num_experts_per_tok":6,)"
+      R"("first_k_dense_replace":1,{})";
+  const std::string lite = fmt::format(fmt::runtime(common), 27, 2048, 10944, 16, 1408, 64, "null",
+                                       R"("n_group":1,"topk_group":1)");
+  EXPECT_EQ(parameter_count(model_spec(config_options("deepseek_v2", lite))), 15'706'484'224.0);
+  const std::string large =
+      fmt::format(fmt::runtime(common), 60, 5120, 12288, 128, 1536, 160, 1536,
+                  R"("n_group":8,"topk_group":3,"topk_method":"group_limited_greedy")");
+  EXPECT_EQ(parameter_count(model_spec(config_options("deepseek_v2", large))), 235'741'434'880.0);
+}
+
+TEST(HfExpertFamilies, RefuseWhatDeepseekV2CannotCompute) {
+  const auto refused = [](const std::string& keys, std::initializer_list<const char*> parts) {
+    expect_config_refused("deepseek_v2", R"("n_routed_experts":8,)" + keys, parts);
+  };
+  const std::string two = R"("num_experts_per_tok":2,)";
+  refused(R"("n_shared_experts":2)", {"num_experts_per_tok is missing"});
+  refused(two + R"("topk_method":"noaux_tc")", {"topk_method 'noaux_tc'", "greedy"});
+  refused(two + R"("scoring_func":"sigmoid")", {"scoring_func 'sigmoid'"});
+  refused(two + R"("norm_topk_prob":true)", {"norm_topk_prob = true"});
+  refused(two + R"("moe_layer_freq":2)", {"moe_layer_freq 2"});
+  refused(two + R"("mlp_bias":true)", {"mlp_bias = true"});
+  refused(two + R"("attention_bias":true)", {"attention_bias = true"});
+  refused(two + R"("topk_method":"group_limited_greedy","n_group":3,"topk_group":1)",
+          {"8 experts", "n_group = 3"});
+}
+
 TEST(HfExpertFamilies, RefuseWhatCannotBeComputed) {
   expect_config_refused("mixtral", R"("router_jitter_noise":0.01)", {"router_jitter_noise"});
   for (const char* family :
@@ -265,6 +312,8 @@ TEST(HfExpertFamilies, OtherConfigsComeBack) {
       {"deepseek_v3", R"("num_hidden_layers":5,"n_shared_experts":2,"n_group":4,"topk_group":2)"},
       {"deepseek_v3",
        R"("num_hidden_layers":2,"first_k_dense_replace":0,"n_group":1,"topk_group":1)"},
+      {"deepseek_v2", R"("num_hidden_layers":3,"num_experts_per_tok":1,"n_shared_experts":1)"},
+      {"deepseek_v2", R"("num_experts_per_tok":6,"q_lora_rank":null,"routed_scaling_factor":2.5)"},
       {"glm4_moe", R"("head_dim":64,"first_k_dense_replace":0,"partial_rotary_factor":1.0)"},
       {"glm4_moe", R"("head_dim":64,"n_group":8,"topk_group":4,"n_shared_experts":3)"},
       {"gpt_oss", R"("num_hidden_layers":1,"rope_scaling":{"rope_type":"default"})"},

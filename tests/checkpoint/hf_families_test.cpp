@@ -112,11 +112,12 @@ TEST(HfFamilies, DefaultConfigsComeBack) {
   for (const HfFamily* family : hf_families()) {
     SCOPED_TRACE(family->name);
     const std::string name(family->name);
-    // Some defaults are not complete: Cohere's has no base, and GLM-4's 96 heads do not divide its
-    // hidden size.
-    const bool glm = name == "glm4_moe";
-    expect_comes_back(name,
-                      config_options(name, glm ? R"("head_dim":128)" : R"("rope_theta":1000.0)"));
+    // Some defaults are not complete: Cohere's has no base, GLM-4's 96 heads do not divide its
+    // hidden size, and DeepSeek-V2 does not say how many experts a token goes to.
+    std::string keys = R"("rope_theta":1000.0)";
+    if (name == "glm4_moe") keys = R"("head_dim":128)";
+    if (name == "deepseek_v2") keys = R"("num_experts_per_tok":6)";
+    expect_comes_back(name, config_options(name, keys));
   }
 }
 

@@ -259,7 +259,7 @@ TEST(HfFolder, ReadsStacksOfExperts) {
     for (const std::string& name : separate.names())
       EXPECT_EQ(read_all(stacked, name), read_all(separate, name)) << name;
   }
-  EXPECT_EQ(forms, 6);
+  EXPECT_EQ(forms, 7);
 }
 
 // As transformers does.

@@ -61,7 +61,9 @@ inline std::vector<fs::path> hf_folders() {
                            "deepseek_v3_plain_queries",
                            "deepseek_v3_moe",
                            "gpt_oss",
-                           "llama4"})
+                           "llama4",
+                           "deepseek_v2",
+                           "deepseek_v2_lite"})
     folders.push_back(golden(name));
   for (const HfFamily* family : hf_families()) folders.push_back(family_data(family->name));
   return folders;

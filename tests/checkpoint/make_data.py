@@ -155,6 +155,32 @@ MODELS = {
         logits_scaling=6,
         dtype="float16",
     ),
+    "deepseek_v2": transformers.DeepseekV2Config(
+        **(SMALL | dict(num_key_value_heads=4)),
+        q_lora_rank=6,
+        kv_lora_rank=5,
+        qk_nope_head_dim=3,
+        qk_rope_head_dim=4,
+        v_head_dim=7,
+        first_k_dense_replace=1,
+        moe_intermediate_size=10,
+        n_shared_experts=2,
+        n_routed_experts=6,
+        num_experts_per_tok=2,
+        topk_method="group_limited_greedy",
+        n_group=3,
+        topk_group=2,
+        routed_scaling_factor=16.0,
+        dtype="bfloat16",
+        rope_parameters=dict(
+            rope_type="yarn",
+            rope_theta=1e4,
+            factor=4.0,
+            mscale=0.707,
+            mscale_all_dim=0.707,
+            original_max_position_embeddings=16,
+        ),
+    ),
     "deepseek_v3": transformers.DeepseekV3Config(
         **(SMALL | dict(num_key_value_heads=4)),
         q_lora_rank=6,
@@ -223,8 +249,8 @@ def fill(folder):
 
 
 def main():
-    chosen = sys.argv[1:] or MODELS
-    for family in chosen:
+    """Of the families that are named on the command line, or of all."""
+    for family in sys.argv[1:] or MODELS:
         config = MODELS[family]
         shutil.rmtree(DATA / family, ignore_errors=True)
         model = transformers.AutoModelForCausalLM.from_config(config)

@@ -149,6 +149,74 @@ TEST(TrtllmExport, Gpt2HasBiasesAndATiedHead) {
   EXPECT_EQ(config["mapping"]["tp_size"], 2);
 }
 
+// Expert e's matrices, which lie one after the other.
+Matrix of_expert(const Matrix& all, std::ptrdiff_t expert, std::ptrdiff_t rows_each) {
+  return rows(all, expert * rows_each, rows_each);
+}
+
+// [E, rows, columns] as E x rows rows of that many columns.
+Matrix as_rows(const Matrix& stacks, std::size_t columns) {
+  Matrix flat;
+  for (const std::vector<float>& stack : stacks)
+    for (std::size_t i = 0; i < stack.size(); i += columns)
+      flat.emplace_back(stack.begin() + static_cast<std::ptrdiff_t>(i),
+                        stack.begin() + static_cast<std::ptrdiff_t>(i + columns));
+  return flat;
+}
+
+// 3 experts of width 12, of which each of two ranks has 6.
+TEST(TrtllmExport, RanksShareTheWidthOfExperts) {
+  const test::TempFolder temp;
+  ModelOptions model = test::small_model();
+  model.num_experts = 3;
+  model.moe_ffn_hidden_size = 12;
+  model.dtype = DType::bf16;
+  Checkpoint checkpoint = test::made_checkpoint(temp / "saved", model);
+  export_trtllm(checkpoint, model, temp / "trt", 2, std::nullopt);
+  const std::string name = "transformer.layers.1.mlp.", layer = "layers.1.mlp.";
+  const Matrix up = as_rows(ours(checkpoint, layer + "experts.up.weight"), 8);
+  const Matrix gate = as_rows(ours(checkpoint, layer + "experts.gate.weight"), 8);
+  const Matrix down = as_rows(ours(checkpoint, layer + "experts.down.weight"), 12);
+  for (std::ptrdiff_t rank = 0; rank < 2; ++rank) {
+    const SafetensorsFile file(temp / fmt::format("trt/rank{}.safetensors", rank));
+    EXPECT_EQ(file.shape(name + "fc.weight"), (Shape{3, 12, 8}));
+    EXPECT_EQ(file.shape(name + "proj.weight"), (Shape{3, 8, 6}));
+    EXPECT_EQ(theirs(file, name + "router.weight"), ours(checkpoint, layer + "router.weight"));
+    EXPECT_FALSE(file.contains(name + "gate.weight"));
+    const Matrix fc = as_rows(theirs(file, name + "fc.weight"), 8);
+    const Matrix proj = as_rows(theirs(file, name + "proj.weight"), 6);
+    for (std::ptrdiff_t e = 0; e < 3; ++e) {
+      EXPECT_EQ(of_expert(fc, e, 12), below(rows(of_expert(up, e, 12), 6 * rank, 6),
+                                            rows(of_expert(gate, e, 12), 6 * rank, 6)));
+      Matrix columns;
+      for (const std::vector<float>& row : of_expert(down, e, 8))
+        columns.emplace_back(row.begin() + 6 * rank, row.begin() + 6 * rank + 6);
+      EXPECT_EQ(of_expert(proj, e, 8), columns);
+    }
+  }
+  EXPECT_THROW(export_trtllm(checkpoint, model, temp / "four", 8, std::nullopt), InputError);
+}
+
+TEST(TrtllmExport, RoutersStayInFloat32) {
+  const test::TempFolder temp;
+  ModelOptions model = test::small_model();
+  model.num_experts = 3;
+  model.moe_ffn_hidden_size = 12;
+  Checkpoint checkpoint = test::made_checkpoint(temp / "saved", model);
+  export_trtllm(checkpoint, model, temp / "trt", 1, DType::bf16);
+  const SafetensorsFile file(temp / "trt/rank0.safetensors");
+  const std::string name = "transformer.layers.0.mlp.";
+  EXPECT_EQ(file.dtype(name + "router.weight"), DType::f32);
+  EXPECT_EQ(file.dtype(name + "fc.weight"), DType::bf16);
+  const Json config = trtllm_config(model, 1);
+  EXPECT_EQ(config["architecture"], "MixtralForCausalLM");
+  EXPECT_EQ(config["hidden_act"], "swiglu");
+  EXPECT_EQ(config["intermediate_size"], 12);
+  EXPECT_EQ(config["moe"]["num_experts"], 3);
+  EXPECT_EQ(config["moe"]["top_k"], 2);
+  EXPECT_EQ(config["moe"]["normalization_mode"], 1);
+}
+
 TEST(TrtllmExport, ConfigsSayTheFamily) {
   ModelOptions model = test::small_model();
   model.dtype = DType::bf16;

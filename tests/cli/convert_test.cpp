@@ -87,6 +87,32 @@ TEST_F(Convert, ModelsWithExpertsComeAndLeave) {
   said("convert --load moe --to-hf moe.hf");
   const std::string evaluated = said("evaluate --tokens tokens.jsonl --load moe");
   EXPECT_EQ(said("evaluate --tokens tokens.jsonl --load-hf moe.hf"), evaluated);
+  said("convert --load moe --to-trtllm trt --tp 2");
+  EXPECT_TRUE(fs::exists(temp_ / "trt/rank1.safetensors"));
+}
+
+// Saved by 8 expert-parallel ranks, resumed by 2, and exported: what one rank trains.
+TEST_F(Convert, ExpertsOfEightRanksGoToTwoAndLeave) {
+  std::ofstream(temp_ / "tokens.jsonl") << R"({"tokens": [5, 17, 3, 42, 8, 0, 56, 11, 4, 50]})";
+  const std::string line =
+      "train --hidden-size 16 --num-layers 2 --num-attention-heads 4 --swiglu --normalization "
+      "RMSNorm --position-embedding-type rope --disable-bias-linear "
+      "--untie-embeddings-and-output-weights --hidden-dropout 0 --attention-dropout 0 "
+      "--num-experts 8 --moe-ffn-hidden-size 24 --ffn-hidden-size 24 --moe-aux-loss-coeff 0.01 "
+      "--tokenizer-type NullTokenizer --vocab-size 60 --seq-length 16 --max-position-embeddings "
+      "16 --lr 1e-2 --lr-decay-style constant --mock-data --micro-batch-size 1 "
+      "--global-batch-size 8 --eval-iters 0 --save-interval 2 --threads 1 ";
+  said(line + "--train-iters 4 --nproc 1 --save one");
+  said(line + "--train-iters 2 --nproc 8 --expert-model-parallel-size 8 --save moe");
+  said(line + "--train-iters 4 --nproc 2 --expert-model-parallel-size 2 --save moe --load moe");
+  said("convert --load moe --to-hf moe.hf");
+  const std::string evaluated = said("evaluate --tokens tokens.jsonl --load moe");
+  EXPECT_EQ(said("evaluate --tokens tokens.jsonl --load-hf moe.hf"), evaluated);
+  const auto loss_of = [](const std::string& text) {
+    const std::string key = "\"loss\":";
+    return std::stod(text.substr(text.find(key) + key.size()));
+  };
+  EXPECT_NEAR(loss_of(evaluated), loss_of(said("evaluate --tokens tokens.jsonl --load one")), 1e-3);
 }
 
 TEST_F(Convert, ModelsThatNoFamilyHasAreNotWritten) {
@@ -95,7 +121,7 @@ TEST_F(Convert, ModelsThatNoFamilyHasAreNotWritten) {
       "--disable-bias-linear --expert-model-parallel-size 2 --nproc 2 --save experts");
   expect("convert --load experts --to-hf out", 2,
          "the number of experts would become 0 instead of 4");
-  expect("convert --load experts --to-trtllm out", 2, "this export has no layers with experts");
+  expect("convert --load experts --to-trtllm out", 2, "it is none of GPT-2");
   EXPECT_FALSE(fs::exists(temp_ / "out"));
   expect("inspect --load experts", 0, "expert 2, expert_tensor 1");
 }

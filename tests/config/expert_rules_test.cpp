@@ -38,6 +38,28 @@ constexpr WrongLayout kExperts[] = {
      "--moe-input-jitter-eps '1.5': expected a number of at least 0 and at most 1"},
     {"--moe-expert-capacity-factor 1.5",
      "--moe-expert-capacity-factor '1.5' has no effect: it belongs to --num-experts"},
+    {MOE "--moe-pad-expert-input-to-capacity",
+     "--moe-pad-expert-input-to-capacity 'true' has no effect: it belongs to "
+     "--moe-expert-capacity-factor"},
+    {MOE "--moe-router-dtype fp64",
+     "--moe-router-dtype fp64: the router of a model in f32 computes in fp32; drop the flag"},
+    {MOE "--moe-router-dtype fp32 --params-dtype f64",
+     "--moe-router-dtype fp32: the router of a model in f64 computes in fp64; drop the flag"},
+    {MOE "--moe-router-dtype bf16", "--moe-router-dtype 'bf16': expected fp32 or fp64"},
+    {MOE "--moe-token-dispatcher-type flex",
+     "--moe-token-dispatcher-type 'flex': flex sends tokens by DeepEP or HybridEP, libraries that "
+     "are not used here: use alltoall, which sends each token to the ranks of its experts as well"},
+    {MOE "--moe-use-upcycling",
+     "--moe-use-upcycling 'true' has no effect: it belongs to --num-experts with --load or "
+     "--load-hf"},
+    {MOE "--moe-use-upcycling --load run --moe-ffn-hidden-size 32",
+     "--moe-use-upcycling with --moe-ffn-hidden-size 32 and --ffn-hidden-size 256: an expert is a "
+     "copy of the MLP, and has its width; drop --moe-ffn-hidden-size"},
+    {MOE "--moe-use-upcycling --load run --moe-shared-expert-intermediate-size 32",
+     "--moe-use-upcycling with --moe-shared-expert-intermediate-size 32: a dense model has no "
+     "weights for a shared expert; drop one of them"},
+    {"--moe-per-layer-logging",
+     "--moe-per-layer-logging 'true' has no effect: it belongs to --num-experts"},
     {MOE "--moe-router-load-balancing-type global_aux_loss global_aux_loss",
      "--moe-router-load-balancing-type has global_aux_loss twice: give each once"},
     {MOE "--moe-layer-freq [0]",

@@ -148,6 +148,9 @@ TEST(PrintConfig, RoundTripsTrainings) {
         "--num-experts 4 --moe-router-score-function sigmoid --moe-router-enable-expert-bias "
         "--moe-router-bias-update-rate 0.01",
         "--num-experts 4 --moe-layer-freq ([0]*1+[1,0]*2)",
+        "--num-experts 4 --moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity",
+        "--num-experts 4 --moe-router-dtype fp32 --moe-per-layer-logging",
+        "--num-experts 4 --moe-use-upcycling --load a",
         "--recompute-granularity full --distribute-saved-activations --nproc 2"})
     expect_round_trip("train", test::words(std::string(kTraining) + " " + line));
 }

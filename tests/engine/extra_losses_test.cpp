@@ -17,10 +17,10 @@ TEST(ExtraLosses, AreMeansOverAllSequences) {
     const Mesh mesh({.data = 2}, rank.world);
     Context context{*lab.operator->(), lab.stream, mesh, {}};
     // Layers of this rank: both have a balance, the second rank's has another loss too.
-    ExtraLoss balance("balance"), other("other");
+    ExtraLoss balance("balance", 0), other("other", 1);
     ExtraLossList own{&balance};
     if (rank.rank == 1) own.push_back(&other);
-    ExtraLosses losses({"balance", "other"}, own, 8, 1, context, lab.memory);
+    ExtraLosses losses({"balance", "other"}, own, 8, 1, 0, context, lab.memory);
     const Tensor state = lab.full(DType::u8, {sizeof(StepState)}, 0);
     const StepState start{.loss_scale = 16};
     lab.stream.api().copy_bytes(lab.stream.native(), state.view().raw(), &start, sizeof(start));
@@ -34,7 +34,35 @@ TEST(ExtraLosses, AreMeansOverAllSequences) {
       losses.statistics().data<double>()[0] = 7;
       EXPECT_EQ(lab.read(losses.values()), (test::Values{6.0 / 8, 4.0 / 8, 7}));
     }
-    EXPECT_EQ(ExtraLosses::bytes_for(losses.names(), 1), 6 * 8);
+    EXPECT_EQ(ExtraLosses::bytes_for(losses.names(), 1, 0), 6 * 8);
+  });
+}
+
+// Layers add up their losses apart; the means over all of them come from these.
+TEST(ExtraLosses, CanBeKeptByLayer) {
+  run_ranks(2, 1, [](Rank& rank) {
+    test::Lab lab;
+    const Mesh mesh({.data = 2}, rank.world);
+    Context context{*lab.operator->(), lab.stream, mesh, {}};
+    ExtraLoss first("balance", 0), third("balance", 2), other("other", 2);
+    ExtraLosses losses({"balance", "other"}, {&first, &third, &other}, 8, 1, 3, context,
+                       lab.memory);
+    const Tensor state = lab.full(DType::u8, {sizeof(StepState)}, 0);
+    const StepState start;
+    lab.stream.api().copy_bytes(lab.stream.native(), state.view().raw(), &start, sizeof(start));
+    const Tensor by_layer = lab.full(DType::f64, {3, 2}, -1);
+    for (int step = 0; step < 2; ++step) {
+      losses.begin_step(context, state.view());
+      first.sum().data<double>()[0] += 8 + 8 * rank.rank;
+      third.sum().data<double>()[0] += 4;
+      other.sum().data<double>()[0] += 16;
+      losses.finish_step(context);
+      losses.statistics().data<double>()[0] = 7;
+      EXPECT_EQ(lab.read(losses.values()), (test::Values{4, 4, 7}));
+      losses.write_by_layer(context, by_layer);
+      EXPECT_EQ(lab.read(by_layer), (test::Values{3, 0, 0, 0, 1, 4}));
+    }
+    EXPECT_EQ(ExtraLosses::bytes_for(losses.names(), 1, 3), (6 + 3 * 2 + 3) * 8);
   });
 }
 
@@ -43,7 +71,7 @@ TEST(ExtraLosses, CostNothingWhereThereAreNone) {
   const Mesh mesh({}, make_self_communicator());
   Context context{*lab.operator->(), lab.stream, mesh, {}};
   const std::int64_t before = lab.memory.counters().allocations;
-  ExtraLosses losses({}, {}, 8, 0, context, lab.memory);
+  ExtraLosses losses({}, {}, 8, 0, 0, context, lab.memory);
   losses.begin_step(context, {});
   losses.finish_step(context);
   EXPECT_EQ(lab.memory.counters().allocations, before);
@@ -54,8 +82,8 @@ TEST(ExtraLosses, MustBeNamedByTheModel) {
   test::Lab lab;
   const Mesh mesh({}, make_self_communicator());
   Context context{*lab.operator->(), lab.stream, mesh, {}};
-  ExtraLoss loss("balance");
-  EXPECT_THROW(ExtraLosses({}, {&loss}, 8, 0, context, lab.memory).names(), Error);
+  ExtraLoss loss("balance", 0);
+  EXPECT_THROW(ExtraLosses({}, {&loss}, 8, 0, 0, context, lab.memory).names(), Error);
 }
 
 }  // namespace

@@ -145,6 +145,8 @@ TEST(LayerActivations, AreWhatInspectPlans) {
         LayerCase{"moe", DType::bf16, 1, false, {}, 0, 1, 4},
         LayerCase{"qwen_moe", DType::bf16, 1, false, {}, 0, 1, 2},
         LayerCase{"capacity", DType::bf16, 2, true, {}, 0, 1, 2},
+        LayerCase{"padded", DType::bf16, 1, false, {}, 0, 1, 2},
+        LayerCase{"padded", DType::f32, 2, true, {}, 0, 1, 2},
         LayerCase{"deepseek", DType::bf16, 2, true, {}, 0, 1, 2},
         LayerCase{"mtp", DType::bf16, 2, true, {}, 0, 2},
         LayerCase{"mtp_moe", DType::f32, 2, true, {}, 0, 1, 2}}) {

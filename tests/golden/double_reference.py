@@ -84,6 +84,8 @@ class DoubleRope(torch.nn.Module):
             return torch.polar(torch.full_like(angles, factor), angles)
         if self.config.model_type == "gpt_oss":  # one value for a pair
             return angles.cos() * factor, angles.sin() * factor
+        if self.config.model_type == "deepseek_v2":  # one complex number
+            return torch.polar(torch.full_like(angles, factor), angles)
         if rotates_pairs(self.config):
             angles = angles.repeat_interleave(2, -1)
         else:
@@ -91,15 +93,22 @@ class DoubleRope(torch.nn.Module):
         return angles.cos() * factor, angles.sin() * factor
 
 
+def turn_pairs(x, turns):
+    """x [batch, heads, seq, channels], of which neighbours are a complex number, times turns
+    [batch, seq, channels / 2]"""
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * turns[:, None]).flatten(-2)
+
+
 def rotate_pairs(query, key, cos, sin):
     """Cohere's RoPE, as a product of complex numbers. query, key [batch, heads, seq, head_dim]"""
-    turns = torch.complex(cos[..., ::2], sin[..., ::2])[:, None]
+    turns = torch.complex(cos[..., ::2], sin[..., ::2])
+    return turn_pairs(query, turns), turn_pairs(key, turns)
 
-    def rotate(x):
-        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
-        return torch.view_as_real(pairs * turns).flatten(-2)
 
-    return rotate(query), rotate(key)
+def rotate_by_turns(query, key, turns):
+    """DeepSeek-V2's."""
+    return turn_pairs(query, turns), turn_pairs(key, turns)
 
 
 class DoubleNorm(torch.nn.Module):
@@ -140,6 +149,27 @@ class DoubleSigmoidRouter(torch.nn.Module):
         chosen = choice.topk(self.top_k, dim=-1).indices
         weights = scores.gather(-1, chosen)
         return logits, self.scale * weights / weights.sum(-1, keepdim=True), chosen
+
+
+class DoubleGroupRouter(torch.nn.Module):
+    """The softmax over all experts. The chosen ones are the best of all, or of the groups with the
+    best single experts."""
+
+    def __init__(self, router):
+        super().__init__()
+        self.weight = router.weight
+        self.top_k, self.scale = router.top_k, router.routed_scaling_factor
+        limited = router.topk_method == "group_limited_greedy"
+        self.groups, self.top_groups = (router.num_group, router.topk_group) if limited else (1, 1)
+
+    def forward(self, x):  # -> logits, weights and numbers of the chosen experts
+        logits = x.reshape(-1, x.shape[-1]) @ self.weight.T
+        by_group = logits.softmax(-1).unflatten(-1, (self.groups, -1))
+        groups = by_group.amax(-1).topk(self.top_groups, dim=-1).indices
+        allowed = torch.zeros_like(by_group[..., 0], dtype=torch.bool).scatter_(-1, groups, True)
+        choice = by_group.masked_fill(~allowed[..., None], 0).flatten(-2)
+        weights, chosen = choice.topk(self.top_k, dim=-1)
+        return logits, self.scale * weights, chosen
 
 
 class DoubleRouter(torch.nn.Module):
@@ -190,6 +220,8 @@ def to_double(model):
             model.set_submodule(name, DoubleRope(model.config))
         elif kind.endswith("RMSNorm") or kind in ("CohereLayerNorm", "Cohere2LayerNorm"):
             model.set_submodule(name, DoubleNorm(module))
+        elif kind == "DeepseekV2TopkRouter":
+            model.set_submodule(name, DoubleGroupRouter(module))
         elif kind.endswith("TopkRouter"):
             model.set_submodule(name, DoubleSigmoidRouter(module))
         elif kind.endswith("TopKRouter") and kind != "GptOssTopKRouter":  # that one casts nothing
@@ -200,12 +232,15 @@ def to_double(model):
 
 
 def double_rotation(model):
-    """While this is entered, Cohere's models do not cast to float32 in RoPE, nor Llama 4's anywhere."""
+    """While this is entered, Cohere's models and DeepSeek-V2 do not cast to float32 in RoPE, nor Llama 4's anywhere."""
+    module = type(model).__module__
     if model.config.model_type == "llama4_text":
         return mock.patch.object(torch.Tensor, "float", torch.Tensor.double)
-    if not rotates_pairs(model.config):
-        return contextlib.nullcontext()
-    return mock.patch(f"{type(model).__module__}.apply_rotary_pos_emb", rotate_pairs)
+    if model.config.model_type == "deepseek_v2":
+        return mock.patch(f"{module}.apply_rotary_emb", rotate_by_turns)
+    if rotates_pairs(model.config):
+        return mock.patch(f"{module}.apply_rotary_pos_emb", rotate_pairs)
+    return contextlib.nullcontext()
 
 
 class NoFloat32(TorchDispatchMode):

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import torch
 from transformers import (AutoConfig, AutoModelForCausalLM, Cohere2Config, CohereConfig,
-                          DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4MoeConfig,
-                          GPT2Config, GPTNeoXConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig,
-                          Llama4TextConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, OlmoeConfig,
+                          DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig,
+                          GemmaConfig, Glm4MoeConfig, GPT2Config, GPTNeoXConfig, GptOssConfig,
+                          GraniteConfig, GraniteMoeConfig, Llama4TextConfig, LlamaConfig,
+                          MistralConfig, MixtralConfig, Olmo2Config, OlmoeConfig,
                           Phi3Config, PreTrainedConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig)
 
@@ -265,6 +266,25 @@ MODELS = {
         rope_parameters=rope(100.0, "llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
                              original_max_position_embeddings=48), **TOKENS),
         batch=2, seq=23, seed=32, std=0.16),
+    # no experts in layer 0; 2 of 3 groups of experts; RoPE as in deepseek_v3
+    "deepseek_v2": Golden(DeepseekV2Config(
+        vocab_size=61, hidden_size=28, intermediate_size=36, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=256, q_lora_rank=18,
+        kv_lora_rank=14, qk_nope_head_dim=8, qk_rope_head_dim=12, v_head_dim=10,
+        first_k_dense_replace=1, moe_intermediate_size=20, n_routed_experts=6,
+        num_experts_per_tok=3, n_shared_experts=2, topk_method="group_limited_greedy", n_group=3,
+        topk_group=2, routed_scaling_factor=1.5, eos_token_id=1, bos_token_id=2,
+        rope_parameters=rope(80.0, "yarn", factor=4.0, beta_fast=4.0, beta_slow=1.0, mscale=0.8,
+                             mscale_all_dim=1.3, original_max_position_embeddings=64)),
+        batch=2, seq=24, seed=31),
+    # queries without a latent, and no groups
+    "deepseek_v2_lite": Golden(DeepseekV2Config(
+        vocab_size=53, hidden_size=24, intermediate_size=28, num_hidden_layers=2,
+        num_attention_heads=3, num_key_value_heads=3, max_position_embeddings=64, q_lora_rank=None,
+        kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8,
+        moe_intermediate_size=16, n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=1,
+        eos_token_id=1, bos_token_id=2, rope_parameters=rope(1000.0)),
+        batch=2, seq=23, seed=33, v4_keys=True),
 }
 
 

@@ -20,8 +20,9 @@ namespace {
 
 const fs::path kData = fs::path(TESSERA_SOURCE_DIR) / "tests/golden/data";
 
-constexpr const char* kExpertFamilies[] = {"mixtral", "qwen3_moe",       "qwen2_moe", "glm4_moe",
-                                           "olmoe",   "deepseek_v3_moe", "gpt_oss",   "llama4"};
+constexpr const char* kExpertFamilies[] = {"mixtral",     "qwen3_moe", "qwen2_moe",
+                                           "glm4_moe",    "olmoe",     "deepseek_v3_moe",
+                                           "deepseek_v2", "gpt_oss",   "llama4"};
 
 struct Tolerances {
   double logits, loss, gradients, losses, weights;
@@ -289,7 +290,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      "phi3", "mixtral", "qwen3_moe", "qwen3_moe_v4", "qwen2_moe",
                                      "glm4_moe", "glm4_moe_v4", "olmoe", "granitemoe",
                                      "deepseek_v3", "deepseek_v3_plain_queries", "deepseek_v3_moe",
-                                     "gpt_oss", "llama4"),
+                                     "deepseek_v2", "deepseek_v2_lite", "gpt_oss", "llama4"),
                      testing::Values(kFloat32, kFloat64), testing::ValuesIn(test::devices())),
     [](const auto& test) {
       return std::get<0>(test.param) + "_f" + std::get<1>(test.param).suffix + "_" +

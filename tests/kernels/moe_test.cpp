@@ -62,6 +62,21 @@ TEST_P(MoeTest, PairsAreSortedByExpertAndKeepTheirOrder) {
       }
 }
 
+// Every expert has 3 places; the fourth pair of expert 2 has none.
+TEST_P(MoeTest, PaddedExpertsHaveTheSamePlaces) {
+  const Values chosen{1, 2, 2, 0, 2, 4, 2, 5};
+  const Tensor order = empty(DType::i32, {11}), place = empty(DType::i32, {4, 2});
+  const Tensor offsets = empty(DType::i32, {4});
+  lab->sort_by_expert(stream, order, place, offsets, lab.tensor(DType::i32, {4, 2}, chosen), 1, 3);
+  EXPECT_EQ(lab.read(order), (Values{0, -1, -1, 1, 2, 4, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(lab.read(place), (Values{0, 3, 4, -1, 5, -1, -1, -1}));
+  EXPECT_EQ(lab.read(offsets), (Values{0, 3, 6, 9}));
+  const Tensor none = empty(DType::i32, {0, 2});
+  lab->sort_by_expert(stream, order, none, offsets, none.view(), 1, 3);
+  EXPECT_EQ(lab.read(order), Values(11, -1));
+  EXPECT_EQ(lab.read(offsets), (Values{0, 3, 6, 9}));
+}
+
 // Each shard of an expert is a number of its own; the shards of one rank are consecutive.
 TEST_P(MoeTest, ShardsOfExpertsAreNumberedByRank) {
   const std::int64_t local = 2, ranks = 3;

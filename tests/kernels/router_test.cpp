@@ -115,6 +115,12 @@ TEST_P(RouterTest, PublishedForms) {
   Result r = route(logits, 8, {.topk = 2});
   EXPECT_EQ(r.expert, (Values{3, 5}));
   expect_close(r.weight, {.379000, .229875}, 1e-5, "softmax over all");
+  // DeepSeek-V2: the groups of the two best experts; weights as they are, times a factor.
+  r = route(logits, 8, {2, RouterScore::softmax, false, 16.0, 4, 2, 1});
+  EXPECT_EQ(r.expert, (Values{3, 5}));
+  expect_close(r.weight, {16 * .379000, 16 * .229875}, 1e-4, "softmax, in groups");
+  r = route(logits, 8, {2, RouterScore::softmax, false, 1.0, 4, 1, 1});
+  EXPECT_EQ(r.expert, (Values{3, 2})) << "both of one group";
   r = route(logits, 8, {.topk = 2, .normalize = true});
   expect_close(r.weight, {.622459, .377541}, 2e-6, "softmax over the chosen");
   // DeepSeek-V3: groups by their two best, with a bias; weights without it.
@@ -223,6 +229,23 @@ TEST_P(RouterTest, BalanceOfPublishedNumbers) {
   run(1, 4.0 / (2 * 16), both, true);
   for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(lab.read(both)[i], 1 + before[i % 4], 1e-6);
   EXPECT_EQ(run(2, 1, both, false), (Values{2, 2, 0, 0, 0, 1, 2, 1}));
+}
+
+// The same rows as two sequences of two tokens, sequence-first: the mean of the losses of sequences
+// is not the loss of all tokens.
+TEST_P(RouterTest, BalanceOfSequencesOfPublishedNumbers) {
+  const Values logits{2, 1, 0, -1, 1, 1.5, 0, 0, 0, 2, 1, -1, -1, 0, 3, 1};
+  const RouterSpec spec{.topk = 2};
+  const Result forward = route(logits, 4, spec);
+  const Tensor expert = lab.tensor(DType::i32, {4, 2}, forward.expert);
+  const Tensor scores = lab.tensor(acc(), {4, 4}, forward.scores);
+  const Tensor one = lab.full(DType::f64, {1}, 1), loss = lab.full(DType::f64, {1}, 0);
+  const Tensor counts = empty(DType::f64, {2, 4}), sums = empty(DType::f64, {2, 4});
+  const Tensor dbalance = empty(acc(), {2, 4});
+  lab->router_load(stream, counts, sums, expert.view(), scores.view(), spec);
+  lab->balance_loss(stream, loss, dbalance, counts.view(), sums.view(), one.view(),
+                    4.0 / (2 * 2 * 2), 1, false);
+  EXPECT_NEAR(lab.read(loss)[0] / 2, 1.20416997, 1e-6);
 }
 
 TEST_P(RouterTest, ZLossOfPublishedNumbers) {

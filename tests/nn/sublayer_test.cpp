@@ -63,7 +63,7 @@ class Scaling final : public Sublayer {
   }
 
   Parameter weight_;
-  ExtraLoss loss_{"toy loss"};
+  ExtraLoss loss_{"toy loss", 0};
 };
 
 class ToyBlocks : public BlockGradients {

@@ -98,6 +98,29 @@ TEST_F(MetricSinks, FurtherLossesAppearByTheirNames) {
   EXPECT_EQ(lines_of(temp_ / "metrics.jsonl").at(1).at("load_balancing_loss"), 2.0);
 }
 
+TEST_F(MetricSinks, LayersHaveLinesOfTheirOwn) {
+  options_.metrics_file = temp_ / "metrics.jsonl";
+  std::vector<StepMetrics> steps{step_metrics(1), step_metrics(2)};
+  steps[1].layers = {{3, {}}, {11, {}}};
+  for (LayerMetrics& layer : steps[1].layers) {
+    layer.metrics.add("z_loss", kLossUnit, 2.0);
+    layer.metrics.add("expert_imbalance", "", 1.5);
+    layer.metrics.add("expert_entropy", "", 0.875);
+    layer.metrics.add("expert_dropped", "", layer.layer == 3 ? 0.0 : 0.0125);
+  }
+  const std::string log = log_of(steps);
+  for (const char* line :
+       {" layer    3 | z_loss: 2.000000E+00 | expert tokens max/mean: 1.50 | entropy: 0.8750 |\n",
+        " layer   11 | z_loss: 2.000000E+00 | expert tokens max/mean: 1.50 | entropy: 0.8750 | "
+        "dropped: 1.25 % |\n"})
+    EXPECT_NE(log.find(line), std::string::npos) << log;
+  const std::vector<Json> lines = lines_of(temp_ / "metrics.jsonl");
+  EXPECT_FALSE(lines.at(0).contains("layers"));
+  EXPECT_EQ(lines.at(1)["layers"][1].dump(),
+            R"({"expert_dropped":0.0125,"expert_entropy":0.875,"expert_imbalance":1.5,)"
+            R"("layer":11,"z_loss":2.0})");
+}
+
 TEST_F(MetricSinks, JsonLinesHaveAKeyForEachMetric) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   {

@@ -65,6 +65,22 @@ TEST_P(ExpertCommunication, AllToAllSendsEachPairOnceThereAndBack) {
             counts * static_cast<std::int64_t>(sizeof(std::int32_t)));
 }
 
+// In training every rank sends every expert, or shard of one, as many rows, whatever tokens chose.
+TEST_P(ExpertCommunication, PaddedRowsAreSentForEveryExpert) {
+  SessionOptions options = session(TokenDispatcher::alltoall);
+  options.model.moe_capacity_factor = 1.5;
+  options.model.moe_pad_to_capacity = true;
+  const std::int64_t capacity = (3 * 16 * 2 / 2 + GetParam().experts - 1) / GetParam().experts;
+  const std::int64_t padded = options.shape.batch * capacity;
+  ASSERT_LT(padded, options.shape.rows());
+  const std::int64_t rows = GetParam().experts * GetParam().expert_tensor * padded;
+  const std::int64_t forward = rows * (2 * options.model.hidden_size + 1) * kElement;
+  for (const bool balanced : {true, false}) {
+    options.model.moe_force_balance = balanced;
+    EXPECT_EQ(layer_bytes(options, "all_to_all_rows", &test::StepCounts::both), 2 * forward);
+  }
+}
+
 TEST_P(ExpertCommunication, AllGatherHasTheRowsOfAllRanks) {
   const SessionOptions options = session(TokenDispatcher::allgather);
   const std::int64_t ranks = options.parallel.expert_ranks(), k = options.model.moe_router_topk;

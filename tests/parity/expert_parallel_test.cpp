@@ -234,6 +234,90 @@ TEST(ExpertParallel, DroppedTokensAreThoseOfOneRank) {
   }
 }
 
+// Every token finds all experts equally good, so the first ones get all of them, and the others
+// none; and the other extreme, in which every expert gets every token.
+TEST(ExpertParallel, ExpertsWithAllTokensOrNone) {
+  const auto zero_routers = [](Session& session) {
+    for (GptModel& chunk : session.chunks())
+      for (Parameter* parameter : chunk.parameters())
+        if (parameter->tensors().front().name.ends_with("router.weight"))
+          session.context().kernels.fill(session.context().stream, parameter->value(), 0);
+  };
+  for (const std::int64_t topk : {1, 3, 8}) {
+    const auto run = [&](ExpertCase c) {
+      c.experts = 8;
+      SessionOptions options = c.session(DType::f64);
+      options.model.moe_router_topk = topk;
+      options.model.moe_aux_loss_coeff = {0.1};
+      return test::run_layout(options, 2, {.change_weights = zero_routers});
+    };
+    const test::LayoutResult want = run({.expert = 1});
+    for (const TokenDispatcher dispatcher : enumerators<TokenDispatcher>())
+      for (ExpertCase c :
+           {ExpertCase{.expert = 8, .data = 8, .microbatches = 1},
+            ExpertCase{.expert = 4, .expert_tensor = 1, .tensor = 2, .data = 2, .microbatches = 1},
+            ExpertCase{.expert = 2, .expert_tensor = 2, .tensor = 2, .context = 2}}) {
+        c.dispatcher = dispatcher;
+        SCOPED_TRACE(fmt::format("{} top {}", c.text(), topk));
+        const test::LayoutResult alone = c.data == 8 ? run({.expert = 1, .microbatches = 8}) : want;
+        test::expect_same_layouts(run(c), alone, {1e-11, 1e-11, 1e-11});
+      }
+    if (topk == 8) continue;
+    const std::vector<double>& unused =
+        want.first_gradients.at("layers.0.mlp.experts.down.weight").values;
+    const auto begin = unused.begin() + static_cast<std::ptrdiff_t>(unused.size() / 8) * topk;
+    EXPECT_TRUE(std::all_of(begin, unused.end(), [](double g) { return g == 0; }))
+        << "experts without tokens have a gradient of 0";
+    EXPECT_NE(test::norm_of(unused), 0);
+  }
+}
+
+// Losses over sequences and over the global batch, and the bias, do not depend on how a batch is
+// divided into microbatches.
+TEST(ExpertParallel, RouterLossesDoNotDependOnTheMicrobatch) {
+  const auto run = [](std::int64_t batch, int microbatches, int data) {
+    ExpertCase c{.experts = 8, .data = data, .microbatches = microbatches, .family = "deepseek"};
+    c.expert = data;
+    SessionOptions options = c.session(DType::f64);
+    options.shape.batch = batch;
+    options.model.moe_balance = {MoeBalance::sequence, MoeBalance::global};
+    options.model.moe_aux_loss_coeff = {0.1, 0.2};
+    options.model.moe_z_loss = 0.01;
+    return test::run_layout(options, 3, {.average = LossAverage::per_token});
+  };
+  const test::LayoutResult want = run(8, 1, 1);
+  EXPECT_EQ(want.extra_losses.size(), 3u * (3 + 3));
+  test::expect_same_layouts(run(2, 4, 1), want, {1e-11, 1e-11, 1e-11});
+  test::expect_same_layouts(run(1, 8, 1), want, {1e-11, 1e-11, 1e-11});
+  test::expect_same_layouts(run(4, 1, 2), want, {1e-11, 1e-11, 1e-11});
+  test::expect_same_layouts(run(1, 2, 4), want, {1e-11, 1e-11, 1e-11});
+}
+
+// Rows of zeros change nothing, however tokens travel, also where a factor above 1 makes more of
+// them than any choice could.
+TEST(ExpertParallel, PaddingToCapacityChangesNothing) {
+  for (const double factor : {0.5, 3.0}) {
+    const auto run = [&](ExpertCase c, bool pads) {
+      c.experts = 8;
+      c.family = "capacity";
+      SessionOptions options = c.session(DType::f64);
+      options.model.moe_capacity_factor = factor;
+      options.model.moe_pad_to_capacity = pads;
+      return test::run_layout(options, 2);
+    };
+    const test::LayoutResult want = run({.expert = 1}, false);
+    for (const TokenDispatcher dispatcher : enumerators<TokenDispatcher>())
+      for (ExpertCase c :
+           {ExpertCase{.expert = 1}, ExpertCase{.data = 2, .microbatches = 1},
+            ExpertCase{.expert = 4, .context = 4}, ExpertCase{.tensor = 2, .context = 2},
+            ExpertCase{.expert = 4, .expert_tensor = 1, .tensor = 2, .context = 2}}) {
+        c.dispatcher = dispatcher;
+        SCOPED_TRACE(fmt::format("{} factor {}", c.text(), factor));
+        test::expect_same_layouts(run(c, true), want, {1e-11, 1e-11, 1e-11});
+      }
+  }
+}
+
 // The shares of the last step are a tensor of the model, which a checkpoint has, too.
 TEST(ExpertParallel, GlobalBalanceKnowsTheCountsOfTheWholeBatch) {
   for (const ExpertCase& c :

@@ -207,6 +207,7 @@ void throw_router(Dice& dice, ModelOptions& model, int tensor) {
   if (dice.coin()) model.moe_capacity_factor = dice.one_of({1, 2}) * 0.75;
   if (model.moe_capacity_factor > 0 && dice.coin()) model.moe_drop_policy = DropPolicy::position;
   if (dice.coin()) model.moe_z_loss = 0.01;
+  model.moe_pad_to_capacity = model.moe_capacity_factor > 0 && model.moe_z_loss > 0;
 }
 
 // More data-parallel ranks are added until they hold whole sets of experts.

@@ -114,6 +114,7 @@ struct RunSettings {
   WorldWrapper wrap = nullptr;
   LossAverage average = LossAverage::per_microbatch;
   std::function<void(HostBatch&)> change_batch = nullptr;
+  std::function<void(Session&)> change_weights = nullptr;  ///< on every rank, before the first step
 };
 
 inline LayoutResult run_layout(const SessionOptions& options, int steps,
@@ -127,6 +128,10 @@ inline LayoutResult run_layout(const SessionOptions& options, int steps,
     Rank mine = rank;
     if (settings.wrap) mine.world = settings.wrap(rank.world);
     Session session(options, mine);
+    if (settings.change_weights) {
+      settings.change_weights(session);
+      session.adopt_values();
+    }
     add_all(initial, session, session.parameters().values());
     // Data-parallel ranks take microbatches in turn.
     std::int64_t sample = session.context().mesh.data().rank() * options.shape.batch;

@@ -159,6 +159,14 @@ inline ModelOptions tiny_capacity() {
   return model;
 }
 
+/// Experts that all have as many rows, zeros among them: more than a token could choose.
+inline ModelOptions tiny_padded() {
+  ModelOptions model = tiny_capacity();
+  model.moe_capacity_factor = 1.5;
+  model.moe_pad_to_capacity = true;
+  return model;
+}
+
 /// Latent attention with latents for queries, too, and yarn's scales (DeepSeek-V2), without
 /// experts. All sizes differ.
 inline ModelOptions tiny_latent() {
@@ -262,16 +270,13 @@ inline ModelOptions tiny_llama4() {
 
 inline const std::map<std::string, ModelOptions (*)()>& tiny_models() {
   static const std::map<std::string, ModelOptions (*)()> models{
-      {"gpt", tiny_gpt},           {"llama", tiny_llama},
-      {"qwen3", tiny_qwen3},       {"gemma", tiny_gemma},
-      {"neox", tiny_neox},         {"olmo2", tiny_olmo2},
-      {"cohere", tiny_cohere},     {"granite", tiny_granite},
-      {"moe", tiny_moe},           {"qwen_moe", tiny_qwen_moe},
-      {"deepseek", tiny_deepseek}, {"capacity", tiny_capacity},
-      {"latent", tiny_latent},     {"latent_lite", tiny_latent_lite},
-      {"mtp", tiny_mtp},           {"mtp_moe", tiny_mtp_moe},
-      {"sinks", tiny_sinks},       {"gpt_oss", tiny_gpt_oss},
-      {"chunks", tiny_chunks},     {"llama4", tiny_llama4}};
+      {"gpt", tiny_gpt},           {"llama", tiny_llama},       {"qwen3", tiny_qwen3},
+      {"gemma", tiny_gemma},       {"neox", tiny_neox},         {"olmo2", tiny_olmo2},
+      {"cohere", tiny_cohere},     {"granite", tiny_granite},   {"moe", tiny_moe},
+      {"qwen_moe", tiny_qwen_moe}, {"deepseek", tiny_deepseek}, {"capacity", tiny_capacity},
+      {"padded", tiny_padded},     {"latent", tiny_latent},     {"latent_lite", tiny_latent_lite},
+      {"mtp", tiny_mtp},           {"mtp_moe", tiny_mtp_moe},   {"sinks", tiny_sinks},
+      {"gpt_oss", tiny_gpt_oss},   {"chunks", tiny_chunks},     {"llama4", tiny_llama4}};
   return models;
 }
 

@@ -10,17 +10,18 @@
 namespace tessera {
 
 // Each in the file of its name in families/.
-extern const HfFamily kCohere, kCohere2, kDeepseekV3, kGemma, kGemma2, kGemma3, kGlm4Moe, kGpt2,
-    kGptNeox, kGptOss, kGranite, kGraniteMoe, kLlama, kLlama4, kMistral, kMixtral, kOlmo2, kOlmoe,
-    kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe;
+extern const HfFamily kCohere, kCohere2, kDeepseekV2, kDeepseekV3, kGemma, kGemma2, kGemma3,
+    kGlm4Moe, kGpt2, kGptNeox, kGptOss, kGranite, kGraniteMoe, kLlama, kLlama4, kMistral, kMixtral,
+    kOlmo2, kOlmoe, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe;
 
 namespace {
 
 // Where two families can express a model, the simpler and better known one comes first.
-constexpr std::array kFamilies{
-    &kGpt2,     &kLlama,   &kMistral, &kQwen2,      &kQwen3,      &kPhi3,    &kGemma,   &kGemma2,
-    &kGemma3,   &kOlmo2,   &kGranite, &kGptNeox,    &kCohere,     &kCohere2, &kMixtral, &kQwen3Moe,
-    &kQwen2Moe, &kGlm4Moe, &kOlmoe,   &kGraniteMoe, &kDeepseekV3, &kGptOss,  &kLlama4};
+constexpr std::array kFamilies{&kGpt2,       &kLlama,      &kMistral, &kQwen2,   &kQwen3,
+                               &kPhi3,       &kGemma,      &kGemma2,  &kGemma3,  &kOlmo2,
+                               &kGranite,    &kGptNeox,    &kCohere,  &kCohere2, &kMixtral,
+                               &kQwen3Moe,   &kQwen2Moe,   &kGlm4Moe, &kOlmoe,   &kGraniteMoe,
+                               &kDeepseekV3, &kDeepseekV2, &kGptOss,  &kLlama4};
 
 }  // namespace
 

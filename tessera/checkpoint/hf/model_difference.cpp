@@ -249,6 +249,7 @@ std::string model_difference(const ModelOptions& wanted, const ModelOptions& got
   b.moe_capacity_factor = a.moe_capacity_factor;
   b.moe_drop_policy = a.moe_drop_policy;
   b.mtp_loss_scaling_factor = a.mtp_loss_scaling_factor;
+  b.moe_pad_to_capacity = a.moe_pad_to_capacity;
   b.dtype = a.dtype;
   return a == b ? "" : "some options would change";
 }

@@ -9,6 +9,7 @@
 #include "tessera/base/master_weight.h"
 #include "tessera/checkpoint/exact_weights.h"
 #include "tessera/checkpoint/format/convert.h"
+#include "tessera/checkpoint/saving/upcycling.h"
 #include "tessera/engine/host_block.h"
 #include "tessera/optim/kept_slices.h"
 #include "tessera/options/limits.h"
@@ -119,11 +120,14 @@ bool is_state(const Checkpoint& checkpoint, const std::string& name) {
   return dot != name.npos && checkpoint.contains(name.substr(dot + 1));
 }
 
-void check_names(const Session& session, const Checkpoint& checkpoint) {
+void check_names(const Session& session, const Checkpoint& checkpoint, bool upcycle) {
   std::size_t weights = 0;
   for (const auto& [name, tensor] : checkpoint.manifest().tensors)
     if (!is_state(checkpoint, name)) ++weights;
-  const std::size_t expected = weight_names(session).size();
+  std::vector<std::string> names = weight_names(session);
+  if (upcycle)
+    std::erase_if(names, [](const std::string& name) { return dense_name(name).empty(); });
+  const std::size_t expected = names.size();
   check_input(weights == expected, "'{}' holds {} tensors of weights, this model has {}",
               checkpoint.path().string(), weights, expected);
 }
@@ -248,12 +252,23 @@ Progress progress_of(const Checkpoint& checkpoint) {
 
 DType weight_type(const Checkpoint& checkpoint) { return checkpoint.tensor(kWordTable).dtype; }
 
-void load_weights(Session& session, Checkpoint& checkpoint) {
-  check_names(session, checkpoint);
-  fill_slices(session, session.parameters().values(),
-              [&](const KeptSlice& slice, const View& part) {
-                read_weight(session, checkpoint, slice, part);
-              });
+void load_weights(Session& session, Checkpoint& checkpoint, bool upcycle) {
+  check_names(session, checkpoint, upcycle);
+  const auto read = [&](const KeptSlice& slice, const View& part) {
+    read_weight(session, checkpoint, slice, part);
+  };
+  const Upcycling upcycling(session.options().model);
+  const auto read_dense = [&](const KeptSlice& slice, const View& part) {
+    upcycling.fill(
+        slice.tensor, slice.global, slice.piece, part,
+        [&](const std::string& name, const Shape& global, const ShardPiece& piece, const View& to) {
+          read({name, global, piece}, to);
+        });
+  };
+  if (upcycle)
+    fill_slices(session, session.parameters().values(), read_dense);
+  else
+    fill_slices(session, session.parameters().values(), read);
   // Each rank has read its own files, which may have taken long.
   session.context().mesh.world().barrier_without_timeout();
   session.adopt_values();

@@ -39,8 +39,9 @@ Progress progress_of(const Checkpoint& checkpoint);
 DType weight_type(const Checkpoint& checkpoint);
 
 /// The weights, checked for names and shapes. Of another type than the session's they are
-/// converted, from the master weights where there are any.
-void load_weights(Session& session, Checkpoint& checkpoint);
+/// converted, from the master weights where there are any. `upcycle`: the session's model has
+/// experts, and the checkpoint's is the dense one that it starts from (upcycling.h).
+void load_weights(Session& session, Checkpoint& checkpoint, bool upcycle = false);
 /// The optimizer's state and count; InputError when the checkpoint was saved without it. Follows
 /// load_weights.
 void load_optimizer(Session& session, Checkpoint& checkpoint);

@@ -2,20 +2,30 @@
 
 #include "tessera/base/check.h"
 #include "tessera/checkpoint/hf/hf_write.h"
+#include "tessera/checkpoint/saving/upcycling.h"
 #include "tessera/checkpoint/saving/whole_buckets.h"
 #include "tessera/checkpoint/saving/whole_tensors.h"
 
 namespace tessera {
 
-void load_hf_weights(Session& session, const HfFolder& folder) {
+void load_hf_weights(Session& session, const HfFolder& folder, bool upcycle) {
+  const Upcycling upcycling(session.options().model);
+  const auto read = [&](const std::string& name, const Shape&, const ShardPiece& piece,
+                        const View& part) {
+    folder.read_box(name, piece.offset, piece.extent, part);
+  };
   for (const ParameterBuffers& buffers : session.parameters().classes())
     write_buckets(session, buffers.values(), [&](const Bucket& bucket, const View& whole) {
       HostBlock host = downloaded(session.context(), whole);  // the gaps between tensors stay
       for (const std::size_t i : bucket.parameters)
         for (const ShardedTensor& tensor : buffers.parameters()[i]->tensors())
-          for (const ShardPiece& piece : tensor.pieces)
-            folder.read_box(tensor.name, piece.offset, piece.extent,
-                            piece.in(buffers.part(host.view(), i)));
+          for (const ShardPiece& piece : tensor.pieces) {
+            const View part = piece.in(buffers.part(host.view(), i));
+            if (upcycle)
+              upcycling.fill(tensor.name, tensor.global, piece, part, read);
+            else
+              read(tensor.name, tensor.global, piece, part);
+          }
       host.upload();
     });
   session.adopt_values();

@@ -9,8 +9,9 @@
 
 namespace tessera {
 
-/// Fills every parameter from the folder, each rank its own boxes.
-void load_hf_weights(Session& session, const HfFolder& folder);
+/// Fills every parameter from the folder, each rank its own boxes. `upcycle`: the folder's model is
+/// the dense one that the session's, which has experts, starts from (upcycling.h).
+void load_hf_weights(Session& session, const HfFolder& folder, bool upcycle = false);
 
 /// Writes blocks laid out like the parameters (values, gradients) under Hugging Face names. The
 /// bias of experts has no gradient. All ranks call it together, and rank 0 writes.

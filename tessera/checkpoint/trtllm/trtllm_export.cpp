@@ -1,5 +1,7 @@
 #include "tessera/checkpoint/trtllm/trtllm_export.h"
 
+#include <algorithm>
+
 #include "tessera/base/check.h"
 #include "tessera/base/log.h"
 #include "tessera/checkpoint/format/safetensors_writer.h"
@@ -20,7 +22,7 @@ void check_model(const ModelOptions& model, int ranks) {
   const std::string family = hf_family_for(model);
   check_input(!family.empty() && hf_family(family).in_trtllm,
               "this model{} cannot be exported for TensorRT-LLM: it is none of GPT-2, Llama, "
-              "Mistral and Qwen2",
+              "Mistral, Qwen2 and Mixtral",
               family.empty() ? "" : fmt::format(" ({})", family));
   if (model.attention_window > 0)
     log_warning(
@@ -29,26 +31,32 @@ void check_model(const ModelOptions& model, int ranks) {
         model.attention_window);
 }
 
+DType stored_type(const TrtTensor& tensor, const WeightReader& weights) {
+  return tensor.accumulator ? accumulator_type(weights.dtype()) : weights.dtype();
+}
+
 // A tensor in memory: the parts below each other, and zeros where there are none.
 ConstView assemble_trt_tensor(const TrtTensor& tensor, WeightReader& weights,
                               std::vector<std::byte>& buffer) {
   const std::size_t bytes =
-      static_cast<std::size_t>(tensor.shape.numel()) * element_size(weights.dtype());
+      static_cast<std::size_t>(tensor.shape.numel()) * element_size(stored_type(tensor, weights));
   buffer.assign(bytes, std::byte{0});
-  const View whole(buffer.data(), weights.dtype(), tensor.shape);
+  const View whole(buffer.data(), stored_type(tensor, weights), tensor.shape);
+  const int rows = tensor.shape.rank() == 3 ? 1 : 0;
   std::int64_t row = 0;
   for (const TrtPart& part : tensor.parts) {
-    weights.read_box(part.name, part.offset, whole.slice(0, row, part.extent[0]));
-    row += part.extent[0];
+    weights.read_box(part.name, part.offset, whole.slice(rows, row, part.extent[rows]));
+    row += part.extent[rows];
   }
   return whole;
 }
 
-void write_rank(const fs::path& path, const std::vector<TrtTensor>& tensors,
-                WeightReader& weights) {
+// Tensors of the wider type come first in a file, where they are aligned.
+void write_rank(const fs::path& path, std::vector<TrtTensor> tensors, WeightReader& weights) {
+  std::ranges::stable_partition(tensors, &TrtTensor::accumulator);
   std::vector<SafetensorsDeclaration> declared;
   for (const TrtTensor& tensor : tensors)
-    declared.push_back({tensor.name, weights.dtype(), tensor.shape});
+    declared.push_back({tensor.name, stored_type(tensor, weights), tensor.shape});
   SafetensorsWriter writer(path, std::move(declared), {}, SafetensorsWriter::Order::given);
   std::vector<std::byte> buffer;
   for (const TrtTensor& tensor : tensors)
@@ -61,20 +69,24 @@ void write_rank(const fs::path& path, const std::vector<TrtTensor>& tensors,
 Json trtllm_config(const ModelOptions& model, int ranks) {
   const bool gpt = model.position_embedding == PositionEmbedding::learned_absolute;
   const bool qwen = !gpt && model.qkv_bias && !model.attention_output_bias;
-  Json config = {{"architecture", gpt    ? "GPTForCausalLM"
-                                  : qwen ? "Qwen2ForCausalLM"
-                                         : "LlamaForCausalLM"},
+  const bool experts = model.num_experts > 0;
+  Json config = {{"architecture", gpt       ? "GPTForCausalLM"
+                                  : qwen    ? "Qwen2ForCausalLM"
+                                  : experts ? "MixtralForCausalLM"
+                                            : "LlamaForCausalLM"},
                  {"dtype", torch_name(model.dtype)},
                  {"logits_dtype", "float32"},
                  {"vocab_size", model.vocab_size},
                  {"max_position_embeddings", model.max_position_embeddings},
                  {"hidden_size", model.hidden_size},
-                 {"intermediate_size", model.ffn_hidden_size},
+                 {"intermediate_size", experts ? model.moe_ffn_hidden_size : model.ffn_hidden_size},
                  {"num_hidden_layers", model.num_layers},
                  {"num_attention_heads", model.num_attention_heads},
                  {"num_key_value_heads", model.num_query_groups},
                  {"head_size", model.kv_channels},
-                 {"hidden_act", gpt ? "gelu" : "silu"},
+                 {"hidden_act", gpt       ? "gelu"
+                                : experts ? "swiglu"
+                                          : "silu"},
                  {"norm_epsilon", model.norm_epsilon},
                  {"position_embedding_type", gpt ? "learned_absolute" : "rope_gpt_neox"},
                  {"use_parallel_embedding", false},
@@ -92,6 +104,11 @@ Json trtllm_config(const ModelOptions& model, int ranks) {
   config["attn_bias"] = model.qkv_bias;
   config["mlp_bias"] = model.mlp_bias;
   if (qwen) config["qwen_type"] = "qwen2";
+  constexpr int kRenormalize = 1;  // weights are divided by their sum
+  if (experts)
+    config["moe"] = {{"num_experts", model.num_experts},
+                     {"top_k", model.moe_router_topk},
+                     {"normalization_mode", kRenormalize}};
   return config;
 }
 

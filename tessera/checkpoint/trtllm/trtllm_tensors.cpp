@@ -77,11 +77,28 @@ class RankTensors {
     add_inputs(name + "attention.dense", ours + "attention.out",
                model_.num_attention_heads * model_.kv_channels, model_.attention_output_bias);
     add_norm(name + "post_layernorm", ours + "mlp_norm");
+    if (model_.num_experts > 0) return add_experts(name + "mlp.", ours + "mlp.");
     const bool gated = model_.gated_mlp;
     const Rows rows = share_of_rows(model_.ffn_hidden_size);
     add_columns(name + "mlp.fc", {{ours + (gated ? "mlp.gate" : "mlp.up"), rows}}, model_.mlp_bias);
     if (gated) add_columns(name + "mlp.gate", {{ours + "mlp.up", rows}}, model_.mlp_bias);
     add_inputs(name + "mlp.proj", ours + "mlp.down", model_.ffn_hidden_size, model_.mlp_bias);
+  }
+
+  // All experts, of which every rank has a part of the width.
+  void add_experts(const std::string& name, const std::string& ours) {
+    const std::int64_t experts = model_.num_experts, h = model_.hidden_size;
+    add_whole(name + "router.weight", ours + "router.weight", {experts, h});
+    tensors_.back().accumulator = true;
+    const Rows rows = share_of_rows(model_.moe_ffn_hidden_size);
+    const Shape first{experts, rows.count, h}, second{experts, h, rows.count};
+    tensors_.push_back({name + "fc.weight",
+                        {experts, 2 * rows.count, h},
+                        {{ours + "experts.up.weight", {0, rows.begin, 0}, first},
+                         {ours + "experts.gate.weight", {0, rows.begin, 0}, first}}});
+    tensors_.push_back({name + "proj.weight",
+                        second,
+                        {{ours + "experts.down.weight", {0, 0, rows.begin}, second}}});
   }
 
  private:
@@ -102,7 +119,6 @@ class RankTensors {
 }  // namespace
 
 std::string trtllm_problem(const ModelOptions& model, int ranks) {
-  if (model.num_experts > 0) return "this export has no layers with experts";
   if (model.multi_latent_attention) return "this export has no latent attention";
   if (model.qk_norm != QkNorm::none) return "its layout has no norms of queries and keys";
   if (model.softmax_type != SoftmaxType::vanilla) return "its layout has no sinks of attention";
@@ -114,8 +130,9 @@ std::string trtllm_problem(const ModelOptions& model, int ranks) {
   if (heads % ranks != 0) return fmt::format("{} ranks cannot share {} heads", ranks, heads);
   if (groups % ranks != 0 && ranks % groups != 0)
     return fmt::format("{} ranks cannot share {} key heads", ranks, groups);
-  if (model.ffn_hidden_size % ranks != 0)
-    return fmt::format("{} ranks cannot share an MLP of {}", ranks, model.ffn_hidden_size);
+  const std::int64_t ffn =
+      model.num_experts > 0 ? model.moe_ffn_hidden_size : model.ffn_hidden_size;
+  if (ffn % ranks != 0) return fmt::format("{} ranks cannot share an MLP of {}", ranks, ffn);
   return "";
 }
 

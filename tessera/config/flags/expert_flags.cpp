@@ -105,6 +105,24 @@ std::vector<Flag> router_flags() {
   };
 }
 
+// The router computes in one type; the flag can only say so.
+Flag router_dtype_flag() {
+  Flag flag = make_flag("moe-router-dtype", Arity::one, "{fp32,fp64}",
+                        "type of the router's logits and scores: fp32, or fp64 in a model in f64; "
+                        "others are refused");
+  flag.set = [](Settings& s, const Values& values) {
+    const std::string& value = values.at(0);
+    check_input(value == "fp32" || value == "fp64", "expected fp32 or fp64");
+    s.options.train.router_dtype = value == "fp32" ? DType::f32 : DType::f64;
+  };
+  flag.get = [](const Settings& s) -> std::optional<Values> {
+    const std::optional<DType> dtype = s.options.train.router_dtype;
+    if (!dtype) return std::nullopt;
+    return Values{*dtype == DType::f32 ? "fp32" : "fp64"};
+  };
+  return std::move(flag).only_if(has_experts, kNeeds);
+}
+
 std::vector<Flag> balance_flags() {
   return {
       real("moe-router-bias-update-rate", at(&ModelOptions::moe_bias_update_rate), {0, 1},
@@ -143,6 +161,10 @@ std::vector<Flag> capacity_flags() {
            "which tokens such an expert takes: those with the highest weights, or the first ones "
            "of the sequence")
           .only_if(has_capacity, "--moe-expert-capacity-factor"),
+      toggle("moe-pad-expert-input-to-capacity", at(&ModelOptions::moe_pad_to_capacity),
+             "every expert gets as many rows as its capacity, zeros where it has fewer tokens: no "
+             "size depends on the data")
+          .only_if(has_capacity, "--moe-expert-capacity-factor"),
   };
 }
 
@@ -153,6 +175,12 @@ void append_expert_flags(std::vector<Flag>& table) {
   append(table, Group::model, kModelCommands, router_flags());
   append(table, Group::initialization, kTrain, balance_flags());
   append(table, Group::initialization, kTrain, capacity_flags());
+  append(table, Group::precision, kTrain, {router_dtype_flag()});
+  append(table, Group::logging, kTrain,
+         {toggle("moe-per-layer-logging", at(&TrainOptions::log_experts_by_layer),
+                 "log the router's losses and the use of the experts of each layer, too: those of "
+                 "the last step")
+              .only_if(has_experts, kNeeds)});
 }
 
 }  // namespace tessera::config

@@ -64,6 +64,18 @@ Flag cp_comm_type_flag() {
   return std::move(flag).only_if(splits_sequences, "--context-parallel-size above 1");
 }
 
+// Megatron's third kind is named, so that the refusal can say why.
+Flag token_dispatcher_flag(std::string_view help) {
+  Flag flag = word("moe-token-dispatcher-type", at(&ParallelOptions::token_dispatcher), help);
+  flag.set = [set = flag.set](Settings& s, const Values& values) {
+    check_input(values.at(0) != "flex",
+                "flex sends tokens by DeepEP or HybridEP, libraries that are not used here: use "
+                "alltoall, which sends each token to the ranks of its experts as well");
+    set(s, values);
+  };
+  return flag;
+}
+
 std::vector<Flag> degree_flags() {
   return {
       integer("tensor-model-parallel-size", at(&ParallelOptions::tensor), kDegree,
@@ -90,9 +102,9 @@ std::vector<Flag> degree_flags() {
               "number of ranks that each expert's matrices are split over [default: "
               "--tensor-model-parallel-size]")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
-      word("moe-token-dispatcher-type", at(&ParallelOptions::token_dispatcher),
-           "how tokens travel to the ranks of their experts: each to those ranks (results do not "
-           "depend on the number of ranks; a step on GPUs is no CUDA graph), or all to all ranks")
+      token_dispatcher_flag(
+          "how tokens travel to the ranks of their experts: each to those ranks (results do not "
+          "depend on the number of ranks; a step on GPUs is no CUDA graph), or all to all ranks")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
       toggle("moe-grouped-gemm", at(&ParallelOptions::grouped_gemm),
              "multiply the tokens of all experts of a rank at once; =false: one expert after the "

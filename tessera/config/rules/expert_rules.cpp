@@ -89,6 +89,26 @@ void balance_rules(const ModelOptions& m, Problems& problems) {
                    "drop one of them");
 }
 
+void upcycling_rules(const ModelOptions& m, Problems& problems) {
+  problems.require(m.moe_ffn_hidden_size == m.ffn_hidden_size,
+                   "--moe-use-upcycling with --moe-ffn-hidden-size {} and --ffn-hidden-size {}: an "
+                   "expert is a copy of the MLP, and has its width; drop --moe-ffn-hidden-size",
+                   m.moe_ffn_hidden_size, m.ffn_hidden_size);
+  problems.require(m.moe_shared_ffn == 0,
+                   "--moe-use-upcycling with --moe-shared-expert-intermediate-size {}: a dense "
+                   "model has no weights for a shared expert; drop one of them",
+                   m.moe_shared_ffn);
+}
+
+void router_dtype_rules(const Options& options, Problems& problems) {
+  const DType computed = accumulator_type(options.model.dtype);
+  problems.require(options.train.router_dtype.value_or(computed) == computed,
+                   "--moe-router-dtype {}: the router of a model in {} computes in {}; drop the "
+                   "flag",
+                   computed == DType::f32 ? "fp64" : "fp32", to_string(options.model.dtype),
+                   computed == DType::f32 ? "fp32" : "fp64");
+}
+
 void expert_layout_rules(const Options& options, Problems& problems) {
   const ModelOptions& m = options.model;
   const ParallelOptions& p = options.parallel;
@@ -130,6 +150,8 @@ void expert_rules(const Options& options, Problems& problems) {
     router_rules(options.model, problems);
     router_group_rules(options.model, problems);
     balance_rules(options.model, problems);
+    router_dtype_rules(options, problems);
+    if (options.train.upcycle) upcycling_rules(options.model, problems);
     expert_layout_rules(options, problems);
   } else {
     problems.require(p.expert == 1,

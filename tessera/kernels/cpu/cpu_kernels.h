@@ -104,7 +104,7 @@ class CpuKernels final : public Kernels {
   void do_balance_loss(Stream&, View, View, ConstView, ConstView, ConstView, double, double,
                        bool) override;
   void do_router_z_loss(Stream&, View, View, ConstView, ConstView, double, double) override;
-  void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t) override;
+  void do_sort_by_expert(Stream&, View, View, View, ConstView, std::int64_t, std::int64_t) override;
   void do_expert_shards(Stream&, View, ConstView, std::int64_t, std::int64_t) override;
   void do_sort_received(Stream&, View, View, View, ConstView, std::int64_t) override;
   void do_permute_rows(Stream&, View, ConstView, ConstView, std::int64_t) override;

@@ -25,7 +25,7 @@ AnyView matrix(const AnyView& all, int64_t expert) {
 // A counting sort, which keeps the order of pairs within an expert. One thread: it touches a few
 // integers per pair, next to nothing beside the products of the same rows.
 void CpuKernels::do_sort_by_expert(Stream&, View order, View place, View offsets, ConstView expert,
-                                   int64_t first) {
+                                   int64_t first, int64_t padded) {
   const int64_t pairs = expert.numel();
   const int64_t experts = offsets.dim(0) - 1;
   const int32_t* chosen = expert.data<int32_t>();
@@ -33,19 +33,26 @@ void CpuKernels::do_sort_by_expert(Stream&, View order, View place, View offsets
   const auto is_local = [&](int64_t i) {
     return chosen[i] >= first && chosen[i] < first + experts;
   };
+  const auto padded_begin = [&](int64_t e) { return static_cast<int32_t>(e * padded); };
   std::fill_n(end_of, experts + 1, 0);
-  // Counts of expert l are kept at l + 1, so that their running sum is where each expert begins.
-  for (int64_t i = 0; i < pairs; ++i)
-    if (is_local(i)) ++end_of[chosen[i] - first + 1];
-  for (int64_t e = 0; e < experts; ++e) end_of[e + 1] += end_of[e];
+  if (padded > 0) {
+    for (int64_t e = 0; e <= experts; ++e) end_of[e] = padded_begin(e);
+  } else {
+    // Counts of expert l are kept at l + 1, so that their running sum is where each expert begins.
+    for (int64_t i = 0; i < pairs; ++i)
+      if (is_local(i)) ++end_of[chosen[i] - first + 1];
+    for (int64_t e = 0; e < experts; ++e) end_of[e + 1] += end_of[e];
+  }
   std::fill_n(order.data<int32_t>(), order.dim(0), -1);
-  // Each expert's begin moves to its end while its pairs are placed; then all move back by one.
+  // Each expert's begin moves to its end while its pairs are placed.
   for (int64_t i = 0; i < pairs; ++i) {
-    const int32_t at = is_local(i) ? end_of[chosen[i] - first]++ : -1;
+    const int64_t e = chosen[i] - first;
+    const bool fits = is_local(i) && (padded == 0 || end_of[e] < padded_begin(e + 1));
+    const int32_t at = fits ? end_of[e]++ : -1;
     place.data<int32_t>()[i] = at;
     if (at >= 0) order.data<int32_t>()[at] = static_cast<int32_t>(i);
   }
-  for (int64_t e = experts; e > 0; --e) end_of[e] = end_of[e - 1];
+  for (int64_t e = experts; e > 0; --e) end_of[e] = padded > 0 ? padded_begin(e) : end_of[e - 1];
   end_of[0] = 0;
 }
 

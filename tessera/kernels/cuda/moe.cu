@@ -81,13 +81,14 @@ __device__ FlagCounts count_flags(bool flag) {
 // rank has, and fills the rest of `order` [places]. Every block counts the pairs of the experts
 // before its own by itself, so that blocks do not wait for each other: two passes over the pairs,
 // which stay in the L2 cache. Pairs of an expert keep their order, since a block goes through them
-// in chunks from front to back.
+// in chunks from front to back. With `padded` > 0 every expert has so many places, and needs no
+// counts of the experts before it.
 __global__ void __launch_bounds__(kSortThreads)
     sort_kernel(int32_t* order, int32_t* place, int32_t* offsets, const int32_t* expert,
-                int64_t pairs, int64_t places, int64_t first, int64_t experts) {
+                int64_t pairs, int64_t places, int64_t first, int64_t experts, int64_t padded) {
   const int64_t mine = blockIdx.x;
-  int begin = 0;
-  for (int64_t chunk = 0; chunk < pairs; chunk += kSortThreads) {
+  int begin = static_cast<int>(mine * padded);
+  for (int64_t chunk = 0; padded == 0 && chunk < pairs; chunk += kSortThreads) {
     const int64_t i = chunk + threadIdx.x;
     const int64_t local = i < pairs ? expert[i] - first : experts;
     begin += count_flags(local >= 0 && local < mine).all;
@@ -101,17 +102,21 @@ __global__ void __launch_bounds__(kSortThreads)
     for (int64_t i = begin + threadIdx.x; i < places; i += kSortThreads) order[i] = -1;
     return;
   }
+  const int64_t end = padded > 0 ? begin + padded : places;
   int next = begin;
   for (int64_t chunk = 0; chunk < pairs; chunk += kSortThreads) {
     const int64_t i = chunk + threadIdx.x;
     const bool here = i < pairs && expert[i] - first == mine;
     const FlagCounts counts = count_flags(here);
+    const int at = next + counts.before;
     if (here) {
-      place[i] = next + counts.before;
-      order[next + counts.before] = static_cast<int32_t>(i);
+      place[i] = at < end ? at : -1;
+      if (at < end) order[at] = static_cast<int32_t>(i);
     }
     next += counts.all;
   }
+  if (padded > 0)
+    for (int64_t i = next + threadIdx.x; i < end; i += kSortThreads) order[i] = -1;
 }
 
 constexpr int kDotThreads = 256;  // eight rows of a warp each
@@ -133,10 +138,10 @@ __global__ void __launch_bounds__(kDotThreads)
 }  // namespace
 
 void CudaKernels::do_sort_by_expert(Stream& stream, View order, View place, View offsets,
-                                    ConstView expert, int64_t first) {
+                                    ConstView expert, int64_t first, int64_t padded) {
   launch(stream, "sort_by_expert", {offsets.dim(0), dim3(kSortThreads)}, sort_kernel,
          order.data<int32_t>(), place.data<int32_t>(), offsets.data<int32_t>(),
-         expert.data<int32_t>(), expert.numel(), order.dim(0), first, offsets.dim(0) - 1);
+         expert.data<int32_t>(), expert.numel(), order.dim(0), first, offsets.dim(0) - 1, padded);
 }
 
 void CudaKernels::do_permute_rows(Stream& stream, View y, ConstView x, ConstView order, int64_t k) {

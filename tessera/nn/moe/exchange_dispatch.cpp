@@ -23,23 +23,27 @@ ExchangeDispatch::ExchangeDispatch(std::int64_t experts, std::int64_t topk, std:
       copies_(layer.expert_tensor_size),
       local_(layer.local_experts(experts)) {}
 
-std::int64_t ExchangeDispatch::most_sorted_rows(std::int64_t rows) const {
-  return rows * ranks_ * std::min(topk_, local_);
+std::int64_t ExchangeDispatch::most_sorted_rows(const Rows& rows) const {
+  return ranks_ * std::max(rows.own * std::min(topk_, local_), local_ * rows.padded);
+}
+
+std::int64_t ExchangeDispatch::most_sent_rows(const Rows& rows) const {
+  return std::max(rows.own * topk_ * copies_, ranks_ * local_ * rows.padded);
 }
 
 std::unique_ptr<TokenDispatch::Saved> ExchangeDispatch::plan_buffers(ActivationLayout& activations,
                                                                      ArenaLayout& scratch,
-                                                                     std::int64_t rows) const {
+                                                                     const Rows& rows) const {
   const DType acc = accumulator_type(dtype_);
-  const std::int64_t sent = rows * topk_ * copies_, sorted = most_sorted_rows(rows);
+  const std::int64_t sent = most_sent_rows(rows), sorted = most_sorted_rows(rows);
   auto saved = std::make_unique<Saved>();
   saved->sent_order = activations.until_input.take(DType::i32, {sent});
-  saved->sent_place = activations.until_input.take(DType::i32, {rows, topk_ * copies_});
+  saved->sent_place = activations.until_input.take(DType::i32, {rows.own, topk_ * copies_});
   saved->received_order = activations.until_input.take(DType::i32, {sorted});
   saved->received_place = activations.until_input.take(DType::i32, {sorted, 1});
   saved->offsets = activations.until_weight.take(DType::i32, {local_ + 1});
   saved->weight = activations.until_input.take(acc, {sorted});
-  if (copies_ > 1) saved->shard = scratch.take(DType::i32, {rows, topk_ * copies_});
+  if (copies_ > 1) saved->shard = scratch.take(DType::i32, {rows.own, topk_ * copies_});
   saved->offsets_of_ranks = scratch.take(DType::i32, {ranks_, ranks_ * local_ + 1});
   saved->sent = scratch.take(dtype_, {sent, hidden_});
   saved->received = scratch.take(dtype_, {sorted, hidden_});
@@ -62,11 +66,15 @@ ConstView ExchangeDispatch::shards(Context& context, const ConstView& expert,
   return saved.shard;
 }
 
-void ExchangeDispatch::exchange_counts(Context& context, Saved& saved) const {
+void ExchangeDispatch::set_counts(Saved& saved, std::int64_t padded) const {
+  std::ranges::fill(saved.sent_rows, local_ * padded);
+  std::ranges::fill(saved.received_rows, local_ * padded);
+  saved.rows = ranks_ * local_ * padded;
+}
+
+void ExchangeDispatch::read_counts(Context& context, Saved& saved) const {
   const View& all = saved.offsets_of_ranks;
-  const View own = all.slice(0, rank_, 1);
   Stream& stream = context.stream;
-  context.mesh.expert_tensor_expert().all_gather(all, own, stream)->wait(stream);
   stream.api().copy_bytes(stream.native(), saved.host_offsets.data(), all.raw(), all.bytes());
   stream.synchronize();
   // Rows that one rank sends to another.
@@ -96,14 +104,18 @@ WorkHandle ExchangeDispatch::back(Context& context, const View& sent, const Cons
 }
 
 void ExchangeDispatch::route(Context& context, ConstView expert, ConstView weight,
-                             TokenDispatch::Saved& state) const {
+                             std::int64_t padded, TokenDispatch::Saved& state) const {
   auto& saved = static_cast<Saved&>(state);
   Kernels& kernels = context.kernels;
   Stream& stream = context.stream;
   const View own = saved.offsets_of_ranks.slice(0, rank_, 1);
   kernels.sort_by_expert(stream, saved.sent_order, saved.sent_place, own.reshape({own.numel()}),
-                         shards(context, expert, saved), 0);
-  exchange_counts(context, saved);
+                         shards(context, expert, saved), 0, padded);
+  context.mesh.expert_tensor_expert().all_gather(saved.offsets_of_ranks, own, stream)->wait(stream);
+  if (padded > 0)
+    set_counts(saved, padded);
+  else
+    read_counts(context, saved);
   const View order = saved.received_order.slice(0, 0, saved.rows);
   kernels.sort_received(stream, order, saved.received_place.slice(0, 0, saved.rows), saved.offsets,
                         saved.offsets_of_ranks, rank_);

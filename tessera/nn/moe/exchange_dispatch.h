@@ -10,7 +10,8 @@
 // The sum over a token's pairs is one sum in a fixed order, in the accumulator type: the result
 // does not depend on how many ranks share the experts. Nothing is sent that is not used, but S
 // depends on the data: the host reads the counts of all ranks (route waits for the stream), and a
-// step on a GPU is not captured as a CUDA graph.
+// step on a GPU is not captured as a CUDA graph. With padding all counts are known: L P rows for
+// each rank, P of each of its experts.
 #pragma once
 
 #include <vector>
@@ -40,11 +41,12 @@ class ExchangeDispatch final : public TokenDispatch {
   ExchangeDispatch(std::int64_t experts, std::int64_t topk, std::int64_t hidden,
                    const LayerContext& layer);
 
-  std::int64_t most_sorted_rows(std::int64_t rows) const override;
+  std::int64_t most_sorted_rows(const Rows& rows) const override;
   std::unique_ptr<TokenDispatch::Saved> plan_buffers(ActivationLayout& activations,
                                                      ArenaLayout& scratch,
-                                                     std::int64_t rows) const override;
-  void route(Context&, ConstView expert, ConstView weight, TokenDispatch::Saved&) const override;
+                                                     const Rows& rows) const override;
+  void route(Context&, ConstView expert, ConstView weight, std::int64_t padded,
+             TokenDispatch::Saved&) const override;
   Sent send(Context&, ConstView rows, const TokenDispatch::Saved&) const override;
   void receive(Context&, View sorted, const Sent&, const TokenDispatch::Saved&) const override;
   void combine(Context&, View rows, ConstView sorted, const TokenDispatch::Saved&) const override;
@@ -54,8 +56,12 @@ class ExchangeDispatch final : public TokenDispatch {
  private:
   static std::int64_t sent_count(const Saved& saved);
   ConstView shards(Context&, const ConstView& expert, const Saved&) const;
-  // Exchanges the offsets of all ranks; sets sent_rows, received_rows and rows.
-  void exchange_counts(Context&, Saved&) const;
+  // The rows that this rank sends, with padding or without.
+  std::int64_t most_sent_rows(const Rows& rows) const;
+  // Sets sent_rows, received_rows and rows.
+  void set_counts(Saved&, std::int64_t padded) const;
+  // Reads offsets_of_ranks and sets them.
+  void read_counts(Context&, Saved&) const;
   // Rows to the ranks of their experts, and back.
   WorkHandle there(Context&, const View& received, const ConstView& sent, const Saved&) const;
   WorkHandle back(Context&, const View& sent, const ConstView& received, const Saved&) const;

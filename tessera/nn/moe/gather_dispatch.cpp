@@ -13,25 +13,34 @@ GatherDispatch::GatherDispatch(std::int64_t experts, std::int64_t topk, std::int
       local_(layer.local_experts(experts)),
       first_(layer.first_expert(experts)) {}
 
-std::int64_t GatherDispatch::most_sorted_rows(std::int64_t rows) const {
-  return all_rows(rows) * std::min(topk_, local_);
+std::int64_t GatherDispatch::sorted_rows(std::int64_t all, std::int64_t padded) const {
+  return padded > 0 ? ranks_ * local_ * padded : all * std::min(topk_, local_);
+}
+
+std::int64_t GatherDispatch::most_sorted_rows(const Rows& rows) const {
+  const std::int64_t all = rows.own * ranks_;
+  return std::max(sorted_rows(all, 0), sorted_rows(all, rows.padded));
+}
+
+ConstView GatherDispatch::order(const TokenDispatch::Saved& saved) {
+  return static_cast<const Saved&>(saved).order.slice(0, 0, saved.rows);
 }
 
 std::unique_ptr<TokenDispatch::Saved> GatherDispatch::plan_buffers(ActivationLayout& activations,
                                                                    ArenaLayout& scratch,
-                                                                   std::int64_t rows) const {
+                                                                   const Rows& rows) const {
   const DType acc = accumulator_type(dtype_);
-  const Shape pairs{all_rows(rows), topk_}, sorted{most_sorted_rows(rows)};
+  const std::int64_t all = rows.own * ranks_;
+  const Shape pairs{all, topk_}, sorted{most_sorted_rows(rows)};
   auto saved = std::make_unique<Saved>();
   saved->order = activations.until_input.take(DType::i32, sorted);
   saved->place = activations.until_input.take(DType::i32, pairs);
   saved->offsets = activations.until_weight.take(DType::i32, {local_ + 1});
   saved->weight = activations.until_input.take(acc, sorted);
-  saved->rows = sorted[0];
   if (ranks_ == 1) return saved;
   saved->expert = scratch.take(DType::i32, pairs);
   saved->weights = scratch.take(acc, pairs);
-  saved->all = scratch.take(dtype_, {all_rows(rows), hidden_});
+  saved->all = scratch.take(dtype_, {all, hidden_});
   return saved;
 }
 
@@ -58,13 +67,16 @@ void GatherDispatch::sum(Context& context, const View& rows, const View& all) co
 
 // The weights are permuted as rows with one column each.
 void GatherDispatch::route(Context& context, ConstView expert, ConstView weight,
-                           TokenDispatch::Saved& state) const {
-  const auto& saved = static_cast<Saved&>(state);
-  context.kernels.sort_by_expert(context.stream, saved.order, saved.place, saved.offsets,
-                                 gathered(context, saved.expert, expert), first_);
+                           std::int64_t padded, TokenDispatch::Saved& state) const {
+  auto& saved = static_cast<Saved&>(state);
+  saved.rows = sorted_rows(saved.place.dim(0), padded);
+  context.kernels.sort_by_expert(context.stream, saved.order.slice(0, 0, saved.rows), saved.place,
+                                 saved.offsets, gathered(context, saved.expert, expert), first_,
+                                 padded * ranks_);
   const ConstView weights = gathered(context, saved.weights, weight);
-  context.kernels.permute_rows(context.stream, saved.weight.reshape({saved.weight.dim(0), 1}),
-                               weights.reshape({weights.numel(), 1}), saved.order, 1);
+  context.kernels.permute_rows(context.stream,
+                               saved.weight.slice(0, 0, saved.rows).reshape({saved.rows, 1}),
+                               weights.reshape({weights.numel(), 1}), order(saved), 1);
 }
 
 TokenDispatch::Sent GatherDispatch::send(Context& context, ConstView rows,
@@ -75,8 +87,7 @@ TokenDispatch::Sent GatherDispatch::send(Context& context, ConstView rows,
 void GatherDispatch::receive(Context& context, View sorted, const Sent& sent,
                              const TokenDispatch::Saved& state) const {
   sent.work->wait(context.stream);
-  context.kernels.permute_rows(context.stream, sorted, sent.rows,
-                               static_cast<const Saved&>(state).order, topk_);
+  context.kernels.permute_rows(context.stream, sorted, sent.rows, order(state), topk_);
 }
 
 void GatherDispatch::combine(Context& context, View rows, ConstView sorted,

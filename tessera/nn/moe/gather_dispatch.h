@@ -19,7 +19,7 @@ namespace tessera {
 class GatherDispatch final : public TokenDispatch {
  public:
   struct Saved final : TokenDispatch::Saved {
-    View order;  ///< i32 [S]: the pair of each sorted row; see Kernels::sort_by_expert
+    View order;  ///< i32 [most S]: the pair of each sorted row; see Kernels::sort_by_expert
     View place;  ///< i32 [M, k]: the sorted row of each pair, -1: not of this rank
     // Scratch for what is gathered, with several ranks:
     View expert;   ///< i32 [M, k]: the experts of each token
@@ -30,11 +30,12 @@ class GatherDispatch final : public TokenDispatch {
   GatherDispatch(std::int64_t experts, std::int64_t topk, std::int64_t hidden,
                  const LayerContext& layer);
 
-  std::int64_t most_sorted_rows(std::int64_t rows) const override;
+  std::int64_t most_sorted_rows(const Rows& rows) const override;
   std::unique_ptr<TokenDispatch::Saved> plan_buffers(ActivationLayout& activations,
                                                      ArenaLayout& scratch,
-                                                     std::int64_t rows) const override;
-  void route(Context&, ConstView expert, ConstView weight, TokenDispatch::Saved&) const override;
+                                                     const Rows& rows) const override;
+  void route(Context&, ConstView expert, ConstView weight, std::int64_t padded,
+             TokenDispatch::Saved&) const override;
   Sent send(Context&, ConstView rows, const TokenDispatch::Saved&) const override;
   void receive(Context&, View sorted, const Sent&, const TokenDispatch::Saved&) const override;
   void combine(Context&, View rows, ConstView sorted, const TokenDispatch::Saved&) const override;
@@ -42,7 +43,9 @@ class GatherDispatch final : public TokenDispatch {
                        const TokenDispatch::Saved&) const override;
 
  private:
-  std::int64_t all_rows(std::int64_t rows) const { return rows * ranks_; }
+  // S.
+  std::int64_t sorted_rows(std::int64_t all, std::int64_t padded) const;
+  static ConstView order(const TokenDispatch::Saved& saved);
   // The rows of all ranks: gathered into `all`, or `rows` if there is one rank.
   Sent gather(Context&, const View& all, const ConstView& rows) const;
   ConstView gathered(Context&, const View& all, const ConstView& rows) const;

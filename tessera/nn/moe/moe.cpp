@@ -14,13 +14,15 @@ Experts::Rows sorted_rows(const TokenDispatch::Saved& tokens) {
 }  // namespace
 
 Moe::Moe(const MoeSpec& spec, const LayerContext& layer)
-    : dtype_(layer.dtype),
+    : spec_(spec),
+      dtype_(layer.dtype),
       hidden_(spec.expert.hidden),
+      context_size_(layer.context_size),
       rows_(layer),
       losses_(spec, layer),
       router_(spec.router, needs_logits(spec), layer),
       capacity_(spec, layer),
-      load_(spec.router.experts, capacity_.limited(),
+      load_(spec.layer, spec.router.experts, capacity_.limited(),
             {router_.bias(), spec.router.bias_rate.value_or(0), losses_.shares()}),
       dispatch_(make_token_dispatch(spec.router.experts, spec.router.choice.topk,
                                     spec.expert.hidden, layer)),
@@ -40,17 +42,23 @@ void Moe::collect(ParameterList& parameters) {
 std::unique_ptr<Sublayer::Saved> Moe::plan_buffers(ActivationLayout& activations,
                                                    ArenaLayout& scratch,
                                                    const BatchShape& shape) const {
-  const std::int64_t rows = rows_.local_rows(shape), sorted = dispatch_->most_sorted_rows(rows);
+  const TokenDispatch::Rows dispatched = dispatched_rows(shape);
+  const std::int64_t rows = dispatched.own, sorted = dispatch_->most_sorted_rows(dispatched);
   auto planned = std::make_unique<Saved>();
   Saved& saved = *planned;
   saved.router = router_.plan_buffers(activations, scratch, rows);
   saved.losses = losses_.plan_buffers(activations, scratch, shape, rows);
   saved.capacity = capacity_.plan_buffers(activations, scratch, rows);
-  saved.tokens = dispatch_->plan_buffers(activations, scratch, rows);
+  saved.tokens = dispatch_->plan_buffers(activations, scratch, dispatched);
   saved.experts = experts_.plan_buffers(activations, scratch, sorted);
   saved.sorted = scratch.take(dtype_, {sorted, hidden_});
   if (shared_) plan_shared(saved, activations, scratch, shape);
   return planned;
+}
+
+TokenDispatch::Rows Moe::dispatched_rows(const BatchShape& shape) const {
+  const std::int64_t rows = rows_.local_rows(shape);
+  return {rows, padded_rows(spec_, shape.batch, shape.seq * context_size_, rows)};
 }
 
 void Moe::plan_shared(Saved& saved, ActivationLayout& activations, ArenaLayout& scratch,
@@ -71,7 +79,8 @@ void Moe::forward(Context& context, const Microbatch& batch, View y, ConstView x
   saved.x = x;
   router_.forward(context, batch, x, saved.router);
   dispatch_->route(context, capacity_.limit(context, batch, saved.router, saved.capacity),
-                   saved.router.weight, tokens);
+                   saved.router.weight, batch.training ? dispatched_rows(batch.shape).padded : 0,
+                   tokens);
   const TokenDispatch::Sent sent = dispatch_->send(context, x, tokens);
   ConstView shared;
   if (shared_) shared = shared_forward(context, batch, saved, linear);

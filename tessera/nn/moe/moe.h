@@ -53,6 +53,9 @@ class Moe final : public Sublayer {
   void backward_weight(Context&, Sublayer::Saved&, const LinearScratch&) override;
 
  private:
+  // This rank's rows, in training, of a microbatch of which it has `shape` with its tensor-parallel
+  // group.
+  TokenDispatch::Rows dispatched_rows(const BatchShape& shape) const;
   void plan_shared(Saved&, ActivationLayout& activations, ArenaLayout& scratch,
                    const BatchShape& shape) const;
   // The output of the shared MLP, times its gate.
@@ -62,8 +65,10 @@ class Moe final : public Sublayer {
   // The gradient of the shared MLP's output, and of its gate.
   ConstView gate_backward(Context&, ConstView dy, const Saved&) const;
 
+  MoeSpec spec_;
   DType dtype_;
   std::int64_t hidden_;
+  std::int64_t context_size_;
   RowLayout rows_;
   RouterLosses losses_;
   Router router_;

@@ -24,8 +24,8 @@ RouterLosses::RouterLosses(const MoeSpec& spec, const LayerContext& layer)
       shares_(expert_shares(spec, layer)),
       z_coefficient_(spec.z_loss) {
   for (const BalanceLossSpec& each : spec.balance)
-    balance_.push_back({each, ExtraLoss(std::string(loss_name(each.kind)))});
-  if (z_coefficient_ > 0) z_.emplace(std::string(kZLossName));
+    balance_.push_back({each, ExtraLoss(std::string(loss_name(each.kind)), spec.layer)});
+  if (z_coefficient_ > 0) z_.emplace(std::string(kZLossName), spec.layer);
 }
 
 void RouterLosses::collect(ExtraLossList& losses) {

@@ -35,14 +35,22 @@ class TokenDispatch {
 
   virtual ~TokenDispatch() = default;
 
-  /// The largest S if each rank has `rows`.
-  virtual std::int64_t most_sorted_rows(std::int64_t rows) const = 0;
+  /// How many rows there are. `padded` > 0: each rank sends each expert exactly so many, zeros
+  /// behind those of its tokens, of which there are no more; S does not depend on the data.
+  struct Rows {
+    std::int64_t own = 0;  ///< n
+    std::int64_t padded = 0;
+  };
+
+  /// The largest S, with and without padding.
+  virtual std::int64_t most_sorted_rows(const Rows& rows) const = 0;
   virtual std::unique_ptr<Saved> plan_buffers(ActivationLayout& activations, ArenaLayout& scratch,
-                                              std::int64_t rows) const = 0;
+                                              const Rows& rows) const = 0;
 
   /// From the experts and weights [n, k] of this rank's tokens: the permutation and the weights of
   /// the sorted pairs. Expert -1: the pair goes nowhere and adds nothing.
-  virtual void route(Context&, ConstView expert, ConstView weight, Saved&) const = 0;
+  virtual void route(Context&, ConstView expert, ConstView weight, std::int64_t padded,
+                     Saved&) const = 0;
   /// Starts to send rows [n, hidden]; they may not change until receive.
   virtual Sent send(Context&, ConstView rows, const Saved&) const = 0;
   /// sorted [S, hidden].

@@ -47,6 +47,7 @@ extern const HfFamily kMixtral{.name = "mixtral",
                                .read = read_mixtral,
                                .write = write_mixtral,
                                .tensors = mixtral_tensors,
-                               .memory_tensors = llama_memory_tensors};
+                               .memory_tensors = llama_memory_tensors,
+                               .in_trtllm = true};
 
 }  // namespace tessera

@@ -40,26 +40,6 @@ void check_router(const JsonFields& config, const ModelOptions& options, const H
               config.what());
 }
 
-// A group's score is the sum of its two best.
-void read_groups(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys) {
-  constexpr std::int64_t best = 2;
-  const std::int64_t groups = config.integer("n_group", keys.groups, 1, kMaxRouterGroups);
-  const std::int64_t chosen = config.integer("topk_group", keys.group_topk, 1, kMaxRouterGroups);
-  const std::int64_t size = options.num_experts / groups;
-  check_input(options.num_experts % groups == 0 && size >= best,
-              "{}: {} experts in n_group = {} groups: expected groups of equal size, and of {} "
-              "experts at least",
-              config.what(), options.num_experts, groups, best);
-  check_input(chosen <= groups && options.moe_router_topk <= chosen * size,
-              "{}: topk_group = {} of {} groups with {} experts each cannot give "
-              "num_experts_per_tok = {} experts",
-              config.what(), chosen, groups, size, options.moe_router_topk);
-  if (groups == 1) return;
-  options.moe_router_num_groups = groups;
-  options.moe_router_group_topk = chosen;
-  options.moe_router_group_best = best;
-}
-
 void add_shared_expert(HfTensorList& list, const ModelOptions& options, const std::string& hf,
                        const std::string& ours, const HfExpertNames& names) {
   const std::int64_t h = options.hidden_size, f = options.moe_shared_ffn;
@@ -123,14 +103,40 @@ void write_experts(const ModelOptions& options, Json& config, const HfExpertKeys
   config["output_router_logits"] = false;
 }
 
+void read_groups(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys) {
+  const std::int64_t groups = config.integer("n_group", keys.groups, 1, kMaxRouterGroups);
+  const std::int64_t chosen = config.integer("topk_group", keys.group_topk, 1, kMaxRouterGroups);
+  const std::int64_t size = options.num_experts / groups;
+  check_input(options.num_experts % groups == 0 && size >= keys.group_best,
+              "{}: {} experts in n_group = {} groups: expected groups of equal size, and of {} "
+              "experts at least",
+              config.what(), options.num_experts, groups, keys.group_best);
+  check_input(chosen <= groups && options.moe_router_topk <= chosen * size,
+              "{}: topk_group = {} of {} groups with {} experts each cannot give "
+              "num_experts_per_tok = {} experts",
+              config.what(), chosen, groups, size, options.moe_router_topk);
+  if (groups == 1) return;
+  options.moe_router_num_groups = groups;
+  options.moe_router_group_topk = chosen;
+  options.moe_router_group_best = keys.group_best;
+}
+
+void write_groups(const ModelOptions& options, Json& config) {
+  config["n_group"] = std::max<std::int64_t>(1, options.moe_router_num_groups);
+  config["topk_group"] = std::max<std::int64_t>(1, options.moe_router_group_topk);
+}
+
+double read_expert_scale(const JsonFields& config, const HfExpertKeys& keys) {
+  return config.number("routed_scaling_factor", keys.scale, 1.0 / kMaxHfScale, kMaxHfScale);
+}
+
 void read_sigmoid_experts(const JsonFields& config, ModelOptions& options,
                           const HfExpertKeys& keys) {
   options.moe_router_score = RouterScore::sigmoid;
   options.moe_expert_bias = true;
   read_experts(config, options, keys, false);
   options.moe_router_pre_softmax = false;
-  options.moe_router_scaling_factor =
-      config.number("routed_scaling_factor", keys.scale, 1.0 / kMaxHfScale, kMaxHfScale);
+  options.moe_router_scaling_factor = read_expert_scale(config, keys);
   const bool several = options.moe_router_topk > 1;
   check_input(config.boolean("norm_topk_prob", true) == several,
               "{}: norm_topk_prob = {} with num_experts_per_tok = {} is not supported: the weights "
@@ -143,8 +149,7 @@ void write_sigmoid_experts(const ModelOptions& options, Json& config, const HfEx
   write_experts(options, config, keys);
   config["norm_topk_prob"] = options.moe_router_topk > 1;
   config["routed_scaling_factor"] = options.moe_router_scaling_factor;
-  config["n_group"] = std::max<std::int64_t>(1, options.moe_router_num_groups);
-  config["topk_group"] = std::max<std::int64_t>(1, options.moe_router_group_topk);
+  write_groups(options, config);
 }
 
 bool read_normalized(const JsonFields& config) { return config.boolean("norm_topk_prob", false); }

@@ -19,9 +19,10 @@ struct HfExpertKeys {
   std::string_view other_count = "";  ///< transformers writes this one in some versions
   std::int64_t experts = 0;
   std::int64_t per_token = 0;
-  // Of families with a sigmoid router:
+  // Of families with groups of experts:
   std::int64_t groups = 1;
   std::int64_t group_topk = 1;
+  std::int64_t group_best = 2;  ///< experts whose scores, added up, are a group's
   double scale = 1.0;
   std::int64_t dense_layers = 1;  ///< first layers without experts
 };
@@ -59,6 +60,12 @@ constexpr HfExpertNames memory_names(HfExpertNames names) {
 void read_experts(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys,
                   bool normalized);
 void write_experts(const ModelOptions& options, Json& config, const HfExpertKeys& keys);
+
+/// n_group and topk_group.
+void read_groups(const JsonFields& config, ModelOptions& options, const HfExpertKeys& keys);
+void write_groups(const ModelOptions& options, Json& config);
+/// routed_scaling_factor.
+double read_expert_scale(const JsonFields& config, const HfExpertKeys& keys);
 
 /// The same for a sigmoid router that knows groups of experts and a bias: n_group, topk_group,
 /// norm_topk_prob (standard: true), routed_scaling_factor.
