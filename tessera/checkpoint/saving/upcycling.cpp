@@ -10,12 +10,13 @@ namespace {
 
 constexpr std::string_view kExperts = ".mlp.experts.";
 constexpr std::string_view kRouter = ".mlp.router.";
-constexpr std::string_view kDown = ".mlp.experts.down.weight";
+constexpr std::string_view kDown = ".mlp.experts.down.";  // weight and bias
 
 Shape of_one(const Shape& experts) { return Shape(experts.dims().subspan(1)); }
 
-// part: a matrix on the host.
-void multiply(const View& part, double scale) {
+// `of`: a matrix or a vector on the host.
+void multiply(const View& of, double scale) {
+  const View part = of.rank() == 1 ? stack_view(of) : of;
   dispatch_float(part.dtype(), "upcycling", [&]<class T>(TypeTag<T>) {
     using A = Accumulator<T>;
     T* values = part.data<T>();
@@ -56,7 +57,7 @@ void Upcycling::fill(const std::string& name, const Shape& global, const ShardPi
   for (std::int64_t expert = 0; expert < piece.extent[0]; ++expert) {
     const View copy = matrix_view(part, expert);
     read(dense, of_one(global), matrix, copy);
-    if (scale_ != 1 && name.ends_with(kDown)) multiply(copy, scale_);
+    if (scale_ != 1 && name.find(kDown) != name.npos) multiply(copy, scale_);
   }
 }
 
