@@ -1,5 +1,7 @@
 #include "tessera/nn/core_attention.h"
 
+#include <algorithm>
+
 #include "tessera/base/check.h"
 #include "tessera/nn/context/gathered_attention.h"
 #include "tessera/nn/context/head_exchange.h"
@@ -41,6 +43,14 @@ std::size_t CoreAttention::call_workspace(const Kernels& kernels, const BatchSha
                                            {keys, shape.batch, spec_.groups, spec_.head_size},
                                            {keys, shape.batch, spec_.groups, spec_.value_size},
                                            spec_.dtype, gradients);
+}
+
+std::size_t CoreAttention::chunks_workspace(const Kernels& kernels, const BatchShape& shape,
+                                            std::int64_t keys) const {
+  const auto bytes = [&](std::int64_t queries) {
+    return call_workspace(kernels, {queries, shape.batch}, keys, AttentionGradients::summed);
+  };
+  return std::max(bytes(shape.seq), bytes(shape.seq / 2));
 }
 
 std::unique_ptr<CoreAttention::Saved> PlainAttention::plan_buffers(ActivationLayout& activations,
