@@ -53,11 +53,6 @@ class DeviceBatches {
   /// Sends the step to the device. Work launched on `stream` afterwards sees it.
   void send(Stream& stream, LossAverage average);
 
-  /// How unevenly packed documents spread attention over context-parallel ranks, in all batches
-  /// since the last call: the work of the busiest rank over the mean, in pairs of query and key
-  /// under a causal mask. 1 without documents, or if there were no batches.
-  double take_context_imbalance();
-
   /// Whether the next run uses dropout and computes gradients.
   void set_training(bool training);
   const std::vector<Microbatch>& microbatches() const { return microbatches_; }
@@ -95,7 +90,6 @@ class DeviceBatches {
   Fields lay_out(ArenaLayout& arena) const;
   void check_batch(const HostBatch& batch) const;
   void set_documents(const HostBatch& batch, const View& to) const;
-  void count_context_work(const HostBatch& batch);
   Staging& staging() { return *stagings_[next_]; }
   void weigh(Staging& to, LossAverage average);
 
@@ -115,8 +109,7 @@ class DeviceBatches {
   Fields fields_;  ///< in `memory_`, where the kernels read
   Tensor grad_scales_;
   std::vector<Microbatch> microbatches_;
-  std::vector<double> tokens_;        ///< of each microbatch being prepared
-  std::vector<double> context_work_;  ///< of each context-parallel rank, until it is taken
+  std::vector<double> tokens_;  ///< of each microbatch being prepared
 };
 
 }  // namespace tessera
