@@ -24,8 +24,7 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
       uploads_(memory.device()),
       uploaded_(memory.device()),
       tokens_(static_cast<std::size_t>(microbatches) * (1 + limits.mtp_weights.size())),
-      document_numbers_(static_cast<std::size_t>(limits.mtp_weights.empty() ? 0 : shape.rows())),
-      context_work_(static_cast<std::size_t>(share.sequence.count)) {
+      document_numbers_(static_cast<std::size_t>(limits.mtp_weights.empty() ? 0 : shape.rows())) {
   check(kept_.batch * share.samples.count == shape.batch,
         "{} samples cannot be shared evenly by {} ranks", shape.batch, share.samples.count);
   check(share.sequence.count == 1 || shape.seq % (std::int64_t{2} * share.sequence.count) == 0,
@@ -124,7 +123,6 @@ void DeviceBatches::set(int i, const HostBatch& batch) {
   for (int target = 0; target < targets(); ++target) set_target(i, batch, target);
   transpose<std::int32_t>(to.positions, [&](std::size_t at) { return batch.positions[at]; });
   if (limits_.documents) set_documents(batch, to.documents);
-  count_context_work(batch);
   std::copy_n(batch.sample_numbers.begin() + first_sample_, kept_.batch,
               to.samples.data<std::int64_t>());
 }
@@ -193,32 +191,6 @@ void DeviceBatches::set_documents(const HostBatch& batch, const View& to) const 
   }
   std::fill_n(out, to.numel(), static_cast<std::int32_t>(shape_.seq));
   for (std::int64_t b = 0; b < kept_.batch; ++b) out[b * shape_.seq] = 0;
-}
-
-// A query sees the keys of its document up to its own. Every rank has the whole batch, so each can
-// count the work of all ranks.
-void DeviceBatches::count_context_work(const HostBatch& batch) {
-  const auto ranks = static_cast<std::int64_t>(context_work_.size());
-  if (ranks == 1 || batch.documents.empty()) return;
-  const std::int64_t chunk = shape_.seq / (2 * ranks);
-  for (std::int64_t b = 0; b < shape_.batch; ++b) {
-    const std::int32_t* next = batch.documents.data() + b * shape_.seq;  // starts, then shape_.seq
-    std::int64_t start = 0;
-    for (std::int64_t s = 0; s < shape_.seq; ++s) {
-      if (*next == s) start = *next++;
-      const std::int64_t number = s / chunk;
-      const std::int64_t rank = number < ranks ? number : 2 * ranks - 1 - number;
-      context_work_[static_cast<std::size_t>(rank)] += static_cast<double>(s - start + 1);
-    }
-  }
-}
-
-double DeviceBatches::take_context_imbalance() {
-  const double all = std::accumulate(context_work_.begin(), context_work_.end(), 0.0);
-  const double most = *std::ranges::max_element(context_work_);
-  const auto ranks = static_cast<double>(context_work_.size());
-  std::ranges::fill(context_work_, 0.0);
-  return all > 0 ? most * ranks / all : 1.0;
 }
 
 // A microbatch with all labels masked has weight 0.

@@ -55,11 +55,6 @@ class DeviceBatches {
   /// Sends the step to the device. Work launched on `stream` afterwards sees it.
   void send(Stream& stream, LossAverage average);
 
-  /// How unevenly packed documents spread attention over context-parallel ranks, in all batches
-  /// since the last call: the work of the busiest rank over the mean, in pairs of query and key
-  /// under a causal mask. 1 without documents, or if there were no batches.
-  double take_context_imbalance();
-
   /// Whether the next run uses dropout and computes gradients.
   void set_training(bool training);
   const std::vector<Microbatch>& microbatches() const { return microbatches_; }
@@ -112,7 +107,6 @@ class DeviceBatches {
   void number_documents(const HostBatch& batch);
   void set_documents(const HostBatch& batch, const View& to) const;
   Microbatch make_microbatch(int i) const;
-  void count_context_work(const HostBatch& batch);
   Staging& staging() { return *stagings_[next_]; }
   void weigh(Staging& to, LossAverage average);
 
@@ -135,7 +129,6 @@ class DeviceBatches {
   std::vector<double> tokens_;  ///< [targets x microbatches] of the step being prepared
   /// [B, S] the document of each place of the batch being prepared, for targets ahead
   std::vector<std::int32_t> document_numbers_;
-  std::vector<double> context_work_;  ///< of each context-parallel rank, until it is taken
 };
 
 }  // namespace tessera

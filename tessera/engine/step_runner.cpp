@@ -40,6 +40,7 @@ StepRunner::StepRunner(const Parts& parts, Plan plan)
       plan_(std::move(plan)),
       batches_(parts.memory, parts.options.shape, parts.options.microbatches, plan_.limits,
                batch_share(parts.options, parts.context.mesh)),
+      context_work_(parts.options),
       losses_(of_all_data_ranks(parts, parts.options.microbatches)),
       weights_(of_all_data_ranks(parts, parts.options.microbatches)),
       tokens_(of_all_data_ranks(parts, batches_.targets())) {

@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 
+#include "tessera/engine/context_work.h"
 #include "tessera/engine/device_batch.h"
 #include "tessera/engine/expert_loads.h"
 #include "tessera/engine/extra_losses.h"
@@ -48,6 +49,8 @@ class StepRunner {
   StepRunner(const Parts& parts, Plan plan);
 
   DeviceBatches& batches() { return batches_; }
+  /// Of the batches that went to batches().
+  ContextWork& context_work() { return context_work_; }
   const Executor& executor() const { return *executor_; }
   /// To be called before the first microbatch of a training step.
   void begin_step();
@@ -77,6 +80,7 @@ class StepRunner {
   Parts parts_;
   Plan plan_;
   DeviceBatches batches_;
+  ContextWork context_work_;
   Tensor losses_;
   Tensor weights_;
   Tensor tokens_;

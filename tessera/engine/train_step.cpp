@@ -8,7 +8,11 @@ namespace {
 void load_batches(Session& session, const NextBatch& next_batch, LossAverage average) {
   const TraceRange range(session.context().trace, "batch");
   DeviceBatches& batches = session.step_runner().batches();
-  for (int i = 0; i < session.options().microbatches; ++i) batches.set(i, next_batch());
+  for (int i = 0; i < session.options().microbatches; ++i) {
+    const HostBatch& batch = next_batch();
+    batches.set(i, batch);
+    session.step_runner().context_work().add(batch);
+  }
   batches.send(session.context().stream, average);
 }
 

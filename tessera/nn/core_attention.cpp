@@ -1,5 +1,7 @@
 #include "tessera/nn/core_attention.h"
 
+#include <algorithm>
+
 #include "tessera/base/check.h"
 #include "tessera/nn/context/gathered_attention.h"
 #include "tessera/nn/context/head_exchange.h"
@@ -65,6 +67,14 @@ void CoreAttention::sum_sinks(Context& context, const Gradients& gradients, Cons
   if (spec_.softmax != SoftmaxType::learnable) return;
   context.kernels.column_sum(context.stream, gradients.sinks.view, rows,
                              gradients.sinks.accumulate);
+}
+
+std::size_t CoreAttention::chunks_workspace(const Kernels& kernels, const BatchShape& shape,
+                                            std::int64_t keys) const {
+  const auto bytes = [&](std::int64_t queries) {
+    return call_workspace(kernels, {queries, shape.batch}, keys, AttentionGradients::summed);
+  };
+  return std::max(bytes(shape.seq), bytes(shape.seq / 2));
 }
 
 std::unique_ptr<CoreAttention::Saved> PlainAttention::plan_buffers(ActivationLayout& activations,

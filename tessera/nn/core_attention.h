@@ -87,8 +87,14 @@ class CoreAttention {
   /// positions.
   View plan_lse(ActivationLayout& activations, ArenaLayout& scratch, const BatchShape& shape) const;
   View lse_of(const View& lse, const BatchShape& shape, const PositionRange& range) const;
+  /// For calls with this shape of queries and up to `keys` keys. More queries do not always need
+  /// more: for too many a backend may choose kernels that need less.
   std::size_t call_workspace(const Kernels& kernels, const BatchShape& shape, std::int64_t keys,
                              AttentionGradients gradients) const;
+  /// For calls that sum gradients, with all of this rank's queries or those of one of its two
+  /// chunks.
+  std::size_t chunks_workspace(const Kernels& kernels, const BatchShape& shape,
+                               std::int64_t keys) const;
 
   // The softmax has a logit without a value besides the keys (SoftmaxType). It is added to the
   // results of all keys, which backward then takes.

@@ -9,13 +9,6 @@ namespace tessera {
 
 namespace {
 
-// Whether some layer's attention is divided over ranks by position, not by heads.
-bool divides_by_position(const ParallelOptions& parallel) {
-  return parallel.context > 1 && std::ranges::any_of(parallel.cp_comm_types, [](CpCommType kind) {
-           return kind == CpCommType::p2p || kind == CpCommType::all_gather;
-         });
-}
-
 // The number of layers that add to each loss; those of multi-token prediction are of no layer.
 std::vector<double> layers_of(const std::vector<std::string>& losses, const ModelSpec& model) {
   std::vector<double> counts;
@@ -35,7 +28,6 @@ StepReports::StepReports(Session& session, const Options& options, Reporter& rep
     : options_(options),
       session_(session),
       reporter_(reporter),
-      by_position_(divides_by_position(options.parallel)),
       data_waits_(session, iteration),
       extra_losses_(session.extra_losses().names()),
       loss_layers_(layers_of(extra_losses_, model_spec(options.model))),
@@ -49,7 +41,7 @@ StepReports::StepReports(Session& session, const Options& options, Reporter& rep
 
 void StepReports::restart_clock() {
   reported_ = Clock::now();
-  session_.step_runner().batches().take_context_imbalance();
+  session_.step_runner().context_work().take_imbalance();
 }
 
 bool StepReports::live_line_due() const {
@@ -61,7 +53,7 @@ void StepReports::begin(std::int64_t count, std::int64_t iteration, double waite
   const TrainOptions& o = options_.train;
   const auto steps = static_cast<double>(count);
   seconds_ = std::chrono::duration<double>(Clock::now() - reported_).count() / steps;
-  context_imbalance_ = session_.step_runner().batches().take_context_imbalance();
+  context_imbalance_ = session_.step_runner().context_work().take_imbalance();
   wait_ = (waited - std::exchange(waited_, waited)) / steps;
   logs_ = (o.log_interval > 0 && iteration % o.log_interval == 0) || iteration >= o.train_iters;
   last_ = iteration;
@@ -88,7 +80,7 @@ void StepReports::step(const StepRecord& record, std::int64_t iteration,
   metrics.add("data_wait", "s", wait_);
   metrics.add("tokens_per_second", "tokens/s", tokens_ / seconds_);
   metrics.add("tflops", "TFLOP/s", tokens_ / seconds_ * flops_per_token_ / 1e12);
-  if (by_position_ && options_.data.keeps_documents_apart())
+  if (session_.step_runner().context_work().counts())
     metrics.add("context_imbalance", "", context_imbalance_);
   if (logs_) metrics.add("longest_data_wait", "s", longest_.seconds);
   if (logs_ && iteration == last_) step.layers = layers_;

@@ -41,7 +41,6 @@ class StepReports {
   const Options& options_;
   Session& session_;
   Reporter& reporter_;
-  bool by_position_;  ///< attention of some layer is divided over ranks by position
   DataWaits data_waits_;
   std::vector<std::string> extra_losses_;  ///< names, in the order of the records
   std::vector<double> loss_layers_;        ///< of which each is reported as the mean

@@ -155,13 +155,18 @@ void fit_exchanged_heads(SessionOptions& reference) {
   model.hidden_size *= factor;
 }
 
+std::vector<CpCommType> different_kinds(const ParallelOptions& parallel) {
+  std::vector<CpCommType> different;
+  for (const CpCommType kind : parallel.cp_comm_types)
+    if (std::ranges::count(different, kind) == 0) different.push_back(kind);
+  return different;
+}
+
 // Every kind that some layer has, in turn.
 void shrink_kinds(SessionOptions& reference) {
   std::vector<CpCommType>& kinds = reference.parallel.cp_comm_types;
   if (kinds.size() == 1) return;
-  std::vector<CpCommType> different;
-  for (const CpCommType kind : kinds)
-    if (std::ranges::count(different, kind) == 0) different.push_back(kind);
+  const std::vector<CpCommType> different = different_kinds(reference.parallel);
   kinds.clear();
   for (std::int64_t i = 0; i < reference.model.num_layers; ++i)
     kinds.push_back(different[static_cast<std::size_t>(i) % different.size()]);
@@ -265,7 +270,7 @@ ReferenceModel make_reference_model(const Options& options) {
                tensor_2d ? after.parallel.tensor_2d : after.parallel.tensor);
   fit_exchanged_heads(after);
   shrink_experts(before.parallel, after);
-  shrink_pipeline(after);
+  shrink_pipeline(after, std::ssize(different_kinds(before.parallel)));
   shrink_layer_pattern(before.model.moe_layer_freq, after.model);
   shrink_kinds(after);
   after.parallel.nproc = after.parallel.ranks();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <set>
 
 namespace tessera {
@@ -97,7 +98,7 @@ int small_microbatches(const SessionOptions& before, const PipelineShape& shape)
 
 }  // namespace
 
-void shrink_pipeline(SessionOptions& reference) {
+void shrink_pipeline(SessionOptions& reference, std::int64_t least_layers) {
   const SessionOptions before = reference;
   const int ranks = before.parallel.pipeline;
   const PipelineOptions& old = before.pipeline;
@@ -113,13 +114,17 @@ void shrink_pipeline(SessionOptions& reference) {
   const PipelineShape shape = session_shape(reference);
   reference.microbatches = small_microbatches(before, shape);
   if (shape.stages() == 1) {
-    reference.model.num_layers = std::min<int64_t>(before.model.num_layers, 3);
+    reference.model.num_layers =
+        std::min(before.model.num_layers, std::max<int64_t>(least_layers, 3));
     return;
   }
   std::vector<int64_t> layers = small_layers(before, shape);
   fill_empty_ranks(shape, layers);
-  reference.model.num_layers = 0;
-  for (const int64_t each : layers) reference.model.num_layers += each;
+  const int64_t fewest = std::accumulate(layers.begin(), layers.end(), int64_t{0});
+  const int64_t factor =
+      std::max<int64_t>(1, (least_layers + fewest - 1) / std::max<int64_t>(fewest, 1));
+  for (int64_t& each : layers) each *= factor;
+  reference.model.num_layers = factor * fewest;
   if (!is_even(layers)) pipeline.layout = layout_of(layers);
 }
 

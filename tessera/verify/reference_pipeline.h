@@ -9,8 +9,9 @@
 
 namespace tessera {
 
-/// Of a valid layout: its pipeline, and the numbers of layers and microbatches.
-void shrink_pipeline(SessionOptions& reference);
+/// Of a valid layout: its pipeline, and the numbers of layers and microbatches. `least_layers`: as
+/// many layers remain, at least.
+void shrink_pipeline(SessionOptions& reference, std::int64_t least_layers);
 
 /// What became of it, a line each: "pipeline-model-parallel-size 8 -> 4".
 std::vector<std::string> pipeline_changes(const SessionOptions& before,

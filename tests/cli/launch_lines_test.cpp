@@ -40,6 +40,24 @@ TEST_F(LaunchLines, OfContextParallelism) {
   EXPECT_EQ(losses("--context-parallel-size 2 --cp-comm-type p2p --nproc 8"), losses(""));
 }
 
+// Llama's layers, on each kind of exchange and in processes of their own.
+TEST_F(LaunchLines, OfContextParallelismWithGroupedHeads) {
+  const std::string llama =
+      "--group-query-attention --num-query-groups 2 --normalization RMSNorm "
+      "--position-embedding-type rope ";
+  const std::vector<std::string> one = losses(llama);
+  for (const char* kind : {"p2p", "all_gather", "a2a"})
+    EXPECT_EQ(losses(llama + "--context-parallel-size 2 --nproc 2 --cp-comm-type " + kind), one)
+        << kind;
+  for (const char* kind : {"p2p", "a2a"})
+    EXPECT_EQ(losses(llama +
+                     "--context-parallel-size 2 --nproc 2 --launch processes "
+                     "--cp-comm-type " +
+                     kind),
+              one)
+        << kind;
+}
+
 TEST_F(LaunchLines, OfExpertParallelism) {
   // Of two layers; 1 would be equal use.
   const test::ProgramResult balance = train("--num-experts 4 --moe-aux-loss-coeff 1e-2");

@@ -114,18 +114,5 @@ TEST(BatchesAhead, AreShiftedWithinTheirDocument) {
   EXPECT_EQ(read(now.ahead[1].mask), (Numbers{0, 1, 0, 0}));
 }
 
-// Two documents, of 2 and 6 positions, in chunks of 2: ranks 0 and 1 have 3 + 11 and 3 + 7 pairs.
-TEST(ContextWork, OfPackedDocumentsIsCounted) {
-  Memory memory({});
-  DeviceBatches batches(memory, {8, 1}, 1, {.vocab = 50, .positions = 8, .documents = true},
-                        {.samples = {}, .sequence = {2, 0}});
-  EXPECT_EQ(batches.take_context_imbalance(), 1) << "no batch yet";
-  HostBatch batch = test::random_batch({8, 1}, 50, 0);
-  batch.documents = {0, 2, 8, 8, 8, 8, 8, 8};
-  batches.set(0, batch);
-  EXPECT_DOUBLE_EQ(batches.take_context_imbalance(), 14.0 / 12);
-  EXPECT_EQ(batches.take_context_imbalance(), 1) << "it was taken";
-}
-
 }  // namespace
 }  // namespace tessera

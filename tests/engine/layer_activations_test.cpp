@@ -167,13 +167,25 @@ TEST(LayerActivations, AreWhatInspectPlans) {
 // Each rank of a context-parallel group keeps its positions, and nothing of the others'.
 TEST(LayerActivations, ShrinkWithTheContextRanks) {
   ModelOptions model = test::tiny_qwen3();
+  model.num_attention_heads = 8;
+  model.num_query_groups = 8;
+  CpCommType kind{};
   const auto bytes = [&](int context) {
     ParallelOptions parallel;
     parallel.context = context;
+    parallel.cp_comm_types = {kind};
     return total_bytes(
         layer_activations(model_spec(model).layers.front(), model.dtype, {}, parallel, {2048, 2}));
   };
-  for (const int context : {2, 4, 8}) EXPECT_EQ(bytes(context) * context, bytes(1)) << context;
+  for (const int context : {2, 4, 8})
+    for (const CpCommType each : {CpCommType::p2p, CpCommType::all_gather}) {
+      kind = each;
+      EXPECT_EQ(bytes(context) * context, bytes(1)) << context << " " << to_string(kind);
+    }
+  // Exchanged heads are kept besides those of the rows.
+  kind = CpCommType::a2a;
+  for (const int context : {2, 4})
+    EXPECT_EQ(bytes(2 * context) * 2, bytes(context)) << context << " to twice as many";
 }
 
 // Sequence parallelism divides everything by the number of ranks (but for key/value heads that

@@ -68,15 +68,20 @@ TEST(Memory, InferenceHoldsTwoLayersAndNoGradients) {
 }
 
 // Keys and values of the whole sequence are in the plan, in training and without.
-TEST(Memory, ContextParallelRanksHoldWhatWasPlanned) {
+class ContextMemory : public testing::TestWithParam<CpCommType> {};
+
+TEST_P(ContextMemory, IsWhatWasPlanned) {
+  const int ranks = GetParam() == CpCommType::a2a_p2p ? 4 : 2;
   for (const std::string family : {"llama", "qwen3"})
     for (const bool training : {true, false}) {
       SessionOptions options = test::tiny_session(family);
+      options.parallel.cp_comm_types = {GetParam()};
+      if (ranks == 4) options.parallel.hierarchical_context = {2, 2};
       options.shape.seq = 24;
       options.microbatches = training ? 2 : 1;
       options.training = training;
-      options.parallel.context = 2;
-      run_ranks(2, 1, [&](Rank& rank) {
+      options.parallel.context = ranks;
+      run_ranks(ranks, 1, [&](Rank& rank) {
         Session session(options, rank);
         const MemoryCounters planned = plan_memory(options, 1);
         for (int i = 0; i < kMemoryUses; ++i)
@@ -92,6 +97,42 @@ TEST(Memory, ContextParallelRanksHoldWhatWasPlanned) {
         EXPECT_EQ(session.memory().counters().allocations, before);
       });
     }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ContextMemory,
+                         testing::Values(CpCommType::p2p, CpCommType::all_gather, CpCommType::a2a,
+                                         CpCommType::a2a_p2p),
+                         [](const testing::TestParamInfo<CpCommType>& kind) {
+                           return "kind" + std::to_string(static_cast<int>(kind.param));
+                         });
+
+// A million tokens of Llama-3-8B fit eight H200s (139 GiB each), with layers computed again.
+TEST(Memory, OfAMillionTokensFitsEightGpus) {
+  SessionOptions options;
+  ModelOptions& model = options.model;
+  model.dtype = DType::bf16;
+  model.num_layers = 32;
+  model.hidden_size = 4096;
+  model.ffn_hidden_size = 14336;
+  model.num_attention_heads = 32;
+  model.num_query_groups = 8;
+  model.kv_channels = 128;
+  model.vocab_size = 128256;
+  model.max_position_embeddings = 1 << 20;
+  model.position_embedding = PositionEmbedding::rope;
+  model.normalization = Normalization::rms_norm;
+  model.activation = Activation::silu;
+  model.gated_mlp = true;
+  model.qkv_bias = model.attention_output_bias = model.mlp_bias = false;
+  model.tie_embeddings = false;
+  options.shape = {1 << 20, 1};
+  options.recompute = {RecomputeGranularity::full, RecomputeMethod::uniform, 1};
+  options.parallel.context = 8;
+  options.parallel.sharding = Sharding::parameters;
+  constexpr double kGib = 1 << 30;
+  const double planned = static_cast<double>(plan_memory(options, 1).total()) / kGib;
+  EXPECT_LT(planned, 139);
+  EXPECT_GT(planned, 30);
 }
 
 TEST(Memory, ASteadyStepAllocatesNoTensor) {

@@ -28,6 +28,32 @@ TEST_P(Recompute, GradientsAreBitEqual) {
   test::expect_tensors_near(again.weights, kept.weights, 0.0);
 }
 
+class ContextRecompute : public testing::TestWithParam<CpCommType> {};
+
+// And the same layout twice gives equal bits.
+TEST_P(ContextRecompute, GradientsAreBitEqual) {
+  SessionOptions options = test::tiny_session("llama");
+  options.microbatches = 2;
+  options.parallel.context = 2;
+  options.parallel.cp_comm_types = {GetParam()};
+  const test::LayoutResult kept = test::run_layout(options, 2);
+  for (const RecomputeOptions& recompute :
+       {RecomputeOptions{}, RecomputeOptions{RecomputeGranularity::selective},
+        RecomputeOptions{RecomputeGranularity::full, RecomputeMethod::uniform, 2}}) {
+    options.recompute = recompute;
+    const test::LayoutResult again = test::run_layout(options, 2);
+    EXPECT_EQ(again.losses, kept.losses);
+    test::expect_tensors_near(again.first_gradients, kept.first_gradients, 0.0);
+    test::expect_tensors_near(again.weights, kept.weights, 0.0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ContextRecompute,
+                         testing::Values(CpCommType::p2p, CpCommType::all_gather, CpCommType::a2a),
+                         [](const testing::TestParamInfo<CpCommType>& kind) {
+                           return std::string(to_string(kind.param));
+                         });
+
 RecomputeOptions full(RecomputeMethod method, std::int64_t layers) {
   return {RecomputeGranularity::full, method, layers};
 }

@@ -51,47 +51,92 @@ TEST_P(AttentionMergeTest, PartsOfTheKeysGiveTheWhole) {
   expect_values(lse.view(), expected.lse, 3, "lse");
 }
 
-// scores 1, 2 | 3, -1 and values of two channels, by hand.
-TEST_P(AttentionMergeTest, KnownNumbers) {
-  const Shape shape{1, 1, 1, 2};
-  const Tensor o = lab.tensor(acc(), shape, {0.2689414213699951, 0.7310585786300049});
-  const Tensor lse = lab.tensor(acc(), {1, 1, 1}, {2.313261687518223});
-  const Tensor o_b = lab.tensor(acc(), shape, {2.0359724199241831, -0.9100689499052289});
-  const Tensor lse_b = lab.tensor(acc(), {1, 1, 1}, {3.0181499279178094});
-  merge(o, lse, o_b, lse_b);
-  const Values merged = lab.read(o);
-  EXPECT_NEAR(merged[0], 1.45156343, 1e-6);
-  EXPECT_NEAR(merged[1], -0.36729993, 1e-6);
-  EXPECT_NEAR(lab.read(lse)[0], 3.41971665, 1e-6);
+// One query with the scores 1, 2, 3, -1 (q = 1, so that dk is the gradient of the scores) and
+// values of two channels, known by hand; attention works on a half of the keys at a time.
+class KnownNumbersTest : public AttentionMergeTest {
+ protected:
+  struct Part {
+    Tensor o, lse;
+  };
+
+  void SetUp() override {
+    AttentionMergeTest::SetUp();
+    spec_.causal = false;
+    q_ = lab.tensor(dtype(), kOne, {1});
+    k_ = lab.tensor(dtype(), kRows, {1, 2, 3, -1});
+    v_ = lab.tensor(dtype(), kValues, {1, 0, 0, 1, 2, -1, 4, 4});
+    d_o_ = lab.tensor(dtype(), kOut, {1, -2});
+    workspace_ = lab.workspace(
+        lab->attention_workspace_bytes(kOne, kRows, kValues, dtype(), AttentionGradients::summed));
+  }
+  Part forward(std::int64_t first, std::int64_t keys) {
+    Part part{empty(kOut), empty(acc(), {1, 1, 1})};
+    lab->attention_forward(stream, part.o.view(), part.lse.view(), q_.view(), k(first, keys),
+                           v(first, keys), spec_, workspace_.view());
+    return part;
+  }
+  // dk of two keys, from the output and the log-sum-exp of these or more.
+  Values score_gradients(std::int64_t first, const Part& of) {
+    const Tensor dq = lab.full(acc(), kOne, kNaN), dk = lab.full(acc(), {2, 1, 1, 1}, kNaN);
+    const Tensor dv = lab.full(acc(), {2, 1, 1, 2}, kNaN);
+    lab->attention_backward(stream, dq.view(), dk.view(), dv.view(), d_o_.view(), q_.view(),
+                            k(first, 2), v(first, 2), of.o.view(), of.lse.view(), spec_,
+                            workspace_.view());
+    return lab.read(dk);
+  }
+  void expect_numbers(const Values& got, const Values& want, const char* name) {
+    const double near = dtype() == DType::bf16 ? 3e-2 : dtype() == DType::f16 ? 4e-3 : 1e-6;
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], near) << name;
+  }
+  Part merged() {
+    Part whole = forward(0, 2);
+    const Part second = forward(2, 2);
+    merge(whole.o.view(), whole.lse.view(), second.o.view(), second.lse.view());
+    return whole;
+  }
+
+  Tensor d_o_;
+
+ private:
+  View k(std::int64_t first, std::int64_t keys) const { return k_.view().slice(0, first, keys); }
+  View v(std::int64_t first, std::int64_t keys) const { return v_.view().slice(0, first, keys); }
+
+  inline static const Shape kOne{1, 1, 1, 1}, kRows{4, 1, 1, 1}, kValues{4, 1, 1, 2},
+      kOut{1, 1, 1, 2};
+  AttentionSpec spec_;
+  Tensor q_, k_, v_, workspace_;
+};
+
+TEST_P(KnownNumbersTest, HalvesMergeToTheWhole) {
+  const Part first = forward(0, 2), second = forward(2, 2);
+  expect_numbers(lab.read(first.o), {0.26894142, 0.73105858}, "first half");
+  expect_numbers(lab.read(first.lse), {2.31326169}, "its log-sum-exp");
+  expect_numbers(lab.read(second.o), {2.03597242, -0.91006895}, "second half");
+  expect_numbers(lab.read(second.lse), {3.01814993}, "its log-sum-exp");
+  for (const Part& whole : {merged(), forward(0, 4)}) {
+    expect_numbers(lab.read(whole.o), {1.45156343, -0.36729993}, "whole");
+    expect_numbers(lab.read(whole.lse), {3.41971665}, "log-sum-exp");
+  }
 }
 
-// The same row backward, a half of the keys at a time: with the output and the log-sum-exp over all
-// keys, each half gives its part of dS (which is dk here, since q = 1), and the parts sum to 0.
-TEST_P(AttentionMergeTest, KnownNumbersBackward) {
-  const Shape rows{4, 1, 1, 1}, values{4, 1, 1, 2}, one{1, 1, 1, 1}, out{1, 1, 1, 2};
-  const Tensor q = lab.tensor(dtype(), one, {1});
-  const Tensor k = lab.tensor(dtype(), rows, {1, 2, 3, -1});
-  const Tensor v = lab.tensor(dtype(), values, {1, 0, 0, 1, 2, -1, 4, 4});
-  const Tensor d_o = lab.tensor(dtype(), out, {1, -2});
-  const Tensor o = lab.tensor(dtype(), out, {1.45156343, -0.36729993});
-  const Tensor lse = lab.tensor(acc(), {1, 1, 1}, {3.41971665});
-  const Tensor dq = lab.full(acc(), one, 0), dk = lab.full(acc(), rows, kNaN);
-  const Tensor dv = lab.full(acc(), values, kNaN);
-  AttentionSpec spec;
-  spec.causal = false;
-  const Tensor workspace = lab.workspace(
-      lab->attention_workspace_bytes(one, rows, values, dtype(), AttentionGradients::summed));
-  for (const std::int64_t half : {0, 2}) {
-    const auto part = [&](const Tensor& x) { return x.view().slice(0, half, 2); };
-    lab->attention_backward(stream, dq.view(), part(dk), part(dv), d_o.view(), q.view(), part(k),
-                            part(v), o.view(), lse.view(), spec, workspace.view(),
-                            {.dq = true, .dk_dv = false});
-  }
-  const Values ds = lab.read(dk);
-  const double near = dtype() == DType::bf16 ? 3e-2 : dtype() == DType::f16 ? 4e-3 : 1e-6;
-  const Values want{-0.10550545, -1.0121411, 1.19211337, -0.07446682};
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(ds[i], want[i], near);
+TEST_P(KnownNumbersTest, HalvesOfBackwardAddUp) {
+  const Part whole = merged();
+  const Values o = lab.read(whole.o), d_o = lab.read(d_o_);
+  expect_numbers({o[0] * d_o[0] + o[1] * d_o[1]}, {2.18616330}, "delta");
+  const Values first = score_gradients(0, whole), second = score_gradients(2, whole);
+  expect_numbers(first, {-0.10550545, -1.0121411}, "first half");
+  expect_numbers(second, {1.19211337, -0.07446682}, "second half");
+  expect_numbers({first[0] + first[1] + second[0] + second[1]}, {0}, "sum");
 }
+
+// With the output and the log-sum-exp of a half alone, gradients are those of attention to this
+// half: another function.
+TEST_P(KnownNumbersTest, AHalfAloneHasOtherGradients) {
+  expect_numbers(score_gradients(0, forward(0, 2)), {0.58983580, -0.58983580}, "first half");
+}
+
+TESSERA_KERNEL_SUITE(KnownNumbersTest);
 
 // Of four queries neither part has a key, then either, then both.
 TEST_P(AttentionMergeTest, APartWithoutKeysIsNotLookedAt) {

@@ -121,6 +121,13 @@ TEST_F(MetricSinks, LayersHaveLinesOfTheirOwn) {
             R"("layer":11,"z_loss":2.0})");
 }
 
+TEST_F(MetricSinks, UnevenWorkOfContextRanksIsLogged) {
+  std::vector<StepMetrics> steps{step_metrics(1), step_metrics(2)};
+  steps[0].metrics.add("context_imbalance", "", 1.5);
+  steps[1].metrics.add("context_imbalance", "", 1.25);
+  EXPECT_NE(log_of(steps).find(" | context work max/mean: 1.38 |"), std::string::npos);
+}
+
 TEST_F(MetricSinks, JsonLinesHaveAKeyForEachMetric) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   {

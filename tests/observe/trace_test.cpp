@@ -14,8 +14,9 @@ struct TracedRun {
 };
 
 // One step that is not recorded, then `steps` that are.
-TracedRun traced(const SessionOptions& options, int steps) {
-  Session session(options, {0, 1, 2, make_self_communicator()});
+TracedRun traced(const SessionOptions& options, int steps,
+                 const Rank& rank = {0, 1, 2, make_self_communicator()}) {
+  Session session(options, rank);
   const double rate = 3e-4;
   session.optimizer().set_rates(session.context(), std::span(&rate, 1));
   test::RandomBatches batches(options);
@@ -89,6 +90,17 @@ TEST(StepTrace, ShowsWhatIsComputedAgain) {
   EXPECT_EQ(counts.at("recompute < backward"), 2);
   EXPECT_EQ(counts.at("block forward < recompute"), 4);
   EXPECT_EQ(counts.at("block forward < forward"), 4);
+}
+
+// In each of four layers; backward has the own block before the first step.
+TEST(StepTrace, ShowsTheStepsOfARing) {
+  SessionOptions options = test::tiny_session("llama");
+  options.parallel.context = 3;
+  run_ranks(3, 1, [&](Rank& rank) {
+    const Counts counts = counts_of(traced(options, 1, rank).events);
+    EXPECT_EQ(counts.at("ring step < attention forward"), 4 * 3);
+    EXPECT_EQ(counts.at("ring step backward < attention backward"), 4 * 2);
+  });
 }
 
 TEST(StepTrace, ShowsASplitBackward) {

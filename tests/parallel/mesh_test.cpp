@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -94,6 +95,33 @@ TEST(Mesh, GroupsHoldTheRanksThatDifferAlongTheirAxesOnly) {
         layout(2, 1, 4, 1, 4, 1), layout(4, 1, 2, 2, 2, 2), layout(2, 2, 1, 2, 4, 1)}) {
     const int ranks = options.ranks();
     run_ranks(ranks, 1, [&](Rank& rank) { expect_groups(options, rank); });
+  }
+}
+
+// a2a+p2p: consecutive context ranks exchange heads, and those with equal places form the rings.
+TEST(Mesh, ContextRanksAreGroupsInARing) {
+  using Groups = std::vector<Members>;
+  struct Case {
+    std::vector<int> sizes;
+    Groups heads, rings;
+  };
+  for (const Case& c :
+       {Case{{2, 2}, {{0, 1}, {2, 3}}, {{0, 2}, {1, 3}}},
+        Case{{4, 2}, {{0, 1, 2, 3}, {4, 5, 6, 7}}, {{0, 4}, {1, 5}, {2, 6}, {3, 7}}},
+        Case{{2, 4}, {{0, 1}, {2, 3}, {4, 5}, {6, 7}}, {{0, 2, 4, 6}, {1, 3, 5, 7}}}}) {
+    const int context = c.sizes[0] * c.sizes[1];
+    ParallelOptions options = layout(1, context, 1, 1);
+    options.hierarchical_context = c.sizes;
+    run_ranks(context, 1, [&](Rank& rank) {
+      test::Lab lab;
+      const Mesh mesh(options, rank.world);
+      const auto group_in = [&](const Groups& groups) {
+        return *std::ranges::find_if(
+            groups, [&](const Members& each) { return std::ranges::count(each, rank.rank) > 0; });
+      };
+      EXPECT_EQ(members_of(lab, mesh.context_heads(), rank.rank), group_in(c.heads));
+      EXPECT_EQ(members_of(lab, mesh.context_ring(), rank.rank), group_in(c.rings));
+    });
   }
 }
 

@@ -31,10 +31,16 @@ class DataKinds : public testing::Test {
     return Json::parse(Checkpoint::open(folder_ / name, std::nullopt).manifest().state);
   }
 
-  void run_as(const std::string& name, int data, int pipeline, bool half = false) {
+  struct RanksOf {
+    int data = 1;
+    int pipeline = 1;
+    int context = 1;
+  };
+  void run_as(const std::string& name, const RanksOf& ranks, bool half = false) {
     Options options = options_;
-    options.parallel.data = data;
-    options.parallel.pipeline = pipeline;
+    options.parallel.data = ranks.data;
+    options.parallel.pipeline = ranks.pipeline;
+    options.parallel.context = ranks.context;
     options.train.save = options.train.load = (folder_ / name).string();
     if (half) options.train.exit_interval = kKindSteps / 2;
     test::run(options);
@@ -51,15 +57,17 @@ class DataKinds : public testing::Test {
   }
 
   void expect_same_on_all_ranks() {
-    run_as("one", 1, 1);
+    run_as("one", {});
     ASSERT_GT(losses("one").size(), static_cast<std::size_t>(kKindSteps)) << "evaluations, too";
-    run_as("data", 2, 1);
+    run_as("data", {.data = 2});
     expect_like_one("data");
-    run_as("stages", 1, 3);
+    run_as("stages", {.pipeline = 3});
     expect_like_one("stages");
-    run_as("resumed", 4, 1, true);
+    run_as("context", {.context = 2});
+    expect_like_one("context");
+    run_as("resumed", {.data = 2, .context = 2}, true);
     EXPECT_EQ(state("resumed")["iteration"], kKindSteps / 2);
-    run_as("resumed", 2, 1);
+    run_as("resumed", {.data = 2});
     expect_like_one("resumed");
   }
 
@@ -149,7 +157,7 @@ TEST_F(DataKinds, MiddlesToFillInAreTheSameOnAllRanks) {
   resolve(options_);
   expect_same_on_all_ranks();
   options_.data.fim.enabled = false;
-  run_as("plain", 1, 1);
+  run_as("plain", {});
   EXPECT_EQ(state("plain")["order_digest"], state("one")["order_digest"]);
   const std::vector<double> plain = losses("plain"), one = losses("one");
   ASSERT_EQ(plain.size(), one.size());
@@ -166,9 +174,13 @@ TEST_F(DataKinds, DocumentsKeptApartAreTheSameOnAllRanks) {
   options_.train.calculate_per_token_loss = true;
   resolve(options_);
   expect_same_on_all_ranks();
+  for (const Json& entry : test::metrics_of(folder_ / "context"))
+    if (entry.contains("lm_loss")) {
+      EXPECT_GT(entry.at("context_imbalance").get<double>(), 1.0);
+    }
   const std::vector<double> one = losses("one");
   const auto expect_others = [&](const std::string& name) {
-    run_as(name, 1, 1);
+    run_as(name, {});
     const std::vector<double> others = losses(name);
     ASSERT_EQ(others.size(), one.size());
     for (std::size_t i = 0; i < one.size(); ++i)

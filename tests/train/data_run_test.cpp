@@ -35,10 +35,14 @@ void expect_same_order(Options options, const fs::path& folder) {
   const std::int64_t steps = options.train.train_iters;
   options.train.save = (folder / "straight").string();
   test::run(options);
-  const std::vector<std::array<int, 2>> layouts{{1, 2}, {2, 1}, {4, 1}, {2, 2}, {8, 1}};
+  struct RunLayout {
+    int data, micro, context = 1;
+  };
+  const std::vector<RunLayout> layouts{{1, 2}, {2, 1}, {4, 1}, {2, 2, 2}, {8, 1}, {2, 2}};
   for (std::int64_t i = 0; i < steps; ++i) {
-    const auto [data, micro] = layouts[static_cast<std::size_t>(i * 3 % 5)];
+    const auto [data, micro, context] = layouts[static_cast<std::size_t>(i * 5 % 6)];
     options.parallel.data = data;
+    options.parallel.context = context;
     options.train.micro_batch_size = micro;
     options.train.save = options.train.load = (folder / "resumed").string();
     options.train.exit_interval = 1;

@@ -126,6 +126,26 @@ TEST(Verify, KindsOfContextParallelismPass) {
   }
 }
 
+// As many layers as kinds remain, so that each kind is verified.
+TEST(ReferenceModel, KeepsEveryKindOfContextParallelism) {
+  for (const int pipeline : {1, 2}) {
+    Options options = llama(2, true);
+    options.parallel.pipeline = pipeline;
+    options.parallel.context = 8;
+    options.parallel.hierarchical_context = {2, 4};
+    options.parallel.cp_comm_types = std::vector(32, CpCommType::p2p);
+    const std::vector all{CpCommType::all_gather, CpCommType::a2a, CpCommType::a2a_p2p,
+                          CpCommType::p2p};
+    std::ranges::copy(all, options.parallel.cp_comm_types.begin());
+    const SessionOptions reference = make_reference_model(options).session;
+    for (const CpCommType kind : all)
+      EXPECT_GT(std::ranges::count(reference.parallel.cp_comm_types, kind), 0)
+          << to_string(kind) << " with " << pipeline << " stages";
+    const VerifyResult result = verify_layout(reference);
+    EXPECT_TRUE(result.same) << result.where;
+  }
+}
+
 TEST(Verify, ExpertParallelLayoutsPass) {
   for (const int expert_tensor : {1, 2}) {
     Options options = llama(2, true);

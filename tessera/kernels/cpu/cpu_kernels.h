@@ -16,7 +16,7 @@
 
 namespace tessera::cpu {
 
-class CpuKernels final : public Kernels {
+class CpuKernels : public Kernels {
  public:
   explicit CpuKernels(int threads);
 

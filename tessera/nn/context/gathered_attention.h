@@ -16,7 +16,7 @@ class GatheredAttention final : public CoreAttention {
                                                      const BatchShape& shape) const override;
   std::size_t workspace_bytes(const Kernels& kernels, const BatchShape& shape, std::int64_t keys,
                               AttentionGradients) const override {
-    return call_workspace(kernels, shape, keys, AttentionGradients::summed);
+    return chunks_workspace(kernels, shape, keys);
   }
   void forward(Context&, const Microbatch&, View out, const Heads&,
                CoreAttention::Saved&) const override;

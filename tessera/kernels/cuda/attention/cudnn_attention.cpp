@@ -7,6 +7,7 @@
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <compare>
@@ -224,9 +225,12 @@ std::size_t score_bytes(const Shape& q, int64_t keys) {
   return static_cast<std::size_t>(q[1] * q[2]) * round_up(q[0], 64) * round_up(keys, 128) * 2;
 }
 
-// Above 8 GiB of score gradients our own kernels, which keep none, take over. The limit uses the
-// number of queries for both dimensions, so that the workspace is monotone in the number of keys.
-bool has_too_many_scores(const Shape& q) { return score_bytes(q, q[0]) > std::size_t{8} << 30; }
+// Above 8 GiB of score gradients our own kernels, which keep none, take over. Fewer keys than
+// queries count as many, so whether cuDNN is used at all depends on the number of queries alone.
+constexpr std::size_t kMostScoreBytes = std::size_t{8} << 30;
+bool has_too_many_scores(const Shape& q, int64_t keys) {
+  return score_bytes(q, std::max(q[0], keys)) > kMostScoreBytes;
+}
 
 }  // namespace
 
@@ -312,7 +316,8 @@ CudnnAttention::~CudnnAttention() = default;
 //   deterministic: the gradients of all scores, 16-bit [B, H, S, T]
 //   grouped-query heads: dk and dv of each query head, 16-bit [B, H, T, D] and [B, H, T, E]
 //
-// Plans add a few hundred bytes, covered by kSmallParts.
+// Plans add a few hundred bytes, covered by kSmallParts. More keys never need less, since a call may
+// have fewer than were planned for.
 std::size_t CudnnAttention::workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                             DType dtype) const {
   constexpr std::size_t kSmallParts = 64 << 10;
@@ -324,8 +329,8 @@ std::size_t CudnnAttention::workspace_bytes(const Shape& q, const Shape& k, cons
   const std::size_t shared =
       q[2] == k[2] ? 0 : static_cast<std::size_t>(k[0] * q[1] * q[2] * (q[3] + v[3])) * 2;
   if (!deterministic_) return rows * 4 * (1 + d) + shared + kSmallParts;
-  return has_too_many_scores(q) ? kSmallParts
-                                : rows * 4 + score_bytes(q, k[0]) + shared + kSmallParts;
+  if (has_too_many_scores(q, q[0])) return kSmallParts;
+  return rows * 4 + std::min(score_bytes(q, k[0]), kMostScoreBytes) + shared + kSmallParts;
 }
 
 bool CudnnAttention::supports(const ConstView& q, const ConstView& k, const ConstView& v) {
@@ -343,7 +348,7 @@ bool CudnnAttention::backward(Stream& stream, const View& dq, const View& dk, co
                               const ConstView& d_o, const ConstView& q, const ConstView& k,
                               const ConstView& v, const ConstView& o, const ConstView& lse,
                               const AttentionSpec& spec, const Workspace& workspace) {
-  if (deterministic_ && has_too_many_scores(q.shape())) return false;
+  if (deterministic_ && has_too_many_scores(q.shape(), k.dim(0))) return false;
   const std::array<ConstView, kArguments> tensors{q, k, v, o, lse, d_o, dq, dk, dv};
   return plans_->run(stream, "attention_backward", tensors, spec, workspace);
 }
