@@ -59,6 +59,11 @@ int chunks_of(const PipelineOptions& pipeline, int ranks, std::int64_t layers) {
   }
 }
 
+void resolve_recompute(RecomputeOptions& recompute) {
+  if (recompute.granularity == RecomputeGranularity::selective && !recompute.core_attention)
+    recompute.granularity = RecomputeGranularity::none;
+}
+
 void resolve_pipeline(Options& options) {
   const int ranks = options.parallel.pipeline;
   if (ranks < 1 || ranks > kMaxRanks) return;
@@ -70,6 +75,15 @@ void resolve_length(TrainOptions& train, const ParallelOptions& parallel) {
     fill(train.global_batch_size, train.micro_batch_size * parallel.data);
   if (train.train_samples > 0 && train.global_batch_size > 0)
     train.train_iters = train.train_samples / train.global_batch_size;
+}
+
+// As long as the training, in the same unit.
+void resolve_decay(ScheduleOptions& schedule, const TrainOptions& train) {
+  if (schedule.decay_iters > 0 || schedule.decay_samples > 0) return;
+  if (train.train_samples > 0)
+    schedule.decay_samples = train.train_samples;
+  else
+    schedule.decay_iters = train.train_iters;
 }
 
 }  // namespace
@@ -107,8 +121,9 @@ void resolve(Options& options, std::optional<int> ranks) {
   fill(options.model.max_position_embeddings, data.seq_length);
   resolve_model(options.model);
   resolve_pipeline(options);
+  resolve_recompute(options.recompute);
   resolve_length(options.train, options.parallel);
-  fill(options.schedule.decay_iters, options.train.train_iters);
+  resolve_decay(options.schedule, options.train);
   data.seed = options.train.seed;
   if (data.mock_data) data.split = "1,1,1";
 }

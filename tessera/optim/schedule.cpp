@@ -21,11 +21,13 @@ double wsd_coefficient(WsdDecayStyle style, double ratio) {
 
 double learning_rate(const ScheduleOptions& o, std::int64_t global_batch,
                      std::int64_t consumed_samples) {
-  const auto batch = static_cast<double>(global_batch);
+  const auto in_samples = [&](std::int64_t samples, std::int64_t iterations) {
+    return static_cast<double>(samples > 0 ? samples : iterations * global_batch);
+  };
   const auto now = static_cast<double>(consumed_samples);
-  const double decay = static_cast<double>(o.decay_iters) * batch;
+  const double decay = in_samples(o.decay_samples, o.decay_iters);
   const double warmup = o.warmup_fraction > 0 ? o.warmup_fraction * decay
-                                              : static_cast<double>(o.warmup_iters) * batch;
+                                              : in_samples(o.warmup_samples, o.warmup_iters);
   if (warmup > 0 && now <= warmup)
     return o.lr_warmup_init + (o.lr - o.lr_warmup_init) * now / warmup;
   if (o.decay_style == DecayStyle::constant) return o.lr;
@@ -40,7 +42,7 @@ double learning_rate(const ScheduleOptions& o, std::int64_t global_batch,
   if (o.decay_style == DecayStyle::cosine)
     coefficient = 0.5 * (std::cos(std::numbers::pi * ratio) + 1);
   if (o.decay_style == DecayStyle::wsd) {
-    const double length = static_cast<double>(o.wsd_decay_iters) * batch;
+    const double length = in_samples(o.wsd_decay_samples, o.wsd_decay_iters);
     const double into = now - (decay - length);
     coefficient = into <= 0 ? 1 : wsd_coefficient(o.wsd_decay_style, into / length);
   }

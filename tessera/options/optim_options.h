@@ -61,10 +61,17 @@ struct ScheduleOptions {
   double lr_warmup_init = 0.0;
   DecayStyle decay_style = DecayStyle::linear;
   WsdDecayStyle wsd_decay_style = WsdDecayStyle::exponential;
+  // Lengths in iterations, or if they are not 0 in samples.
   std::int64_t decay_iters = 0;  ///< 0 means train_iters
+  std::int64_t decay_samples = 0;
   std::int64_t warmup_iters = 0;
-  double warmup_fraction = 0.0;      ///< of decay_iters; 0: warmup_iters applies
+  std::int64_t warmup_samples = 0;
+  double warmup_fraction = 0.0;      ///< of the decay; 0: the two above apply
   std::int64_t wsd_decay_iters = 0;  ///< the last iterations of a wsd schedule
+  std::int64_t wsd_decay_samples = 0;
+
+  /// Whether the schedule is a function of the samples consumed, whatever the batch size is.
+  bool counts_samples() const { return decay_samples > 0; }
 
   bool operator==(const ScheduleOptions&) const = default;
 };

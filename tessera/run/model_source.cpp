@@ -6,6 +6,7 @@
 #include "tessera/checkpoint/saving/hf_weights.h"
 #include "tessera/checkpoint/saving/tokenizer_copy.h"
 #include "tessera/config/resolve.h"
+#include "tessera/config/rules/given_rules.h"
 #include "tessera/config/rules/validate.h"
 #include "tessera/data/datasets/fim.h"
 #include "tessera/tokenizer/tokenizer.h"
@@ -32,6 +33,19 @@ void check_fim(const ParsedCommand& parsed) {
   const bool reads = parsed.command == Command::train ||
                      (parsed.command == Command::evaluate && parsed.evaluate.tokens.empty());
   if (data.fim.enabled && reads) fim_tokens(data.fim, *make_tokenizer(data.tokenizer));
+}
+
+// A tokenizer that cannot be read is one problem among others.
+void read_tokenizer_size(ParsedCommand& parsed) {
+  TokenizerOptions& tokenizer = parsed.options.data.tokenizer;
+  if (!tokenizer.has_files()) return;
+  try {
+    read_vocabulary(tokenizer);
+  } catch (const InputError& error) {
+    parsed.problems.add_for("vocab-size", "{}", error.what());
+    constexpr std::int64_t kLikely = 1 << 16;  // so that no rule is violated by the missing size
+    if (tokenizer.vocab_size == 0) tokenizer.vocab_size = kLikely;
+  }
 }
 
 void use_own_tokenizer(const HfFolder& folder, TokenizerOptions& tokenizer) {
@@ -88,7 +102,7 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
     merged.model = saved.model;
     merged.model.dtype = dtype;
     options = merged;
-  } else if (!options.train.load_hf.empty()) {
+  } else if (!options.train.load_hf.empty() && parsed.problems.empty()) {
     folder_.emplace(options.train.load_hf);
     ModelOptions model = folder_->model().options;
     // Rotations know no last position, so a model may be used on longer sequences than its file
@@ -99,9 +113,11 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
     check_model_matches(parsed, model, options.train.load_hf);
     take_training_options(parsed, model);
     options.model = model;
+    if (parsed.command == Command::train)
+      config::warn_for_model(parsed.given, parsed, parsed.notes);
     if (!parsed.was_given("tokenizer-type")) use_own_tokenizer(*folder_, options.data.tokenizer);
   }
-  if (options.data.tokenizer.has_files()) read_vocabulary(options.data.tokenizer);
+  read_tokenizer_size(parsed);
   resolve(options, ranks);
   validate(parsed, ranks);
   const bool has_model = parsed.command != Command::train;

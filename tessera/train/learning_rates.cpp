@@ -11,7 +11,7 @@ namespace tessera {
 void LearningRates::send(const Progress& progress) {
   static_assert(Optimizer::kRates >= 2 * Optimizer::kRecords);
   const std::int64_t batch = options_.train.global_batch_size;
-  const std::int64_t position = schedule_position(options_.train, progress);
+  const std::int64_t position = schedule_position(options_, progress);
   std::vector<double> rates;
   for (std::int64_t i = 0; i < Optimizer::kRates; ++i)
     rates.push_back(learning_rate(options_.schedule, batch, position + i * batch));

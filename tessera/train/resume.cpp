@@ -126,12 +126,13 @@ void check_schedule_counts(const Options& options, std::int64_t batch_before) {
   const TrainOptions& train = options.train;
   if (train.train_samples == 0 || train.global_batch_size == batch_before) return;
   const ScheduleOptions& schedule = options.schedule;
-  check_input(schedule.warmup_iters == 0 && schedule.wsd_decay_iters == 0 &&
-                  schedule.decay_iters == train.train_samples / train.global_batch_size,
-              "--global-batch-size {} (it was {}) with --train-samples: --lr-warmup-iters, "
-              "--lr-decay-iters and --lr-wsd-decay-iters would mean other samples than before; use "
-              "--lr-warmup-fraction, or keep the batch size",
-              train.global_batch_size, batch_before);
+  check_input(
+      schedule.warmup_iters == 0 && schedule.wsd_decay_iters == 0 && schedule.decay_iters == 0,
+      "--global-batch-size {} (it was {}) with --train-samples: --lr-warmup-iters, "
+      "--lr-decay-iters and --lr-wsd-decay-iters would mean other samples than before; use "
+      "--lr-warmup-samples, --lr-decay-samples and --lr-wsd-decay-samples, or keep the "
+      "batch size",
+      train.global_batch_size, batch_before);
 }
 
 }  // namespace
@@ -155,9 +156,10 @@ Progress resumed_progress(const Options& options, const std::optional<Checkpoint
   return progress;
 }
 
-std::int64_t schedule_position(const TrainOptions& options, const Progress& progress) {
-  return options.train_samples > 0 ? progress.schedule_samples
-                                   : progress.schedule_iterations * options.global_batch_size;
+std::int64_t schedule_position(const Options& options, const Progress& progress) {
+  const bool in_samples = options.train.train_samples > 0 || options.schedule.counts_samples();
+  return in_samples ? progress.schedule_samples
+                    : progress.schedule_iterations * options.train.global_batch_size;
 }
 
 Options resumed_options(const Options& options, const Progress& progress) {

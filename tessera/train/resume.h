@@ -20,8 +20,9 @@ std::optional<Checkpoint> checkpoint_of(const TrainOptions& options, bool warns)
 Progress resumed_progress(const Options& options, const std::optional<Checkpoint>& checkpoint);
 
 /// The position in the schedule, in samples of the current batch size: if the batch size changes, a
-/// run with --train-iters keeps its position in iterations, one with --train-samples in samples.
-std::int64_t schedule_position(const TrainOptions& options, const Progress& progress);
+/// run with --train-iters keeps its position in iterations, one with --train-samples or
+/// --lr-decay-samples in samples.
+std::int64_t schedule_position(const Options& options, const Progress& progress);
 
 /// A resumed run reads its samples in the order it began with, even with another seed
 /// (--no-load-rng), which only changes dropout masks: no sample is repeated or skipped. With

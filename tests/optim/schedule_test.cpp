@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 namespace tessera {
 namespace {
 
@@ -26,6 +29,22 @@ void expect_rates(const ScheduleOptions& options, const std::vector<std::int64_t
 }
 
 const std::vector<std::int64_t> kIterations{0, 5, 10, 11, 37, 99, 100, 101, 150};
+
+// Lengths in samples are the same as in iterations of batches of that size.
+TEST(Schedule, CountsInSamples) {
+  for (const DecayStyle style : {DecayStyle::linear, DecayStyle::cosine, DecayStyle::wsd}) {
+    ScheduleOptions iterations = base();
+    iterations.decay_style = style;
+    iterations.wsd_decay_iters = style == DecayStyle::wsd ? 30 : 0;
+    ScheduleOptions samples = iterations;
+    samples.decay_samples = kBatch * std::exchange(samples.decay_iters, 0);
+    samples.warmup_samples = kBatch * std::exchange(samples.warmup_iters, 0);
+    samples.wsd_decay_samples = kBatch * std::exchange(samples.wsd_decay_iters, 0);
+    for (const std::int64_t i : {0, 5, 10, 37, 80, 99, 101})
+      EXPECT_EQ(learning_rate(samples, 7, i * kBatch),
+                learning_rate(iterations, kBatch, i * kBatch));
+  }
+}
 
 TEST(Schedule, Constant) {
   ScheduleOptions options = base();

@@ -24,7 +24,7 @@ void append_checkpoint_flags(std::vector<Flag>& table) {
              path("save", at(&TrainOptions::save), "FOLDER", "folder to write checkpoints to")
                  .only_for({Command::train, Command::convert}),
              integer("save-interval", at(&TrainOptions::save_interval), {1, kMaxIterations},
-                     "iterations between checkpoints")
+                     "iterations between checkpoints [default: one at the end]")
                  .only_for(kTrain)
                  .only_if(saves, "--save"),
              toggle("async-save", at(&TrainOptions::async_save),

@@ -111,13 +111,26 @@ std::vector<Flag> learning_rate_flags() {
             {DecayStyle::wsd, "WSD"}},
            "how the rate falls after warmup; WSD stays constant until its last iterations"),
       integer("lr-decay-iters", at(&ScheduleOptions::decay_iters), {1, kMaxIterations},
-              "iterations until the lowest rate, warmup included [default: --train-iters]"),
+              "iterations until the lowest rate, warmup included [default: --train-iters]")
+          .one_of("decay"),
+      integer("lr-decay-samples", at(&ScheduleOptions::decay_samples), {1, kMaxSamples},
+              "the same in samples, whatever the batch size is [default: --train-samples]")
+          .one_of("decay"),
       integer("lr-warmup-iters", at(&ScheduleOptions::warmup_iters), {0, kMaxIterations},
               "iterations of linear warmup")
           .one_of("warmup")
-          .shown_if([](const Settings& s) { return s.options.schedule.warmup_fraction == 0; }),
+          .shown_if([](const Settings& s) {
+            return s.options.schedule.warmup_fraction == 0 &&
+                   s.options.schedule.warmup_samples == 0;
+          })
+          .zero_means_absent(),
+      integer("lr-warmup-samples", at(&ScheduleOptions::warmup_samples), {0, kMaxSamples},
+              "samples of linear warmup")
+          .one_of("warmup")
+          .shown_if([](const Settings& s) { return s.options.schedule.warmup_samples > 0; })
+          .zero_means_absent(),
       real("lr-warmup-fraction", at(&ScheduleOptions::warmup_fraction), {0, 1, true, true},
-           "warmup as a fraction of --lr-decay-iters, instead of --lr-warmup-iters")
+           "warmup as a fraction of the decay (--lr-decay-iters or --lr-decay-samples)")
           .one_of("warmup"),
       real("lr-warmup-init", at(&ScheduleOptions::lr_warmup_init), kRate,
            "rate that warmup starts from"),
@@ -130,6 +143,11 @@ std::vector<Flag> learning_rate_flags() {
           .only_if(uses_wsd, "--lr-decay-style WSD"),
       integer("lr-wsd-decay-iters", at(&ScheduleOptions::wsd_decay_iters), {1, kMaxIterations},
               "the last iterations of WSD, in which the rate falls")
+          .one_of("WSD decay")
+          .only_if(uses_wsd, "--lr-decay-style WSD"),
+      integer("lr-wsd-decay-samples", at(&ScheduleOptions::wsd_decay_samples), {1, kMaxSamples},
+              "the same in samples")
+          .one_of("WSD decay")
           .only_if(uses_wsd, "--lr-decay-style WSD"),
   };
 }

@@ -31,6 +31,10 @@ Flag grid_flag() {
   return flag;
 }
 
+bool splits_matrices(const Settings& s) {
+  return s.options.parallel.tensor > 1 || s.options.parallel.tensor_2d > 0;
+}
+
 bool splits_sequences(const Settings& s) { return s.options.parallel.context > 1; }
 
 bool has_hierarchy(const Settings& s) {
@@ -64,6 +68,15 @@ Flag cp_comm_type_flag() {
   return std::move(flag).only_if(splits_sequences, "--context-parallel-size above 1");
 }
 
+// flex is Megatron's choice among libraries for the same.
+std::vector<Name<TokenDispatcher>> dispatcher_words() {
+  std::vector<Name<TokenDispatcher>> words;
+  for (const TokenDispatcher kind : enumerators<TokenDispatcher>())
+    words.push_back({kind, to_string(kind)});
+  words.push_back({TokenDispatcher::alltoall, "flex"});
+  return words;
+}
+
 std::vector<Flag> degree_flags() {
   return {
       integer("tensor-model-parallel-size", at(&ParallelOptions::tensor), kDegree,
@@ -72,7 +85,8 @@ std::vector<Flag> degree_flags() {
       grid_flag(),
       toggle("sequence-parallel", at(&ParallelOptions::sequence_parallel),
              "sequence parallelism: split norms and dropout along the sequence over the "
-             "tensor-parallel ranks"),
+             "tensor-parallel ranks")
+          .only_if(splits_matrices, "--tensor-model-parallel-size above 1"),
       integer("pipeline-model-parallel-size", at(&ParallelOptions::pipeline), kDegree,
               "pipeline parallelism: number of ranks that the layers are split over")
           .only_for(kRankCommands),
@@ -90,9 +104,11 @@ std::vector<Flag> degree_flags() {
               "number of ranks that each expert's matrices are split over [default: "
               "--tensor-model-parallel-size]")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
-      word("moe-token-dispatcher-type", at(&ParallelOptions::token_dispatcher),
+      word("moe-token-dispatcher-type", at(&ParallelOptions::token_dispatcher), dispatcher_words(),
            "how tokens travel to the ranks of their experts: each to those ranks (results do not "
-           "depend on the number of ranks; a step on GPUs is no CUDA graph), or all to all ranks")
+           "depend on the number of ranks; a step on GPUs is no CUDA graph; flex is the same), or "
+           "all "
+           "to all ranks")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
       toggle("moe-grouped-gemm", at(&ParallelOptions::grouped_gemm),
              "multiply the tokens of all experts of a rank at once; =false: one expert after the "

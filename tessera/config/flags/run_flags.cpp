@@ -1,4 +1,8 @@
 // How a run goes: precision, recompute, batches, evaluation, logs, device.
+#include <fmt/ranges.h>
+
+#include <array>
+
 #include "tessera/config/flags/flag_builders.h"
 #include "tessera/config/flags/flag_groups.h"
 
@@ -43,8 +47,44 @@ std::vector<Flag> precision_flags() {
   };
 }
 
+constexpr std::array<std::string_view, 7> kRecomputeModules{
+    "core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"};
+
+// Recomputing more or less changes memory and time, no number.
+std::string kept_modules(const Values& modules) {
+  std::string kept;
+  for (const std::string& module : modules)
+    if (module != "core_attn") kept += (kept.empty() ? "" : ", ") + module;
+  if (kept.empty()) return {};
+  return fmt::format(
+      "--recompute-modules: activations of {} are kept, which takes more memory; "
+      "--recompute-granularity full recomputes them",
+      kept);
+}
+
+Flag recompute_modules_flag() {
+  Flag flag = make_flag("recompute-modules", Arity::many, "MODULE...",
+                        "modules whose activations --recompute-granularity selective recomputes: "
+                        "core_attn; others of Megatron's are accepted and kept");
+  flag.set = [](Settings& s, const Values& values) {
+    for (const std::string& value : values)
+      check_input(std::ranges::find(kRecomputeModules, value) != kRecomputeModules.end(),
+                  "expected some of {}", fmt::format("{}", fmt::join(kRecomputeModules, ", ")));
+    s.options.recompute.core_attention = std::ranges::count(values, "core_attn") > 0;
+  };
+  flag.remark = kept_modules;
+  return std::move(flag)
+      .only_for({Command::train})
+      .only_if(
+          [](const Settings& s) {
+            return s.options.recompute.granularity == RecomputeGranularity::selective;
+          },
+          "--recompute-granularity selective");
+}
+
 std::vector<Flag> recompute_flags() {
   return {
+      recompute_modules_flag(),
       word("recompute-granularity", at(&RecomputeOptions::granularity),
            {{RecomputeGranularity::none, "none"},
             {RecomputeGranularity::selective, "selective"},
@@ -108,8 +148,8 @@ std::vector<Flag> batch_flags() {
 
 std::vector<Flag> evaluation_flags() {
   return {
-      integer("eval-interval", at(&TrainOptions::eval_interval), {1, kMaxIterations},
-              "iterations between evaluations")
+      integer("eval-interval", at(&TrainOptions::eval_interval), {0, kMaxIterations},
+              "iterations between evaluations; 0: only at the end")
           .only_for(kTrain),
       integer("eval-iters", at(&TrainOptions::eval_iters), {0, kMaxIterations},
               "batches per evaluation; 0 turns off evaluation during training"),
@@ -156,9 +196,7 @@ std::vector<Flag> device_flags() {
            "device to run on; for inspect, the device to plan memory for")
           .only_for(kWithModel),
       toggle("deterministic-mode", at(&TrainOptions::deterministic_mode),
-             "bitwise reproducible results on a GPU; slower. Refused on a CPU, where results "
-             "always are")
-          .only_if(on_gpu, "--device cuda (results on a CPU are always reproducible)"),
+             "bitwise reproducible results on a GPU; slower. Results on a CPU always are"),
       toggle("allow-tf32", at(&TrainOptions::allow_tf32),
              "use TF32 for f32 matrix products on a GPU")
           .only_if(on_gpu, "--device cuda"),
@@ -178,6 +216,12 @@ std::vector<Flag> device_flags() {
 }  // namespace
 
 void append_run_flags(std::vector<Flag>& table) {
+  Flag megatron =
+      toggle("megatron-flags", at(&Settings::megatron_flags),
+             "print what becomes of every flag of Megatron-LM (docs/megatron.md), and stop")
+          .never_shown();
+  megatron.command_line_only = true;
+  append(table, Group::general, kTrain, {std::move(megatron)});
   append(table, Group::precision, kConverting, precision_flags());
   append(table, Group::recompute, {Command::train, Command::inspect}, recompute_flags());
   append(table, Group::batches, kTrain, batch_flags());

@@ -45,24 +45,41 @@ void size_rules(const Options& options, Problems& problems) {
       options.train.train_iters);
 }
 
-void schedule_rules(const ScheduleOptions& s, Problems& problems) {
+// A length of the schedule in samples, and as it was given.
+struct ScheduleLength {
+  double samples = 0;
+  std::string text;
+};
+
+ScheduleLength schedule_length(std::string_view flag, std::int64_t samples, std::int64_t iterations,
+                               const TrainOptions& train) {
+  if (samples > 0)
+    return {static_cast<double>(samples), fmt::format("--{}-samples {}", flag, samples)};
+  return {static_cast<double>(iterations) * static_cast<double>(train.global_batch_size),
+          fmt::format("--{}-iters {}", flag, iterations)};
+}
+
+void schedule_rules(const Options& options, Problems& problems) {
+  const ScheduleOptions& s = options.schedule;
   problems.require(s.lr <= 0 || s.min_lr <= s.lr, "--min-lr {} is above --lr {}", s.min_lr, s.lr);
   problems.require(s.lr <= 0 || s.lr_warmup_init <= s.lr, "--lr-warmup-init {} is above --lr {}",
                    s.lr_warmup_init, s.lr);
-  problems.require(s.decay_iters <= 0 || s.warmup_iters < s.decay_iters,
-                   "--lr-warmup-iters {} must be below --lr-decay-iters {} (by default "
-                   "--train-iters)",
-                   s.warmup_iters, s.decay_iters);
+  const auto decay = schedule_length("lr-decay", s.decay_samples, s.decay_iters, options.train);
+  ScheduleLength warmup =
+      schedule_length("lr-warmup", s.warmup_samples, s.warmup_iters, options.train);
+  if (s.warmup_fraction > 0)
+    warmup = {s.warmup_fraction * decay.samples,
+              fmt::format("--lr-warmup-fraction {}", s.warmup_fraction)};
+  if (decay.samples <= 0) return;
+  problems.require(warmup.samples < decay.samples,
+                   "{} must be below {} (by default the length of the training)", warmup.text,
+                   decay.text);
   if (s.decay_style != DecayStyle::wsd) return;
-  problems.require(s.wsd_decay_iters > 0, "--lr-decay-style WSD needs --lr-wsd-decay-iters");
-  const double warmup = s.warmup_fraction > 0
-                            ? s.warmup_fraction * static_cast<double>(s.decay_iters)
-                            : static_cast<double>(s.warmup_iters);
-  problems.require(s.decay_iters <= 0 || warmup + static_cast<double>(s.wsd_decay_iters) <=
-                                             static_cast<double>(s.decay_iters),
-                   "warmup ({} iterations) and --lr-wsd-decay-iters {} together are more than "
-                   "--lr-decay-iters {}",
-                   warmup, s.wsd_decay_iters, s.decay_iters);
+  const auto last =
+      schedule_length("lr-wsd-decay", s.wsd_decay_samples, s.wsd_decay_iters, options.train);
+  problems.require(last.samples > 0, "--lr-decay-style WSD needs --lr-wsd-decay-iters or -samples");
+  problems.require(warmup.samples + last.samples <= decay.samples,
+                   "{} and {} together are more than {}", warmup.text, last.text, decay.text);
 }
 
 // Of all data-parallel ranks; 0 when that is not known.
@@ -204,7 +221,7 @@ void train_rules(const Options& options, const Ranks& ranks, Problems& problems)
   batch_rules(options, problems);
   length_rules(options.train, problems);
   size_rules(options, problems);
-  schedule_rules(options.schedule, problems);
+  schedule_rules(options, problems);
   recompute_rules(options, problems);
   data_rules(options.data, problems);
   tokenizer_rules(options.data.tokenizer, problems);
@@ -213,7 +230,6 @@ void train_rules(const Options& options, const Ranks& ranks, Problems& problems)
   sft_rules(options.data, problems);
   fit_rules(options, problems);
   const TrainOptions& train = options.train;
-  problems.require(train.save.empty() || train.save_interval > 0, "--save needs --save-interval");
   profile_rules(train, ranks, problems);
   device_rules(options, problems);
   parallel_rules(options, ranks, problems);
