@@ -56,13 +56,14 @@ def make_files(folder):
     letters["<|endoftext|>"] = 257
     (folder / "vocab.json").write_text(json.dumps(letters))
     (folder / "merges.txt").write_text("#version: 0.2\na b\n")
-    special = {"id": 257, "content": "<|endoftext|>", "special": True, "single_word": False}
-    special.update({"lstrip": False, "rstrip": False, "normalized": False})
+    texts = ["<|endoftext|>", *(f"<fim_{part}>" for part in ("prefix", "middle", "suffix", "pad"))]
+    strips = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    added = [{"id": 257 + i, "content": t, "special": True} | strips for i, t in enumerate(texts)]
     bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     model = {"type": "BPE", "vocab": letters, "merges": ["a b"]}
     (folder / "tokenizer.json").write_text(
         json.dumps(
-            {"version": "1.0", "added_tokens": [special], "normalizer": None, "model": model}
+            {"version": "1.0", "added_tokens": added, "normalizer": None, "model": model}
             | {"pre_tokenizer": bytes_, "decoder": bytes_, "post_processor": None}
         )
     )
@@ -108,8 +109,9 @@ def check(program, config, folder):
         return []
     if done.returncode != 2:
         sys.exit(f"{config['id']}: exit code {done.returncode}\n{done.stderr}")
-    lines = [line for line in done.stderr.splitlines() if line.startswith("  - ")]
-    return [line[4:] for line in lines] or [done.stderr.strip().removeprefix("tessera: ")]
+    lines = [line[4:] for line in done.stderr.splitlines() if line.startswith("  - ")]
+    only = done.stderr.strip().splitlines()[-1].removeprefix("tessera: ").removeprefix("rank 0: ")
+    return lines or [only]
 
 
 def reason_kind(problem):

@@ -196,9 +196,12 @@ void add_bad_value(const Flag& flag, const Assignment& assignment, std::string_v
                    Problems& problems) {
   const std::string what = spelled(flag.name, assignment);
   for (const std::string& value : assignment.values)
-    if (const auto why = missing_value(flag.name, value); !why.empty())
-      return problems.add_for(
-          flag.name, "{}: known value of Megatron-LM, not supported yet by Tessera: {}", what, why);
+    if (const MissingValue* missing = find_missing_value(flag.name, value)) {
+      problems.ignore_rules_of(missing->goes_with);
+      return problems.add_for(flag.name,
+                              "{}: known value of Megatron-LM, not supported yet by Tessera: {}",
+                              what, missing->text);
+    }
   problems.add_for(flag.name, "{}: {}", what, expected);
 }
 

@@ -31,6 +31,11 @@ class Problems {
     faulty_flags_.emplace_back(flag);
   }
 
+  /// What rules say about this flag, if any, is not a problem.
+  void ignore_rules_of(std::string_view flag) {
+    if (!flag.empty()) faulty_flags_.emplace_back(flag);
+  }
+
   const std::vector<std::string>& lines() const { return lines_; }
   bool empty() const { return lines_.empty(); }
 
@@ -42,7 +47,7 @@ class Problems {
 
  private:
   std::vector<std::string> lines_;
-  std::vector<std::string> faulty_flags_;
+  std::vector<std::string> faulty_flags_;  ///< rules that name one are not reported
 };
 
 /// What a command line that works has to say.

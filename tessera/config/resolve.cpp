@@ -5,6 +5,7 @@
 #include "tessera/base/check.h"
 #include "tessera/options/limits.h"
 #include "tessera/pipeline/stage_split.h"
+#include "tessera/spec/batch_schedule.h"
 
 namespace tessera {
 namespace {
@@ -70,11 +71,21 @@ void resolve_pipeline(Options& options) {
   options.pipeline.chunks = chunks_of(options.pipeline, ranks, options.model.num_layers);
 }
 
-void resolve_length(TrainOptions& train, const ParallelOptions& parallel) {
-  if (train.micro_batch_size > 0 && train.micro_batch_size <= kMaxMicroBatch)
-    fill(train.global_batch_size, train.micro_batch_size * parallel.data);
-  if (train.train_samples > 0 && train.global_batch_size > 0)
-    train.train_iters = train.train_samples / train.global_batch_size;
+// What is malformed is left to the rules.
+void resolve_length(Options& options) {
+  TrainOptions& train = options.train;
+  if (train.micro_batch_size > 0 && train.micro_batch_size <= kMaxMicroBatch &&
+      train.step_batch_size_schedule.empty())
+    fill(train.global_batch_size, train.micro_batch_size * options.parallel.data);
+  try {
+    const BatchSchedule sizes(train, options.data.seq_length);
+    fill(train.global_batch_size, sizes.largest());
+    if (train.train_samples > 0 && train.global_batch_size > 0)
+      train.train_iters = sizes.length(0, train.train_samples).iterations;
+  } catch (const InputError&) {
+    if (train.train_samples > 0 && train.global_batch_size > 0)
+      train.train_iters = train.train_samples / train.global_batch_size;
+  }
 }
 
 // As long as the training, in the same unit.
@@ -122,7 +133,7 @@ void resolve(Options& options, std::optional<int> ranks) {
   resolve_model(options.model);
   resolve_pipeline(options);
   resolve_recompute(options.recompute);
-  resolve_length(options.train, options.parallel);
+  resolve_length(options);
   resolve_decay(options.schedule, options.train);
   data.seed = options.train.seed;
   if (data.mock_data) data.split = "1,1,1";

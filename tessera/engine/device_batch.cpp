@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "tessera/base/check.h"
 
@@ -15,6 +16,7 @@ DeviceBatches::Staging::Staging(Memory& memory, const Shape& bytes)
 DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches,
                              const Limits& limits, const BatchShare& share)
     : shape_(shape),
+      most_(microbatches),
       count_(microbatches),
       data_ranks_(share.data_ranks),
       limits_(limits),
@@ -53,9 +55,9 @@ DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microb
 
 DeviceBatches::Fields DeviceBatches::lay_out(ArenaLayout& arena) const {
   Fields fields;
-  fields.weights = arena.take(DType::f64, {count_});
+  fields.weights = arena.take(DType::f64, {most_});
   fields.tokens = arena.take(DType::f64, {1});
-  for (int i = 0; i < count_; ++i) {
+  for (int i = 0; i < most_; ++i) {
     fields.microbatches.push_back({arena.take(DType::i32, {kept_.rows()}),
                                    arena.take(DType::i32, {kept_.rows()}),
                                    arena.take(DType::f32, {kept_.rows()}),
@@ -160,11 +162,21 @@ double DeviceBatches::take_context_imbalance() {
   return all > 0 ? most * ranks / all : 1.0;
 }
 
+void DeviceBatches::set_count(int count) {
+  check(count >= 1 && count <= most_, "{} microbatches, there is memory for {}", count, most_);
+  count_ = count;
+  std::fill(tokens_.begin() + count, tokens_.end(), 0.0);
+}
+
 // A microbatch with all labels masked has weight 0.
 void DeviceBatches::weigh(Staging& to, LossAverage average) {
   const double all = std::accumulate(tokens_.begin(), tokens_.end(), 0.0);
   to.fields.tokens.data<double>()[0] = all;
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    if (std::cmp_greater_equal(i, count_)) {
+      to.fields.weights.data<double>()[i] = 0;
+      continue;
+    }
     double counted = all;
     if (average == LossAverage::per_microbatch) counted = tokens_[i] * count_ * data_ranks_;
     to.fields.weights.data<double>()[i] =

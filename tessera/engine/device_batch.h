@@ -48,6 +48,8 @@ class DeviceBatches {
   DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits,
                 const BatchShare& share = {});
 
+  /// Steps from now on have this many microbatches, of those that there is memory for.
+  void set_count(int count);
   /// Prepares microbatch `i` of the next step on the host.
   void set(int i, const HostBatch& batch);
   /// Sends the step to the device. Work launched on `stream` afterwards sees it.
@@ -100,7 +102,8 @@ class DeviceBatches {
   void weigh(Staging& to, LossAverage average);
 
   BatchShape shape_;  ///< of an incoming batch
-  int count_;
+  int most_;          ///< microbatches that there is memory for
+  int count_;         ///< of a step; the others have weight 0
   int data_ranks_;
   Limits limits_;
   BatchShape kept_;            ///< of a microbatch

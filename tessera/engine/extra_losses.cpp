@@ -38,12 +38,17 @@ ExtraLosses::ExtraLosses(std::vector<std::string> names, const ExtraLossList& ow
   weight_ = memory_.view().slice(0, count + 1, 1);
   grad_scale_ = memory_.view().slice(0, count + 2, 1);
   context.kernels.fill(context.stream, memory_, 0);
-  context.kernels.fill(context.stream, sequences_, static_cast<double>(sequences));
-  context.kernels.fill(context.stream, weight_, 1.0 / static_cast<double>(sequences));
+  set_sequences(context, sequences);
   for (ExtraLoss* loss : own) {
     const auto name = std::ranges::find(names_, loss->name());
     loss->bind(losses_.slice(0, name - names_.begin(), 1), grad_scale_);
   }
+}
+
+void ExtraLosses::set_sequences(Context& context, std::int64_t sequences) {
+  if (!memory_) return;
+  context.kernels.fill(context.stream, sequences_, static_cast<double>(sequences));
+  context.kernels.fill(context.stream, weight_, 1.0 / static_cast<double>(sequences));
 }
 
 void ExtraLosses::begin_step(Context& context, const ConstView& state) {

@@ -22,6 +22,8 @@ class ExtraLosses {
   static std::int64_t bytes_for(const std::vector<std::string>& names, std::int64_t statistics);
 
   const std::vector<std::string>& names() const { return names_; }
+  /// The number of sequences in the global batches from now on.
+  void set_sequences(Context& context, std::int64_t sequences);
   /// To be called before the microbatches; `state` is the StepState.
   void begin_step(Context& context, const ConstView& state);
   /// To be called after the microbatches, by all ranks of the world together.

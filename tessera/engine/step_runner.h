@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <optional>
+#include <utility>
 
 #include "tessera/engine/device_batch.h"
 #include "tessera/engine/expert_loads.h"
@@ -48,6 +49,11 @@ class StepRunner {
   StepRunner(const Parts& parts, Plan plan);
 
   DeviceBatches& batches() { return batches_; }
+  /// The programs of steps with another number of microbatches.
+  void set_programs(PipelineProgram training, PipelineProgram evaluation) {
+    plan_.training = std::move(training);
+    plan_.evaluation = std::move(evaluation);
+  }
   const Executor& executor() const { return *executor_; }
   /// To be called before the first microbatch of a training step.
   void begin_step();

@@ -49,4 +49,32 @@ double learning_rate(const ScheduleOptions& o, std::int64_t global_batch,
   return o.min_lr + coefficient * (o.lr - o.min_lr);
 }
 
+double weight_decay(const ScheduleOptions& o, double constant, std::int64_t run_samples,
+                    std::int64_t consumed_samples) {
+  if (o.weight_decay_style == WeightDecayStyle::constant) return constant;
+  if (consumed_samples > run_samples) return o.end_weight_decay;
+  const double ratio = static_cast<double>(consumed_samples) / static_cast<double>(run_samples);
+  const double coefficient = o.weight_decay_style == WeightDecayStyle::linear
+                                 ? ratio
+                                 : 0.5 * (std::cos(std::numbers::pi * (1 - ratio)) + 1);
+  return o.start_weight_decay + coefficient * (o.end_weight_decay - o.start_weight_decay);
+}
+
+StepRates step_rates(const ScheduleOptions& schedule, const OptimizerOptions& optimizer,
+                     std::int64_t run_samples, std::int64_t global_batch,
+                     std::int64_t consumed_samples) {
+  StepRates rates;
+  rates.learning_rate = learning_rate(schedule, global_batch, consumed_samples);
+  rates.decoupled_rate = rates.learning_rate;
+  if (optimizer.decoupled_lr > 0) {
+    ScheduleOptions decoupled = schedule;
+    decoupled.lr = optimizer.decoupled_lr;
+    if (optimizer.decoupled_min_lr > 0) decoupled.min_lr = optimizer.decoupled_min_lr;
+    rates.decoupled_rate = learning_rate(decoupled, global_batch, consumed_samples);
+  }
+  rates.weight_decay =
+      weight_decay(schedule, optimizer.weight_decay, run_samples, consumed_samples);
+  return rates;
+}
+
 }  // namespace tessera

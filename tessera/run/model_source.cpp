@@ -77,10 +77,42 @@ void take_training_options(const ParsedCommand& parsed, ModelOptions& model) {
   model.moe_drop_policy = asked.moe_drop_policy;
 }
 
+// What --use-checkpoint-args and --use-checkpoint-opt-param-scheduler take from a checkpoint.
+void take_from_checkpoint(ParsedCommand& parsed) {
+  Options& options = parsed.options;
+  const TrainOptions& train = options.train;
+  if (!train.use_checkpoint_args && !train.use_checkpoint_scheduler) return;
+  const std::optional<Checkpoint> checkpoint = checkpoint_of(train, false);
+  if (!checkpoint) {
+    parsed.notes.warnings.push_back(fmt::format(
+        "--load {}: there is no checkpoint to take the model or the schedule from: those of the "
+        "flags are used",
+        train.load));
+    return;
+  }
+  const Options saved =
+      options_from_yaml(checkpoint->config(), (checkpoint->path() / kConfigFile).string());
+  if (train.use_checkpoint_args) {
+    ModelOptions model = saved.model;
+    take_training_options(parsed, model);
+    if (!parsed.was_given("params-dtype") && !parsed.was_given("bf16") && !parsed.was_given("fp16"))
+      model.dtype = saved.model.dtype;
+    options.model = model;
+    if (!parsed.was_given("tokenizer-type")) options.data.tokenizer = saved.data.tokenizer;
+  }
+  if (train.use_checkpoint_scheduler) {
+    options.schedule = saved.schedule;
+    options.optimizer.weight_decay = saved.optimizer.weight_decay;
+    options.optimizer.decoupled_lr = saved.optimizer.decoupled_lr;
+    options.optimizer.decoupled_min_lr = saved.optimizer.decoupled_min_lr;
+  }
+}
+
 }  // namespace
 
 ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
   Options& options = parsed.options;
+  if (parsed.command == Command::train) take_from_checkpoint(parsed);
   // train --load resumes a run that its own flags describe; the other commands take the run from
   // the checkpoint.
   if (!options.train.load.empty() && parsed.command != Command::train) {

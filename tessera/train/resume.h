@@ -29,7 +29,7 @@ std::int64_t schedule_position(const Options& options, const Progress& progress)
 /// --train-samples it ends after that many, whatever the batch sizes were.
 Options resumed_options(const Options& options, const Progress& progress);
 /// The number of samples of the run from beginning to end.
-std::int64_t samples_of_run(const TrainOptions& options, const Progress& progress);
+std::int64_t samples_of_run(const Options& options, const Progress& progress);
 
 /// InputError unless the run is resumed with the same model on the same data. Dropout and label
 /// smoothing may change, and so may the parallel layout, precision, batch size, schedule and

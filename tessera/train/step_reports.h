@@ -26,8 +26,9 @@ class StepReports {
   /// Begins a report of the `count` steps up to `iteration`. `waited` is the total time that the
   /// run has waited for data, in seconds. Collective.
   void begin(std::int64_t count, std::int64_t iteration, double waited);
-  /// Adds one step, after which the run had consumed that many samples.
-  void step(const StepRecord& record, std::int64_t iteration, std::int64_t consumed_samples);
+  /// Adds one step on `batch` samples, after which the run had consumed that many.
+  void step(const StepRecord& record, std::int64_t iteration, std::int64_t batch,
+            std::int64_t consumed_samples);
   void end();
 
   /// The time per step; 0: there was none.
@@ -44,14 +45,16 @@ class StepReports {
   std::vector<std::string> extra_losses_;  ///< names, in the order of the records
   std::vector<double> loss_layers_;        ///< of which each is reported as the mean
   std::vector<std::string> statistics_;    ///< names of the values that follow
-  double tokens_;                          ///< of a step
   double flops_per_token_;                 ///< of this rank
   Clock::time_point reported_ = Clock::now();
   double waited_ = 0;  ///< in reports so far
   // Of the report under way.
   double seconds_ = 0;
   double wait_ = 0;
-  bool logs_ = false;  ///< its last step is logged
+  bool logs_ = false;      ///< its last step is logged
+  std::int64_t last_ = 0;  ///< that step
+  double params_norm_ = 0;
+  std::int64_t zeros_ = 0;  ///< among its gradients
   double context_imbalance_ = 1;
   DataWaits::Longest longest_;
 };

@@ -123,5 +123,43 @@ TEST(Schedule, WarmupFractionIsOfTheDecay) {
   EXPECT_NEAR(learning_rate(options, kBatch, 25 * kBatch), 1e-6 + (1e-3 - 1e-6) / 2, 1e-15);
 }
 
+// Megatron's formulas: the ramp ends with the run.
+TEST(Schedule, RaisesWeightDecay) {
+  ScheduleOptions options;
+  options.start_weight_decay = 0.1;
+  options.end_weight_decay = 0.5;
+  EXPECT_EQ(weight_decay(options, 0.3, 100, 50), 0.3);
+  options.weight_decay_style = WeightDecayStyle::linear;
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 0), 0.1);
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 25), 0.2);
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 100), 0.5);
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 120), 0.5);
+  options.weight_decay_style = WeightDecayStyle::cosine;
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 0), 0.1);
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 50), 0.3);
+  EXPECT_NEAR(weight_decay(options, 0.3, 100, 25), 0.1 + 0.4 * 0.14644660940672627, 1e-15);
+}
+
+// Embedding and output layer follow the same curve between rates of their own.
+TEST(Schedule, MayHaveADecoupledRate) {
+  const ScheduleOptions options = base();
+  OptimizerOptions optimizer;
+  optimizer.weight_decay = 0.1;
+  for (const std::int64_t i : kIterations) {
+    const StepRates same = step_rates(options, optimizer, 400, kBatch, i * kBatch);
+    EXPECT_EQ(same.learning_rate, learning_rate(options, kBatch, i * kBatch));
+    EXPECT_EQ(same.decoupled_rate, same.learning_rate);
+    EXPECT_EQ(same.weight_decay, 0.1);
+  }
+  optimizer.decoupled_lr = 2e-3;
+  optimizer.decoupled_min_lr = 5e-4;
+  const auto at = [&](std::int64_t i) {
+    return step_rates(options, optimizer, 400, kBatch, i * kBatch).decoupled_rate;
+  };
+  EXPECT_DOUBLE_EQ(at(10), 2e-3);
+  EXPECT_DOUBLE_EQ(at(200), 5e-4);
+  EXPECT_EQ(step_rates(options, optimizer, 400, kBatch, 40).learning_rate, 1e-3);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -98,6 +98,10 @@ std::vector<Flag> degree_flags() {
                "with a2a+p2p: the number of ranks that exchange heads, and of groups of them in a "
                "ring; their product is --context-parallel-size")
           .only_if(has_hierarchy, "--cp-comm-type a2a+p2p"),
+      toggle("use-tp-pp-dp-mapping", at(&ParallelOptions::pipeline_before_data),
+             "order of ranks: tensor, context, pipeline, data, instead of pipeline last")
+          .only_if([](const Settings& s) { return s.options.parallel.pipeline > 1; },
+                   "--pipeline-model-parallel-size above 1"),
       integer("expert-model-parallel-size", at(&ParallelOptions::expert), kDegree,
               "expert parallelism: number of ranks that the experts are split over"),
       integer("expert-tensor-parallel-size", at(&ParallelOptions::expert_tensor), kDegree,
@@ -115,6 +119,17 @@ std::vector<Flag> degree_flags() {
              "other, the reference")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
   };
+}
+
+// Hybrid sharding with whole copies is the one kind there is.
+Flag make_outer_strategy() {
+  Flag flag = make_flag("outer-dp-sharding-strategy", Arity::one, "{no_shard}",
+                        "what the groups of --num-distributed-optimizer-instances shard among each "
+                        "other: nothing");
+  flag.set = [](Settings&, const Values& values) {
+    check_input(values.at(0) == "no_shard", "expected no_shard");
+  };
+  return flag;
 }
 
 bool shards(const Settings& s) {
@@ -146,6 +161,7 @@ std::vector<Flag> data_parallel_flags() {
            "(ZeRO-3)")
           .only_if([](const Settings& s) { return s.options.parallel.fsdp; },
                    "--use-megatron-fsdp"),
+      make_outer_strategy(),
       integer("num-distributed-optimizer-instances", at(&ParallelOptions::sharding_instances),
               kDegree,
               "hybrid sharding: number of groups of data-parallel ranks, each of which holds all "

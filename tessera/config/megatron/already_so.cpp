@@ -75,7 +75,6 @@ constexpr MegatronRow kAlreadySo[] = {
     {kSaving, "load-main-params-from-ckpt", "checkpoints hold the master weights"},
     {kSaving, "no-save-rng", "random numbers follow from the seed and have no state to save"},
     {kSaving, "no-initialization", "initial weights are overwritten by those of --load"},
-    {kSaving, "override-opt-param-scheduler", "a resumed run follows the schedule of its flags"},
     {kSaving, "no-use-tokenizer-model-from-checkpoint-args",
      "train takes the tokenizer from its flags"},
 
@@ -170,6 +169,8 @@ constexpr MegatronRow kAlreadySo[] = {
      "with --save a run saves and stops at SIGTERM, SIGINT, SIGHUP and SIGUSR1"},
     {kSafety, "rerun-mode=NAME", "a step that is not finite stops the run before weights change",
      "disabled validate_results"},
+    {kSafety, "check-for-nan-in-loss-and-grad",
+     "every step is checked, unless --no-check-for-nan-in-loss-and-grad says otherwise"},
     {kSafety, "test-mode", "a training runs no tests beside itself"},
     {kSafety,
      "inference-max-seq-length=N inference-max-requests=N inference-max-batch-size=N "

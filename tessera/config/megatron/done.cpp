@@ -27,10 +27,13 @@ constexpr MegatronRow kDone[] = {
      "attention-dropout hidden-dropout label-smoothing init-method-std seed bf16 fp16 params-dtype "
      "loss-scale initial-loss-scale min-loss-scale loss-scale-window hysteresis"},
     {"Batches and length",
-     "micro-batch-size global-batch-size train-iters train-samples calculate-per-token-loss "
+     "micro-batch-size global-batch-size rampup-batch-size step-batch-size-schedule train-iters "
+     "train-samples calculate-per-token-loss "
      "exit-interval exit-duration-in-mins"},
     {"Optimizer and schedule",
-     "optimizer adam-beta1 adam-beta2 adam-eps sgd-momentum weight-decay clip-grad lr min-lr "
+     "optimizer adam-beta1 adam-beta2 adam-eps sgd-momentum weight-decay weight-decay-incr-style "
+     "start-weight-decay end-weight-decay clip-grad no-check-for-nan-in-loss-and-grad lr min-lr "
+     "decoupled-lr decoupled-min-lr "
      "lr-decay-style lr-decay-iters lr-decay-samples lr-warmup-iters lr-warmup-samples "
      "lr-warmup-fraction lr-warmup-init lr-wsd-decay-style lr-wsd-decay-iters lr-wsd-decay-samples "
      "main-grads-dtype exp-avg-dtype exp-avg-sq-dtype "
@@ -45,8 +48,10 @@ constexpr MegatronRow kDone[] = {
      "pipeline-model-parallel-layout decoder-first-pipeline-num-layers "
      "decoder-last-pipeline-num-layers account-for-embedding-in-pipeline-split "
      "account-for-loss-in-pipeline-split microbatch-group-size-per-virtual-pipeline-stage "
-     "use-distributed-optimizer use-megatron-fsdp data-parallel-sharding-strategy "
-     "num-distributed-optimizer-instances overlap-grad-reduce overlap-param-gather "
+     "use-tp-pp-dp-mapping use-distributed-optimizer use-megatron-fsdp "
+     "data-parallel-sharding-strategy "
+     "num-distributed-optimizer-instances outer-dp-sharding-strategy overlap-grad-reduce "
+     "overlap-param-gather "
      "grad-reduce-in-bf16 ddp-bucket-size distributed-timeout-minutes"},
     {"Data",
      "data-path data-args-path train-data-path valid-data-path test-data-path "
@@ -59,9 +64,13 @@ constexpr MegatronRow kDone[] = {
      "tiktoken-num-special-tokens tiktoken-special-tokens tokenizer-hf-no-include-special-tokens"},
     {"Checkpoints",
      "save save-interval load ckpt-step async-save no-save-optim no-load-optim no-load-rng "
-     "finetune exit-on-missing-checkpoint"},
+     "finetune exit-on-missing-checkpoint use-checkpoint-args use-checkpoint-opt-param-scheduler "
+     "override-opt-param-scheduler"},
     {"Evaluation, logs and profiling",
-     "eval-interval eval-iters multiple-validation-sets full-validation log-interval "
+     "eval-interval eval-iters eval-global-batch-size multiple-validation-sets full-validation "
+     "log-interval "
+     "timing-log-level timing-log-option check-weight-hash-across-dp-replicas-interval "
+     "log-params-norm log-num-zeros-in-grad "
      "log-throughput profile profile-step-start profile-step-end profile-ranks "
      "deterministic-mode"},
 };

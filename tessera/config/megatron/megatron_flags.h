@@ -52,9 +52,15 @@ struct MegatronFlag {
 const std::vector<MegatronFlag>& megatron_flags();
 const MegatronFlag* find_megatron_flag(std::string_view name);
 
-/// Why a value of a flag that is done is refused, where Megatron has the value and Tessera has
-/// not; empty for any other value.
-std::string_view missing_value(std::string_view flag, std::string_view value);
+/// A value of a flag that is done, which Megatron has and Tessera has not.
+struct MissingValue {
+  std::string_view flag, value;
+  std::string_view text;  ///< why it is refused
+  /// Another flag, which would be right with this value: rules about it are not reported.
+  std::string_view goes_with = {};
+};
+/// Null for any other value.
+const MissingValue* find_missing_value(std::string_view flag, std::string_view value);
 
 /// The tables of docs/megatron.md.
 std::string megatron_page();

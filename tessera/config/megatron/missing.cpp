@@ -91,13 +91,7 @@ constexpr MegatronRow kMissing[] = {
      kMuon, "", "optimizer=muon"},
     {kTraining, "no-weight-decay-cond-type=NAME apply-wd-to-qk-layernorm",
      "weight decay is not applied to biases and norms"},
-    {kTraining, "decoupled-lr=X decoupled-min-lr=X", "all weights have one learning rate"},
-    {kTraining, "start-weight-decay=X end-weight-decay=X", "weight decay is constant"},
-    {kTraining, "weight-decay-incr-style=NAME", "weight decay is constant", "constant"},
-    {kTraining, "rampup-batch-size=N... step-batch-size-schedule=TEXT",
-     "the batch size is constant"},
-    {kTraining, "eval-global-batch-size=N eval-micro-batch-size=N",
-     "evaluation has the batches of training"},
+    {kTraining, "eval-micro-batch-size=N", "evaluation has the microbatches of training"},
     {kTraining, "decrease-batch-size-if-needed", "set --global-batch-size to a multiple"},
     {kTraining, "iterations-to-skip=N...", "no iteration can be left out"},
     {kTraining, "skip-train", "use tessera evaluate"},
@@ -112,17 +106,12 @@ constexpr MegatronRow kMissing[] = {
      "activations stay on the device"},
     {kParallel, "hybrid-context-parallel max-seqlen-per-dp-cp-rank=N",
      "every sample is divided over all context-parallel ranks"},
-    {kParallel, "use-tp-pp-dp-mapping", "the order of ranks is tensor, context, data, pipeline"},
-    {kParallel, "outer-dp-sharding-strategy=NAME enable-full-sharding-in-hsdp",
-     "hybrid sharding (--num-distributed-optimizer-instances) keeps whole copies", "no_shard"},
-    {kParallel, "check-weight-hash-across-dp-replicas-interval=N", "weights are not compared"},
+    {kParallel, "enable-full-sharding-in-hsdp",
+     "hybrid sharding (--num-distributed-optimizer-instances) keeps whole copies"},
     {kParallel, "lazy-mpu-init", "ranks are started by Tessera or a launcher"},
 
-    {kFiles, "use-checkpoint-args",
-     "generate, evaluate and inspect take the model from --load by themselves"},
     {kFiles, "use-mp-args-from-checkpoint-args",
      "give the layout by flags; any loads a checkpoint"},
-    {kFiles, "use-checkpoint-opt-param-scheduler", "give the flags of the schedule"},
     {kFiles, "pretrained-checkpoint=PATH", "use --load with --finetune, or --load-hf"},
     {kFiles, "ckpt-convert-format=NAME ckpt-convert-save=PATH",
      "checkpoints have one format; tessera convert imports and exports Hugging Face models"},
@@ -135,17 +124,12 @@ constexpr MegatronRow kMissing[] = {
      "checkpoints are written to one folder"},
     {kFiles, "object-storage-cache-path=PATH", "data is read from files"},
     {kFiles, "dataloader-inter-document-masking", "use --reset-attention-mask"},
-    {kFiles, "data-path2=PATH", kVision},
+    {kFiles, "data-path2=PATH", "one --data-path names all data sets"},
     {kFiles, "tokenizer-metadata=PATH special-tokens=TEXT... vocab-extra-ids=N",
      "special tokens come from the tokenizer's files"},
     {kFiles, "allow-ambiguous-pad-tokens", "tokens are masked by --eod-mask-loss only"},
     {kFiles, "yaml-cfg=PATH", "use --config with a flat file of 'name: value' lines"},
 
-    {kWatch, "log-params-norm log-num-zeros-in-grad", "not computed"},
-    {kWatch, "timing-log-level=N", "use --profile", "0"},
-    {kWatch, "timing-log-option=NAME", "use --profile", "", "timing-log-level"},
-    {kWatch, "no-check-for-nan-in-loss-and-grad", "a step that is not finite stops the run"},
-    {kWatch, "check-for-nan-in-loss-and-grad", "always"},
     {kWatch, "check-for-spiky-loss check-for-large-grads",
      "losses and gradients are only checked to be finite"},
     {kWatch, "log-energy", "energy is not measured"},
@@ -225,17 +209,14 @@ constexpr MegatronRow kMissing[] = {
      "a training serves nothing; tessera generate continues prompts"},
 };
 
-struct MissingValue {
-  std::string_view flag, value, text;
-};
-
 constexpr MissingValue kMissingValues[] = {
     {"optimizer", "muon", "Muon is not there"},
     {"optimizer", "dist_muon", "Muon is not there"},
     {"optimizer", "adaptive_muon", "Muon is not there"},
     {"optimizer", "soap", "SOAP is not there"},
     {"optimizer", "lion", "Lion is not there"},
-    {"moe-router-load-balancing-type", "sinkhorn", "routing by Sinkhorn's algorithm is not there"},
+    {"moe-router-load-balancing-type", "sinkhorn", "routing by Sinkhorn's algorithm is not there",
+     "moe-router-topk"},
     {"moe-router-load-balancing-type", "quantile", "quantile balancing is not there"},
     {"moe-router-score-function", "sqrtsoftplus", "this score is not there"},
     {"position-embedding-type", "mrope", kVision},
@@ -248,6 +229,8 @@ constexpr MissingValue kMissingValues[] = {
      "--tokenizer-model"},
     {"tokenizer-type", "NullMultimodalTokenizer",
      "images are not there; for text alone use NullTokenizer"},
+    {"outer-dp-sharding-strategy", "optim",
+     "hybrid sharding (--num-distributed-optimizer-instances) keeps whole copies"},
     {"exp-avg-dtype", "fp16", "moments are fp32 or bf16"},
     {"exp-avg-dtype", "fp8", kFp8},
     {"exp-avg-sq-dtype", "fp16", "moments are fp32 or bf16"},
@@ -258,10 +241,10 @@ constexpr MissingValue kMissingValues[] = {
 
 std::span<const MegatronRow> missing_rows() { return kMissing; }
 
-std::string_view missing_value(std::string_view flag, std::string_view value) {
+const MissingValue* find_missing_value(std::string_view flag, std::string_view value) {
   for (const MissingValue& row : kMissingValues)
-    if (row.flag == flag && row.value == value) return row.text;
-  return {};
+    if (row.flag == flag && row.value == value) return &row;
+  return nullptr;
 }
 
 }  // namespace tessera::config

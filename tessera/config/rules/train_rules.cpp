@@ -8,6 +8,7 @@
 #include "tessera/config/rules/rules.h"
 #include "tessera/options/limits.h"
 #include "tessera/pipeline/stage_split.h"
+#include "tessera/spec/batch_schedule.h"
 #include "tessera/tensor/device.h"
 
 namespace tessera::config {
@@ -64,6 +65,14 @@ void schedule_rules(const Options& options, Problems& problems) {
   problems.require(s.lr <= 0 || s.min_lr <= s.lr, "--min-lr {} is above --lr {}", s.min_lr, s.lr);
   problems.require(s.lr <= 0 || s.lr_warmup_init <= s.lr, "--lr-warmup-init {} is above --lr {}",
                    s.lr_warmup_init, s.lr);
+  const OptimizerOptions& o = options.optimizer;
+  problems.require(o.decoupled_lr <= 0 || o.decoupled_min_lr <= o.decoupled_lr,
+                   "--decoupled-min-lr {} is above --decoupled-lr {}", o.decoupled_min_lr,
+                   o.decoupled_lr);
+  problems.require(s.weight_decay_style == WeightDecayStyle::constant ||
+                       s.start_weight_decay <= s.end_weight_decay,
+                   "--start-weight-decay {} is above --end-weight-decay {}", s.start_weight_decay,
+                   s.end_weight_decay);
   const auto decay = schedule_length("lr-decay", s.decay_samples, s.decay_iters, options.train);
   ScheduleLength warmup =
       schedule_length("lr-warmup", s.warmup_samples, s.warmup_iters, options.train);
@@ -162,6 +171,25 @@ void profile_rules(const TrainOptions& train, const Ranks& ranks, Problems& prob
   }
 }
 
+// The schedule of the pipeline must suit the smallest batch too.
+void smaller_batch_rules(const Options& options, Problems& problems) {
+  Options smallest = options;
+  try {
+    const BatchSchedule sizes(options.train, options.data.seq_length);
+    for (const auto& [from, size] : sizes.steps())
+      smallest.train.global_batch_size = std::min(smallest.train.global_batch_size, size);
+  } catch (const InputError&) {
+    return;  // reported already
+  }
+  if (smallest.train.global_batch_size == options.train.global_batch_size) return;
+  Problems of_largest, of_smallest;
+  training_pipeline_rules(options, of_largest);
+  training_pipeline_rules(smallest, of_smallest);
+  if (!of_largest.empty()) return;
+  for (const std::string& line : of_smallest.lines())
+    problems.add("with batches of {}: {}", smallest.train.global_batch_size, line);
+}
+
 void parallel_rules(const Options& options, const Ranks& ranks, Problems& problems) {
   const ParallelOptions& p = options.parallel;
   for (const int size : p.model_sizes())
@@ -177,6 +205,7 @@ void parallel_rules(const Options& options, const Ranks& ranks, Problems& proble
   sharding_rules(p, problems);
   split_model_rules(options, problems);
   training_pipeline_rules(options, problems);
+  smaller_batch_rules(options, problems);
 }
 
 }  // namespace
@@ -193,6 +222,34 @@ void batch_rules(const Options& options, Problems& problems) {
                    "--global-batch-size {} is not a multiple of --micro-batch-size {} x "
                    "data-parallel size {}: change one of them",
                    train.global_batch_size, train.micro_batch_size, options.parallel.data);
+}
+
+// Every batch of a schedule, and those of evaluations, must be made of whole microbatches.
+void batch_schedule_rules(const Options& options, Problems& problems) {
+  const TrainOptions& train = options.train;
+  const std::int64_t together = samples_at_once(options);
+  problems.require(together == 0 || train.eval_global_batch_size % together == 0,
+                   "--eval-global-batch-size {} is not a multiple of --micro-batch-size {} x "
+                   "data-parallel size {}: change one of them",
+                   train.eval_global_batch_size, train.micro_batch_size, options.parallel.data);
+  if (train.rampup_batch_size.empty() && train.step_batch_size_schedule.empty()) return;
+  const std::string_view flag =
+      train.rampup_batch_size.empty() ? "--step-batch-size-schedule" : "--rampup-batch-size";
+  problems.require(options.pipeline.schedule != ScheduleKind::search,
+                   "{} and --pipeline-schedule search exclude each other", flag);
+  try {
+    const BatchSchedule sizes(train, options.data.seq_length);
+    problems.require(sizes.largest() == train.global_batch_size,
+                     "--global-batch-size {} is not the largest size of {}, {}: drop it",
+                     train.global_batch_size, flag, sizes.largest());
+    for (const BatchSchedule::Step& step : sizes.steps())
+      problems.require(together == 0 || step.size % together == 0,
+                       "{}: the batch size {} is not a multiple of --micro-batch-size {} x "
+                       "data-parallel size {}: change one of them",
+                       flag, step.size, train.micro_batch_size, options.parallel.data);
+  } catch (const InputError& error) {
+    problems.add("{}", error.what());
+  }
 }
 
 int most_threads() { return kThreadsPerProcessor * processors(); }
@@ -219,6 +276,7 @@ void device_rules(const Options& options, Problems& problems) {
 
 void train_rules(const Options& options, const Ranks& ranks, Problems& problems) {
   batch_rules(options, problems);
+  batch_schedule_rules(options, problems);
   length_rules(options.train, problems);
   size_rules(options, problems);
   schedule_rules(options, problems);
