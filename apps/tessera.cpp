@@ -55,13 +55,17 @@ int run(const std::vector<std::string>& args) {
     bench_command(flags);
     return 0;
   }
-  ParsedCommand parsed = parse_command(args[0], flags);
+  ParsedCommand parsed = parse_without_check(args[0], flags);
   if (parsed.help) {
     fmt::print("{}", help_text(parsed.command));
     return 0;
   }
+  // A training reports what is wrong with its flags together with the rules between them.
+  if (parsed.command == Command::train) return train_command(parsed, args);
+  parsed.problems.throw_if_any();
+  log_notes(parsed.notes);
   switch (parsed.command) {
-    case Command::train: return train_command(parsed, args);
+    case Command::train: break;
     case Command::preprocess: preprocess_command(parsed); break;
     case Command::merge_data: merge_data_command(parsed); break;
     case Command::split_data: split_data_command(parsed); break;

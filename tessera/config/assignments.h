@@ -22,9 +22,12 @@ struct Assignment {
 /// By flag name.
 using Assignments = std::map<std::string, Assignment, std::less<>>;
 
-Assignments read_arguments(Command command, std::span<const std::string> args, Problems& problems);
+/// Of a flag that train is given several times, the last value counts, as in Megatron. Lists of
+/// other commands add up.
+Assignments read_arguments(Command command, std::span<const std::string> args, Problems& problems,
+                           Notes& notes);
 Assignments read_config(Command command, std::string_view yaml, std::string_view what,
-                        Problems& problems);
+                        Problems& problems, Notes& notes);
 
 /// The flags of the file, overridden by those of the command line.
 Assignments merge(const Assignments& file, const Assignments& command_line);
@@ -32,7 +35,7 @@ Assignments merge(const Assignments& file, const Assignments& command_line);
 /// Stores all values, in the order of the table.
 void store(const Assignments& given, Settings& settings, Problems& problems);
 
-/// A switch that is set to false counts as not given.
+/// A switch that is set to false counts as not given, and some numbers that are 0.
 bool is_on(const Flag& flag, const Assignment& assignment);
 bool was_given(const Assignments& given, std::string_view flag);
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tessera/base/files.h"
+#include "tessera/base/log.h"
 #include "tessera/config/rules/given_rules.h"
 #include "tessera/options/limits.h"
 
@@ -11,13 +12,15 @@ namespace tessera {
 namespace {
 
 using config::Assignments;
+using config::Notes;
 using config::Problems;
 
-Assignments read_file(Command command, const Assignments& arguments, Problems& problems) {
+Assignments read_file(Command command, const Assignments& arguments, Problems& problems,
+                      Notes& notes) {
   const auto flag = arguments.find("config");
   if (flag == arguments.end()) return {};
   const std::string& path = flag->second.values.front();
-  return config::read_config(command, read_text_file(path, kMaxConfigBytes), path, problems);
+  return config::read_config(command, read_text_file(path, kMaxConfigBytes), path, problems, notes);
 }
 
 // Flags that several commands have are stored once; each command carries what it needs along.
@@ -40,26 +43,62 @@ void share_flags(ParsedCommand& parsed) {
   }
 }
 
-ParsedCommand settle(Command command, const Assignments& file, Assignments all,
-                     Problems& problems) {
-  ParsedCommand parsed{default_settings(command), command, std::move(all)};
-  config::store(parsed.given, parsed, problems);
-  problems.throw_if_any();
+// GPT-2's files need no --tokenizer-type, as in Megatron.
+bool names_gpt2_files(Command command, const Assignments& given) {
+  return (command == Command::train || command == Command::preprocess) &&
+         !given.contains("tokenizer-type") && given.contains("vocab-file") &&
+         given.contains("merge-file");
+}
+
+Settings settings_of(Command command, const Assignments& given, Problems& problems) {
+  Settings settings = default_settings(command);
+  if (names_gpt2_files(command, given)) settings.options.data.tokenizer.kind = TokenizerKind::gpt2;
+  config::store(given, settings, problems);
+  return settings;
+}
+
+// A flag without effect is as if it had not been given. Leaving it out may leave another one
+// without effect.
+void drop_ineffective(ParsedCommand& parsed, const Assignments& file) {
+  Problems reported;  // already, for the same values
+  const Settings file_settings = settings_of(parsed.command, file, reported);
+  for (bool dropped = true; dropped;) {
+    dropped = config::drop_ineffective({parsed.command, parsed.given, parsed, file, file_settings},
+                                       parsed.problems, parsed.notes);
+    if (dropped)
+      static_cast<Settings&>(parsed) = settings_of(parsed.command, parsed.given, reported);
+  }
+}
+
+// With --strict-flags every flag has to be one of Tessera's, and have an effect.
+void apply_strictness(ParsedCommand& parsed) {
+  if (!parsed.strict_flags) return;
+  for (const std::string& warning : parsed.notes.warnings)
+    parsed.problems.add("{} (--strict-flags)", warning);
+  for (const auto& [flag, text] : parsed.notes.already_so)
+    parsed.problems.add("--{}: without need: {} (--strict-flags)", flag, text);
+}
+
+ParsedCommand settle(Command command, const Assignments& file, Assignments all, Problems problems,
+                     Notes notes) {
+  ParsedCommand parsed{default_settings(command), command, std::move(all), std::move(problems),
+                       std::move(notes)};
+  static_cast<Settings&>(parsed) = settings_of(command, parsed.given, parsed.problems);
+  drop_ineffective(parsed, file);
+  config::add_remarks(parsed.given, parsed.notes);
+  config::check_partners(parsed.given, parsed.options, parsed.problems);
+  apply_strictness(parsed);
   share_flags(parsed);
-  // A file's value that the command line replaces may be bad: then it has no effect either.
-  Problems unused;
-  Settings file_settings = default_settings(command);
-  config::store(file, file_settings, unused);
-  config::check_given({parsed.given, parsed, file, file_settings}, problems);
-  problems.throw_if_any();
   return parsed;
 }
 
 ParsedCommand read_command(Command command, std::span<const std::string> args) {
   Problems problems;
-  const Assignments arguments = config::read_arguments(command, args, problems);
-  const Assignments file = read_file(command, arguments, problems);
-  return settle(command, file, config::merge(file, arguments), problems);
+  Notes notes;
+  const Assignments arguments = config::read_arguments(command, args, problems, notes);
+  const Assignments file = read_file(command, arguments, problems, notes);
+  return settle(command, file, config::merge(file, arguments), std::move(problems),
+                std::move(notes));
 }
 
 bool is_mesh_switch(std::string_view argument) {
@@ -121,7 +160,7 @@ Settings default_settings(Command command) {
   return settings;
 }
 
-ParsedCommand parse_command(std::string_view name, std::span<const std::string> args) {
+ParsedCommand parse_without_check(std::string_view name, std::span<const std::string> args) {
   const Command command = command_from_name(name);
   const bool help = std::find(args.begin(), args.end(), "--help") != args.end();
   if (help || (!args.empty() && args.front() == "-h")) {
@@ -137,10 +176,25 @@ ParsedCommand parse_command(std::string_view name, std::span<const std::string> 
   return read_command(command, args);
 }
 
+ParsedCommand parse_command(std::string_view name, std::span<const std::string> args) {
+  ParsedCommand parsed = parse_without_check(name, args);
+  parsed.problems.throw_if_any();
+  return parsed;
+}
+
+void log_notes(const config::Notes& notes) {
+  for (const std::string& warning : notes.warnings) log_warning("{}", warning);
+  if (const std::string line = notes.already_so_line(); !line.empty()) log_info("{}", line);
+}
+
 Options options_from_yaml(std::string_view text, std::string_view what) {
   Problems problems;
-  const Assignments file = config::read_config(Command::train, text, what, problems);
-  return settle(Command::train, file, file, problems).options;
+  Notes notes;
+  const Assignments file = config::read_config(Command::train, text, what, problems, notes);
+  const ParsedCommand parsed =
+      settle(Command::train, file, file, std::move(problems), std::move(notes));
+  parsed.problems.throw_if_any();
+  return parsed.options;
 }
 
 void apply_given(const ParsedCommand& parsed, Options& options) {

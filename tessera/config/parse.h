@@ -16,6 +16,10 @@ namespace tessera {
 struct ParsedCommand : Settings {
   Command command = Command::train;
   config::Assignments given;
+  /// What is wrong with flags and values; empty after parse_command.
+  config::Problems problems = {};
+  /// Warnings, and the flags of Megatron's that were given without need.
+  config::Notes notes = {};
 
   /// Whether the command line or the configuration file set this flag ("lr", without dashes).
   bool was_given(std::string_view flag) const { return config::was_given(given, flag); }
@@ -29,6 +33,13 @@ Settings default_settings(Command command);
 /// validate. With --help, nothing else is looked at. With --mesh or --schedule, inspect takes the
 /// flags of train.
 ParsedCommand parse_command(std::string_view command, std::span<const std::string> args);
+
+/// The same, but leaves what is wrong in `problems`: validate then reports it together with the
+/// rules that are violated.
+ParsedCommand parse_without_check(std::string_view command, std::span<const std::string> args);
+
+/// Logs the notes: a warning for each flag without effect, and a line for Megatron's flags.
+void log_notes(const config::Notes& notes);
 
 /// Parses the output of print_config(Options), or any configuration file of `train`. `what` names
 /// it in errors.

@@ -1,5 +1,7 @@
 #include "tessera/config/problems.h"
 
+#include <algorithm>
+
 #include "tessera/base/check.h"
 
 namespace tessera::config {
@@ -8,7 +10,41 @@ namespace {
 // More would scroll the first ones away.
 constexpr std::size_t kShown = 40;
 
+// Whether the line has "--flag", not as the beginning of a longer name.
+bool names_flag(std::string_view line, std::string_view flag) {
+  const std::string name = fmt::format("--{}", flag);
+  for (std::size_t at = line.find(name); at != line.npos; at = line.find(name, at + 1)) {
+    const std::string_view rest = line.substr(at + name.size());
+    if (rest.empty() || (rest[0] != '-' && (rest[0] < 'a' || rest[0] > 'z'))) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+void Problems::add_consequences(const Problems& of_rules) {
+  for (const std::string& line : of_rules.lines())
+    if (std::ranges::none_of(faulty_flags_,
+                             [&](const std::string& flag) { return names_flag(line, flag); }))
+      lines_.push_back(line);
+}
+
+// Flags with the same explanation share it.
+std::string Notes::already_so_line() const {
+  std::vector<std::pair<std::string_view, std::string>> by_text;
+  for (const auto& [flag, text] : already_so) {
+    const auto same = std::ranges::find_if(by_text, [&](const auto& e) { return e.first == text; });
+    if (same == by_text.end())
+      by_text.emplace_back(text, "--" + flag);
+    else
+      same->second += ", --" + flag;
+  }
+  std::string line;
+  for (const auto& [text, flags] : by_text)
+    line += fmt::format(
+        "{}{} ({})", line.empty() ? "flags of Megatron-LM without need here: " : "; ", flags, text);
+  return line;
+}
 
 void Problems::throw_if_any() const {
   if (lines_.empty()) return;

@@ -5,6 +5,7 @@
 #include "tessera/base/check.h"
 #include "tessera/options/limits.h"
 #include "tessera/pipeline/stage_split.h"
+#include "tessera/spec/batch_schedule.h"
 
 namespace tessera {
 namespace {
@@ -59,17 +60,41 @@ int chunks_of(const PipelineOptions& pipeline, int ranks, std::int64_t layers) {
   }
 }
 
+void resolve_recompute(RecomputeOptions& recompute) {
+  if (recompute.granularity == RecomputeGranularity::selective && !recompute.core_attention)
+    recompute.granularity = RecomputeGranularity::none;
+}
+
 void resolve_pipeline(Options& options) {
   const int ranks = options.parallel.pipeline;
   if (ranks < 1 || ranks > kMaxRanks) return;
   options.pipeline.chunks = chunks_of(options.pipeline, ranks, options.model.num_layers);
 }
 
-void resolve_length(TrainOptions& train, const ParallelOptions& parallel) {
-  if (train.micro_batch_size > 0 && train.micro_batch_size <= kMaxMicroBatch)
-    fill(train.global_batch_size, train.micro_batch_size * parallel.data);
-  if (train.train_samples > 0 && train.global_batch_size > 0)
-    train.train_iters = train.train_samples / train.global_batch_size;
+// What is malformed is left to the rules.
+void resolve_length(Options& options) {
+  TrainOptions& train = options.train;
+  if (train.micro_batch_size > 0 && train.micro_batch_size <= kMaxMicroBatch &&
+      train.step_batch_size_schedule.empty())
+    fill(train.global_batch_size, train.micro_batch_size * options.parallel.data);
+  try {
+    const BatchSchedule sizes(train, options.data.seq_length);
+    fill(train.global_batch_size, sizes.largest());
+    if (train.train_samples > 0 && train.global_batch_size > 0)
+      train.train_iters = sizes.length(0, train.train_samples).iterations;
+  } catch (const InputError&) {
+    if (train.train_samples > 0 && train.global_batch_size > 0)
+      train.train_iters = train.train_samples / train.global_batch_size;
+  }
+}
+
+// As long as the training, in the same unit.
+void resolve_decay(ScheduleOptions& schedule, const TrainOptions& train) {
+  if (schedule.decay_iters > 0 || schedule.decay_samples > 0) return;
+  if (train.train_samples > 0)
+    schedule.decay_samples = train.train_samples;
+  else
+    schedule.decay_iters = train.train_iters;
 }
 
 }  // namespace
@@ -107,9 +132,10 @@ void resolve(Options& options, std::optional<int> ranks) {
   fill(options.model.max_position_embeddings, data.seq_length);
   resolve_model(options.model);
   resolve_pipeline(options);
-  resolve_length(options.train, options.parallel);
+  resolve_recompute(options.recompute);
+  resolve_length(options);
   options.train.finetune |= options.train.upcycle && options.train.load_hf.empty();
-  fill(options.schedule.decay_iters, options.train.train_iters);
+  resolve_decay(options.schedule, options.train);
   data.seed = options.train.seed;
   if (data.mock_data) data.split = "1,1,1";
 }

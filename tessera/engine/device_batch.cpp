@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "tessera/base/check.h"
 
@@ -15,6 +16,7 @@ DeviceBatches::Staging::Staging(Memory& memory, const Shape& bytes)
 DeviceBatches::DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches,
                              const Limits& limits, const BatchShare& share)
     : shape_(shape),
+      most_(microbatches),
       count_(microbatches),
       data_ranks_(share.data_ranks),
       limits_(limits),
@@ -52,7 +54,7 @@ Microbatch DeviceBatches::make_microbatch(int i) const {
   const Microfields& m = fields_.microbatches[static_cast<std::size_t>(i)];
   const auto make = [&](int target) {
     const Target& t = m.targets[static_cast<std::size_t>(target)];
-    const std::int64_t at = std::int64_t{target} * count_ + i;
+    const std::int64_t at = std::int64_t{target} * most_ + i;
     return Microbatch{.shape = kept_,
                       .tokens = t.tokens,
                       .labels = t.labels,
@@ -71,9 +73,9 @@ Microbatch DeviceBatches::make_microbatch(int i) const {
 
 DeviceBatches::Fields DeviceBatches::lay_out(ArenaLayout& arena) const {
   Fields fields;
-  fields.weights = arena.take(DType::f64, {std::int64_t{count_} * targets()});
+  fields.weights = arena.take(DType::f64, {std::int64_t{most_} * targets()});
   fields.tokens = arena.take(DType::f64, {targets()});
-  for (int i = 0; i < count_; ++i) {
+  for (int i = 0; i < most_; ++i) {
     Microfields& m = fields.microbatches.emplace_back();
     for (int target = 0; target < targets(); ++target)
       m.targets.push_back({arena.take(DType::i32, {kept_.rows()}),
@@ -161,7 +163,7 @@ void DeviceBatches::set_target(int i, const HostBatch& batch, int target) {
   double counted = 0;
   for (std::size_t at = 0; at < batch.loss_mask.size(); ++at)
     counted += static_cast<double>(mask(at));
-  tokens_[static_cast<std::size_t>(target * count_ + i)] = counted;
+  tokens_[static_cast<std::size_t>(target * most_ + i)] = counted;
 }
 
 // 0 everywhere if samples are one document each.
@@ -193,15 +195,21 @@ void DeviceBatches::set_documents(const HostBatch& batch, const View& to) const 
   for (std::int64_t b = 0; b < kept_.batch; ++b) out[b * shape_.seq] = 0;
 }
 
-// A microbatch with all labels masked has weight 0.
+void DeviceBatches::set_count(int count) {
+  check(count >= 1 && count <= most_, "{} microbatches, there is memory for {}", count, most_);
+  count_ = count;
+}
+
+// A microbatch with all labels masked has weight 0, and so do those that a step does not have.
 void DeviceBatches::weigh(Staging& to, LossAverage average) {
   for (int target = 0; target < targets(); ++target) {
-    const double* tokens = tokens_.data() + std::ptrdiff_t{target} * count_;
-    double* weights = to.fields.weights.data<double>() + std::ptrdiff_t{target} * count_;
+    const double* tokens = tokens_.data() + std::ptrdiff_t{target} * most_;
+    double* weights = to.fields.weights.data<double>() + std::ptrdiff_t{target} * most_;
     const double of_target =
         target == 0 ? 1.0 : limits_.mtp_weights[static_cast<std::size_t>(target - 1)];
     const double all = std::accumulate(tokens, tokens + count_, 0.0);
     to.fields.tokens.data<double>()[target] = all;
+    std::fill(weights + count_, weights + most_, 0.0);
     for (int i = 0; i < count_; ++i) {
       double counted = all;
       if (average == LossAverage::per_microbatch) counted = tokens[i] * count_ * data_ranks_;

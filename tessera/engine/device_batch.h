@@ -50,6 +50,8 @@ class DeviceBatches {
   DeviceBatches(Memory& memory, const BatchShape& shape, int microbatches, const Limits& limits,
                 const BatchShare& share = {});
 
+  /// Steps from now on have this many microbatches, of those that there is memory for.
+  void set_count(int count);
   /// Prepares microbatch `i` of the next step on the host.
   void set(int i, const HostBatch& batch);
   /// Sends the step to the device. Work launched on `stream` afterwards sees it.
@@ -63,7 +65,7 @@ class DeviceBatches {
   /// averaging, only after the division by the tokens of all data-parallel ranks. Target 0 is the
   /// next token, target j what depth j of multi-token prediction predicts.
   View weights(int target = 0) const {
-    return fields_.weights.slice(0, std::int64_t{target} * count_, count_);
+    return fields_.weights.slice(0, std::int64_t{target} * most_, most_);
   }
   /// Of all targets, one after the other.
   View all_weights() const { return fields_.weights; }
@@ -111,7 +113,8 @@ class DeviceBatches {
   void weigh(Staging& to, LossAverage average);
 
   BatchShape shape_;  ///< of an incoming batch
-  int count_;
+  int most_;          ///< microbatches that there is memory for
+  int count_;         ///< of a step; the others have weight 0
   int data_ranks_;
   Limits limits_;
   BatchShape kept_;            ///< of a microbatch

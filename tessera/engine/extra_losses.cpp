@@ -42,8 +42,7 @@ void ExtraLosses::allocate(std::int64_t sequences, Context& context, Memory& mem
   weight_ = memory_.view().slice(0, count + 1, 1);
   grad_scale_ = memory_.view().slice(0, count + 2, 1);
   context.kernels.fill(context.stream, memory_, 0);
-  context.kernels.fill(context.stream, sequences_, static_cast<double>(sequences));
-  context.kernels.fill(context.stream, weight_, 1.0 / static_cast<double>(sequences));
+  set_sequences(context, sequences);
   if (sums == 0 || plan_.layers == 0) return;
   by_layer_ = memory.allocate(MemoryUse::data, DType::f64, {plan_.layers, sums});
   ones_ = memory.allocate(MemoryUse::data, DType::f64, {1, plan_.layers});
@@ -59,6 +58,12 @@ void ExtraLosses::bind(ExtraLoss& loss) const {
   const View sums =
       by_layer ? by_layer_.view().slice(0, loss.layer(), 1).reshape({plan_.sums()}) : losses_;
   loss.bind(sums.slice(0, name, 1), grad_scale_);
+}
+
+void ExtraLosses::set_sequences(Context& context, std::int64_t sequences) {
+  if (!memory_) return;
+  context.kernels.fill(context.stream, sequences_, static_cast<double>(sequences));
+  context.kernels.fill(context.stream, weight_, 1.0 / static_cast<double>(sequences));
 }
 
 void ExtraLosses::begin_step(Context& context, const ConstView& state) {

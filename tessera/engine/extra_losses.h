@@ -35,6 +35,8 @@ class ExtraLosses {
   std::vector<std::string> names_by_layer() const {
     return {plan_.names.begin(), plan_.names.begin() + plan_.sums()};
   }
+  /// The number of sequences in the global batches from now on.
+  void set_sequences(Context& context, std::int64_t sequences);
   /// To be called before the microbatches; `state` is the StepState.
   void begin_step(Context& context, const ConstView& state);
   /// To be called after the microbatches, by all ranks of the world together.

@@ -268,6 +268,7 @@ RunnerMemory Session::memory_for(const std::deque<StageRunner>& runners, Memory&
 
 Session::Session(const SessionOptions& options, const Rank& rank)
     : options_(options),
+      most_microbatches_(options.microbatches),
       memory_(options.device, memory_limit(options)),
       stream_(options.device),
       trace_(options.device),
@@ -312,6 +313,26 @@ Session::Session(const SessionOptions& options, const Rank& rank)
                        sizes.boundary_buffers, boundary_shape(options), batch_limits(options)});
 }
 
+void Session::set_microbatches(int count) {
+  if (count == options_.microbatches) return;
+  check(count >= 1 && count <= most_microbatches_, "{} microbatches, there is memory for {}", count,
+        most_microbatches_);
+  options_.microbatches = count;
+  const PipelineShape shape = make_pipeline_shape(options_);
+  const int stage = mesh_.pipeline().rank();
+  step_runner_->set_programs(
+      options_.training ? compile(shape, training_schedules(options_), stage) : PipelineProgram(),
+      compile(shape, make_schedules(shape, forward_only), stage));
+  step_runner_->batches().set_count(count);
+  parameters_->set_microbatches(count);
+  extra_losses_->set_sequences(*context_, sequences_of_step());
+  kernels_->fill(stream_, runner_memory_->loss_sums(), 0);  // of microbatches that are not there
+}
+
+std::int64_t Session::sequences_of_step() const {
+  return options_.shape.batch * options_.microbatches * options_.parallel.data;
+}
+
 StepRunner::Parts Session::step_parts() {
   return {options_,
           *context_,
@@ -331,9 +352,7 @@ void Session::make_extra_losses() {
   for (GptModel& chunk : chunks_)
     for (ExtraLoss* loss : chunk.extra_losses()) own.push_back(loss);
   if (!options_.training) own.clear();
-  const std::int64_t sequences =
-      options_.shape.batch * options_.microbatches * options_.parallel.data;
-  extra_losses_.emplace(extra_loss_plan(options_), own, sequences, *context_, memory_);
+  extra_losses_.emplace(extra_loss_plan(options_), own, sequences_of_step(), *context_, memory_);
 }
 
 void Session::make_expert_loads() {

@@ -115,6 +115,9 @@ class Session {
   Session(const SessionOptions& options, const Rank& rank);
 
   const SessionOptions& options() const { return options_; }
+  /// Steps from now on have this many microbatches per data-parallel rank, at most as many as the
+  /// session was made for. All ranks call it with the same number.
+  void set_microbatches(int count);
   Context& context() { return *context_; }
   Memory& memory() { return memory_; }
   /// This rank's model chunks: one, unless the pipeline schedule is interleaved.
@@ -135,11 +138,13 @@ class Session {
   StepRunner& step_runner() { return *step_runner_; }
 
  private:
+  std::int64_t sequences_of_step() const;
   void make_extra_losses();
   void make_expert_loads();
   StepRunner::Parts step_parts();
 
   SessionOptions options_;
+  int most_microbatches_;  ///< that there is memory for
   Memory memory_;
   Stream stream_;
   Trace trace_;

@@ -1,5 +1,7 @@
 #include "tessera/engine/session_options.h"
 
+#include <algorithm>
+
 namespace tessera {
 namespace {
 
@@ -27,6 +29,10 @@ LossAverage average_of(const TrainOptions& options) {
   return options.calculate_per_token_loss ? LossAverage::per_token : LossAverage::per_microbatch;
 }
 
+int microbatches_of_batch(const Options& options, std::int64_t samples) {
+  return static_cast<int>(samples / (options.train.micro_batch_size * options.parallel.data));
+}
+
 SessionOptions session_options(const Options& options, bool training) {
   SessionOptions session;
   session.model = options.model;
@@ -36,9 +42,10 @@ SessionOptions session_options(const Options& options, bool training) {
   session.pipeline = options.pipeline;
   session.shape = {options.data.seq_length, options.train.micro_batch_size};
   session.documents = options.data.keeps_documents_apart();
+  const std::int64_t largest = std::max(options.train.global_batch_size,
+                                        training ? options.train.eval_global_batch_size : 0);
   if (options.train.micro_batch_size > 0)
-    session.microbatches = static_cast<int>(
-        options.train.global_batch_size / (options.train.micro_batch_size * options.parallel.data));
+    session.microbatches = microbatches_of_batch(options, largest);
   session.seed = options.train.seed;
   session.device = device_of(options.train);
   session.memory_budget_gib = options.train.gpu_memory_budget_gib;

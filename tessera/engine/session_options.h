@@ -31,6 +31,9 @@ Device device_of(const TrainOptions& options);
 /// How the losses of a step are averaged.
 LossAverage average_of(const TrainOptions& options);
 
+/// The microbatches of each data-parallel rank in a batch of this many samples.
+int microbatches_of_batch(const Options& options, std::int64_t samples);
+
 /// The session options for these (resolved) options, on the device that they name.
 SessionOptions session_options(const Options& options, bool training);
 

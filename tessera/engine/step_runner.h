@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <optional>
+#include <utility>
 
 #include "tessera/engine/context_work.h"
 #include "tessera/engine/device_batch.h"
@@ -51,6 +52,11 @@ class StepRunner {
   DeviceBatches& batches() { return batches_; }
   /// Of the batches that went to batches().
   ContextWork& context_work() { return context_work_; }
+  /// The programs of steps with another number of microbatches.
+  void set_programs(PipelineProgram training, PipelineProgram evaluation) {
+    plan_.training = std::move(training);
+    plan_.evaluation = std::move(evaluation);
+  }
   const Executor& executor() const { return *executor_; }
   /// To be called before the first microbatch of a training step.
   void begin_step();

@@ -1,6 +1,7 @@
 #include "tessera/engine/train_step.h"
 
 #include <numeric>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -94,7 +95,9 @@ void Steps::submit(const NextBatch& next_batch, bool eager) {
   // The kernels that a graph replays belong to no trace range. A graph that was captured before
   // CUPTI is attached is not launched afterwards either: some drivers fail on that.
   const bool without_graph = eager || session_.context().trace->recording();
-  if (without_graph) graph_.reset();
+  const int microbatches = session_.options().microbatches;
+  if (without_graph || std::exchange(graph_microbatches_, microbatches) != microbatches)
+    graph_.reset();
   if (!replays_ || eager_steps_ < kBeforeGraph || without_graph) {
     ++eager_steps_;
     submit_gradients(next_batch);

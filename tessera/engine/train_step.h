@@ -42,6 +42,7 @@ class Steps {
   bool replays_;                  ///< whether steps are captured in a graph
   std::int64_t eager_steps_ = 0;  ///< whole steps that were submitted without a graph
   std::optional<Graph> graph_;
+  int graph_microbatches_ = 0;  ///< of the steps that it was captured for
 };
 
 struct StepResult {

@@ -48,6 +48,16 @@ void Kernels::sum_squares(Stream& stream, View out, ConstView x, bool accumulate
   do_sum_squares(stream, out, x, accumulate, workspace);
 }
 
+void Kernels::count_nonzero(Stream& stream, View out, ConstView x, bool accumulate,
+                            Workspace workspace) {
+  constexpr const char* op = "count_nonzero";
+  require(op, "out", out, DType::f64, {1});
+  require_rows(op, "x", x, 1);
+  require_float(op, "x", x);
+  require_workspace(op, workspace, sum_squares_workspace_bytes(x.numel()));
+  do_count_nonzero(stream, out, x, accumulate, workspace);
+}
+
 void Kernels::divide_by_sum(Stream& stream, View weights, ConstView totals) {
   constexpr const char* op = "divide_by_sum";
   require_rows(op, "weights", weights, 1);
@@ -80,8 +90,8 @@ void Kernels::finish_step(Stream& stream, View state, View records, ConstView sq
   require_rows(op, "losses", losses, 1);
   require(op, "losses", losses, DType::f64, losses.shape());
   require(op, "weights", weights, DType::f64, losses.shape());
-  require_rows(op, "rates", rates, 1);
-  require(op, "rates", rates, DType::f64, rates.shape());
+  require_rows(op, "rates", rates, 2);
+  require(op, "rates", rates, DType::f64, {rates.dim(0), kStepRates});
   // The last rate is used for all steps beyond the end, so there must be one.
   check(rates.dim(0) > 0, "{}: there is no learning rate", op);
   if (extra_losses) {

@@ -302,14 +302,16 @@ class Kernels {
   /// out f64 [1] (+)= sum_i x_i^2 of a flat tensor.
   void sum_squares(Stream&, View out, ConstView x, bool accumulate, Workspace);
   virtual std::size_t sum_squares_workspace_bytes(std::int64_t elements) const = 0;
+  /// out f64 [1] (+)= the number of elements that are not 0; workspace as for sum_squares.
+  void count_nonzero(Stream&, View out, ConstView x, bool accumulate, Workspace);
   /// weights f64 [M] /= max(1, sum of totals f64 [R]): normalises by the number of tokens.
   void divide_by_sum(Stream&, View weights, ConstView totals);
   /// grad_scales f64 [M] = weights f64 [M] x the state's loss scale.
   void start_step(Stream&, View grad_scales, ConstView weights, ConstView state);
   /// Ends a step: finish_step_state (step_state.h) decides what the update does, and the step's
   /// record is written to the ring `records`. squares f64 [1]; losses and weights f64 [M], whose
-  /// products add up to the step's loss; rates f64 [R]: learning rates by step; extra_losses f64
-  /// [up to kMaxExtraLosses], copied to the record.
+  /// products add up to the step's loss; rates f64 [R, kStepRates]: StepRates by step; extra_losses
+  /// f64 [up to kMaxExtraLosses], copied to the record.
   void finish_step(Stream&, View state, View records, ConstView squares, ConstView losses,
                    ConstView weights, ConstView rates, const StepRules&,
                    ConstView extra_losses = {});
@@ -409,6 +411,7 @@ class Kernels {
   virtual void do_scale_rows(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_row_dot(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_sum_squares(Stream&, View, ConstView, bool, Workspace) = 0;
+  virtual void do_count_nonzero(Stream&, View, ConstView, bool, Workspace) = 0;
   virtual void do_divide_by_sum(Stream&, View, ConstView) = 0;
   virtual void do_start_step(Stream&, View, ConstView, ConstView) = 0;
   virtual void do_finish_step(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,

@@ -161,13 +161,15 @@ struct AdamSpec {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  bool decay = true;  ///< whether weight decay applies to this range
+  bool decay = true;       ///< whether weight decay applies to this range
+  bool decoupled = false;  ///< whether it has the learning rate of decoupled ranges
 };
 
 /// The same for SGD with momentum; weight decay is L2 (added to the gradient).
 struct SgdSpec {
   double momentum = 0.9;
   bool decay = true;
+  bool decoupled = false;
 };
 
 }  // namespace tessera

@@ -18,13 +18,23 @@ enum class LossScaling { none, constant, dynamic };
 
 /// Settings of a run, constant over all steps.
 struct StepRules {
-  double max_norm = 0;      ///< gradients are clipped to this global norm; 0: no clipping
-  double weight_decay = 0;  ///< for the ranges with decay
+  double max_norm = 0;  ///< gradients are clipped to this global norm; 0: no clipping
   LossScaling scaling = LossScaling::none;
   double least_scale = 1;
   std::int64_t growth_interval = 1000;
   std::int64_t hysteresis = 2;
+  /// Without loss scaling, a step that is not finite ends the run; otherwise it is skipped.
+  bool stops_if_not_finite = true;
 };
+
+/// What the schedule gives an update.
+struct StepRates {
+  double learning_rate = 0;
+  double decoupled_rate = 0;  ///< of ranges with a learning rate of their own
+  double weight_decay = 0;    ///< of ranges with decay
+};
+/// The rates of several updates are f64 [updates, kStepRates].
+inline constexpr std::int64_t kStepRates = sizeof(StepRates) / sizeof(double);
 
 /// The state itself, held on the device in a u8 tensor of sizeof(StepState) bytes.
 struct StepState {
@@ -36,11 +46,15 @@ struct StepState {
   std::int64_t failed_iteration = 0;  ///< first iteration that failed; 0: none
   std::int64_t rates_begin = 0;       ///< the value of `step` before the first of the known rates
   // Values of the current step, set by finish_step for the update:
-  double learning_rate = 0;
-  double weight_decay = 0;
+  StepRates rates = {};
   double grad_norm = 0;      ///< norm of the unscaled gradients
   double clip_factor = 1;    ///< clipping factor x 1 / loss_scale
   std::int64_t skipped = 0;  ///< 1: the update does nothing
+
+  /// The learning rate of a range.
+  TESSERA_HOST_DEVICE double rate(bool decoupled) const {
+    return decoupled ? rates.decoupled_rate : rates.learning_rate;
+  }
 };
 
 /// Maximum number of losses besides the cross-entropy (such as auxiliary losses of MoE routers),
@@ -94,10 +108,10 @@ TESSERA_HOST_DEVICE inline void adapt_scale(StepState& state, bool overflow,
 /// returns the step's record. All backends and all ranks run this function on the same sums, so
 /// they decide alike.
 ///
-/// rates f64 [rate_count]: the learning rates of the steps rates_begin, rates_begin + 1, ...; the
-/// last one is used beyond the end.
+/// rates [rate_count]: those of the steps rates_begin, rates_begin + 1, ...; the last ones are used
+/// beyond the end.
 TESSERA_HOST_DEVICE inline StepRecord finish_step_state(StepState& state, const StepSums& sums,
-                                                        const double* rates,
+                                                        const StepRates* rates,
                                                         std::int64_t rate_count,
                                                         const StepRules& rules) {
   const double scale = state.loss_scale;
@@ -108,13 +122,13 @@ TESSERA_HOST_DEVICE inline StepRecord finish_step_state(StepState& state, const 
   if (rules.scaling == LossScaling::dynamic) detail::adapt_scale(state, overflow, rules);
   // The loss is not multiplied by the scale, so a smaller scale would not make it finite. A failure
   // is permanent: all later steps are skipped until the host stops the run.
-  const bool failed = !std::isfinite(sums.loss) || (overflow && rules.scaling == LossScaling::none);
+  const bool fault = !std::isfinite(sums.loss) || (overflow && rules.scaling == LossScaling::none);
+  const bool failed = fault && rules.stops_if_not_finite;
   if (failed && state.failed_iteration == 0) state.failed_iteration = state.iteration;
-  state.skipped = overflow || state.failed_iteration != 0 ? 1 : 0;
+  state.skipped = overflow || fault || state.failed_iteration != 0 ? 1 : 0;
   // The schedule counts updates, not iterations: a skipped step does not advance it.
   const std::int64_t next = state.step - state.rates_begin;
-  state.learning_rate = rates[next < rate_count ? next : rate_count - 1];
-  state.weight_decay = rules.weight_decay;
+  state.rates = rates[next < rate_count ? next : rate_count - 1];
   state.grad_norm = norm;
   // 1e-6 as in PyTorch and Megatron. A non-finite norm makes the factor meaningless; the step is
   // skipped.
@@ -125,7 +139,7 @@ TESSERA_HOST_DEVICE inline StepRecord finish_step_state(StepState& state, const 
           state.step,
           sums.loss,
           norm,
-          state.learning_rate,
+          state.rates.learning_rate,
           scale,
           state.skipped,
           state.failed_iteration != 0 ? 1 : 0,

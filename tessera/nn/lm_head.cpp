@@ -28,7 +28,7 @@ LmHead::LmHead(const LmHeadSpec& spec, const LayerContext& layer, Parameter* sha
       vocab_(balanced_range(spec.vocab, layer.shards(), layer.shard())),
       shared_(shared) {
   if (shared) return;
-  own_ = vocab_parallel_table(spec.tied ? kTokenTableName : "output.weight", spec.vocab,
+  own_ = vocab_parallel_table(spec.tied ? kTokenTableName : kOutputTableName, spec.vocab,
                               spec.hidden, spec.init_std, layer);
   if (spec.tied) own_->tie(true);
 }

@@ -71,6 +71,11 @@ class Parameter {
   bool contributed_ = false;
 };
 
+/// The tensor name of the word embeddings.
+inline constexpr const char* kTokenTableName = "embedding.word.weight";
+/// That of an output layer with weights of its own.
+inline constexpr const char* kOutputTableName = "output.weight";
+
 using ParameterList = std::vector<Parameter*>;
 
 /// A parameter that every rank of a group holds in full; the group's first rank saves and counts

@@ -9,9 +9,6 @@
 
 namespace tessera {
 
-/// The tensor name of the word embeddings.
-inline constexpr const char* kTokenTableName = "embedding.word.weight";
-
 /// This rank's shard of a weight [vocab, hidden], of the embedding or of the output layer: a range
 /// of the rows with 1-D tensor parallelism, the shard of a linear layer's weight with 2-D.
 Parameter vocab_parallel_table(const std::string& name, std::int64_t vocab, std::int64_t hidden,

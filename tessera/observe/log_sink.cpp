@@ -51,11 +51,16 @@ std::string format_log_line(const StepMetrics& step, const IntervalSums& interva
   line += fmt::format(" learning rate: {:.6E} | global batch size: {:5} |",
                       m.number("learning_rate"), step.global_batch_size);
   line += format_losses(m, interval);
+  line += fmt::format(" loss scale: {:.1f} | grad norm: {:.3f} |", m.number("loss_scale"),
+                      m.number("grad_norm"));
+  if (m.find("num_zeros_in_grad") != nullptr)
+    line += fmt::format(" num zeros: {:.0f} |", m.number("num_zeros_in_grad"));
+  if (m.find("params_norm") != nullptr)
+    line += fmt::format(" params norm: {:.3f} |", m.number("params_norm"));
   line += fmt::format(
-      " loss scale: {:.1f} | grad norm: {:.3f} | number of skipped iterations: {:3.0f} | number of "
-      "nan iterations:   0 | data wait (ms): {:.1f} |",
-      m.number("loss_scale"), m.number("grad_norm"), interval.sum("skipped"),
-      m.number("longest_data_wait") * 1e3);
+      " number of skipped iterations: {:3.0f} | number of nan iterations:   0 | data wait (ms): "
+      "{:.1f} |",
+      interval.sum("skipped"), m.number("longest_data_wait") * 1e3);
   if (m.find("expert_imbalance") != nullptr)
     line += fmt::format(" expert tokens max/mean: {:.2f} |", interval.mean("expert_imbalance"));
   if (interval.sum("expert_dropped") > 0)

@@ -36,6 +36,8 @@ class DataParallel {
 
   DataParallel(ParameterBuffers& buffers, Context& context, const Options& options);
 
+  /// Steps from now on have this many microbatches.
+  void set_microbatches(int count) { options_.microbatches = count; }
   void begin_step();
   /// To be called after a whole step, update included, was replayed from a CUDA graph.
   void step_replayed();

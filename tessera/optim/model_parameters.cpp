@@ -59,6 +59,10 @@ void ModelParameters::initialize(Context& context, std::uint64_t seed) {
     }
 }
 
+void ModelParameters::set_microbatches(int count) {
+  for (DataParallel& each : data_parallel_) each.set_microbatches(count);
+}
+
 void ModelParameters::begin_step() {
   for (DataParallel& each : data_parallel_) each.begin_step();
 }

@@ -34,6 +34,7 @@ class ModelParameters final : public ModuleHooks {
   void initialize(Context& context, std::uint64_t seed);
 
   // The calls of DataParallel, for all classes.
+  void set_microbatches(int count);
   void begin_step();
   void step_replayed();
   void forget_buffers();

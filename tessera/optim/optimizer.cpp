@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tessera/base/check.h"
 
@@ -36,7 +37,7 @@ std::vector<StateKind> state_kinds(const OptimizerOptions& options, DType dtype)
 StepRules rules_of(const OptimizerOptions& options, DType dtype) {
   StepRules rules;
   rules.max_norm = options.clip_grad;
-  rules.weight_decay = options.weight_decay;
+  rules.stops_if_not_finite = options.check_finite;
   if (dtype == DType::f16)
     rules.scaling = options.loss_scale > 0 ? LossScaling::constant : LossScaling::dynamic;
   rules.least_scale = options.min_loss_scale;
@@ -76,7 +77,7 @@ std::int64_t Optimizer::bytes_for(const OptimizerOptions& options, std::int64_t 
   const std::int64_t kept = options.cpu_offload ? 2 * window_elements(options, elements) : elements;
   return kept * each + static_cast<std::int64_t>(sizeof(StepState)) +
          kRecords * static_cast<std::int64_t>(sizeof(StepRecord)) +
-         (kRates + std::int64_t(classes)) * static_cast<std::int64_t>(sizeof(double));
+         (kRates * kStepRates + std::int64_t(classes)) * static_cast<std::int64_t>(sizeof(double));
 }
 
 std::int64_t Optimizer::host_bytes_for(const OptimizerOptions& options, std::int64_t elements,
@@ -99,25 +100,26 @@ Optimizer::Optimizer(const OptimizerOptions& options, const ModelParameters& par
   device_state_ = bytes(sizeof(StepState), 1);
   records_ = bytes(sizeof(StepRecord), kRecords);
   host_records_ = memory.allocate_host(DType::u8, records_.view().shape());
-  rates_ = memory.allocate(MemoryUse::optimizer, DType::f64, {kRates});
+  rates_ = memory.allocate(MemoryUse::optimizer, DType::f64, {kRates, kStepRates});
   squares_ = memory.allocate(MemoryUse::optimizer, DType::f64, {std::ssize(counted_)});
   StepState start;
   start.loss_scale = first_scale(options, parameters.dtype());
   start.overflows_left = options.hysteresis;
   set_step_state(context, start);
-  const double no_rate = 0;
-  set_rates(context, std::span(&no_rate, 1));
+  const StepRates no_rates;
+  set_rates(context, std::span(&no_rates, 1));
   adopt_values(context);
 }
 
 void Optimizer::own(const ModelParameters& parameters) {
   std::int64_t first = 0;
   for (const ParameterBuffers& each : parameters.classes()) {
-    for (ParameterBuffers::Owned owned : each.owned()) {
+    for (ParameterBuffers::Owned owned : each.owned(options_.decoupled_lr > 0)) {
       owned.state = {first + owned.state.begin, first + owned.state.end};
       owned_.push_back(owned);
     }
-    counted_.push_back({each.placement_class(), each.counted_grads()});
+    counted_.push_back({each.placement_class(), each.counted_grads(), each.counted_values(),
+                        each.counted_elements()});
     first += each.state_elements();
   }
 }
@@ -166,12 +168,17 @@ void Optimizer::adopt_values(Context& context) {
 // Each element counts once: among the ranks that hold copies of it, the primary one of the
 // model-parallel ranks counts it, each data-parallel rank for its shard. Ranks with the same shard
 // compute the same sum and do not add theirs.
-void Optimizer::sum_squares(Context& context, const Counted& counted, const View& squares) {
-  for (const View& grads : counted.grads)
-    context.kernels.sum_squares(context.stream, squares, grads, true, context.workspace);
-  const PlacementGroups& groups = context.mesh.groups(counted.placement_class);
+void Optimizer::sum_over_ranks(Context& context, PlacementClass placement_class, const View& sum) {
+  const PlacementGroups& groups = context.mesh.groups(placement_class);
   for (Communicator* group : {groups.model.get(), &context.mesh.pipeline(), groups.sharding.get()})
-    group->all_reduce(squares, ReduceOp::sum, context.stream)->wait(context.stream);
+    group->all_reduce(sum, ReduceOp::sum, context.stream)->wait(context.stream);
+}
+
+void Optimizer::sum_squares(Context& context, PlacementClass placement_class,
+                            const std::vector<View>& parts, const View& squares) {
+  for (const View& part : parts)
+    context.kernels.sum_squares(context.stream, squares, part, true, context.workspace);
+  sum_over_ranks(context, placement_class, squares);
 }
 
 void Optimizer::measure_gradients(Context& context) {
@@ -182,7 +189,7 @@ void Optimizer::measure_gradients(Context& context) {
   for (std::int64_t i = 0; i < std::ssize(counted_); ++i) {
     const Counted& counted = counted_[static_cast<std::size_t>(i)];
     const View squares = squares_.view().slice(0, i, 1);
-    sum_squares(context, counted, squares);
+    sum_squares(context, counted.placement_class, counted.grads, squares);
     alike = alike && context.mesh.groups(counted.placement_class).model->size() == world.size();
     if (i == 0) continue;
     const View sum = first.reshape({1, 1});
@@ -194,21 +201,61 @@ void Optimizer::measure_gradients(Context& context) {
   if (!alike) world.broadcast(first, 0, context.stream)->wait(context.stream);
 }
 
+// The memory of the norm's sums of squares is free between steps.
+double Optimizer::parameter_norm(Context& context) {
+  context.kernels.fill(context.stream, squares_, 0);
+  for (std::int64_t i = 0; i < std::ssize(counted_); ++i) {
+    const Counted& counted = counted_[static_cast<std::size_t>(i)];
+    if (counted.placement_class == PlacementClass::buffer) continue;  // they are no parameters
+    sum_squares(context, counted.placement_class, counted.values, squares_.view().slice(0, i, 1));
+  }
+  return std::sqrt(sum_of_classes(context));
+}
+
+std::int64_t Optimizer::zero_gradients(Context& context) {
+  context.kernels.fill(context.stream, squares_, 0);
+  for (std::int64_t i = 0; i < std::ssize(counted_); ++i) {
+    const Counted& counted = counted_[static_cast<std::size_t>(i)];
+    const View zeros = squares_.view().slice(0, i, 1);
+    // The padding between parameters is 0, so it is easier to count the others.
+    for (const View& grads : counted.grads)
+      context.kernels.count_nonzero(context.stream, zeros, grads, true, context.workspace);
+    double nonzero = 0;
+    copy_and_wait(context, &nonzero, zeros.raw(), sizeof(nonzero));
+    const double own = static_cast<double>(counted.elements) - nonzero;
+    copy_and_wait(context, zeros.raw(), &own, sizeof(own));
+    sum_over_ranks(context, counted.placement_class, zeros);
+  }
+  return static_cast<std::int64_t>(sum_of_classes(context));
+}
+
+double Optimizer::sum_of_classes(Context& context) const {
+  std::vector<double> sums(counted_.size());
+  copy_and_wait(context, sums.data(), squares_.view().raw(), sums.size() * sizeof(double));
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
 double Optimizer::grad_norm(Context& context) const {
   double squares = 0;
   copy_and_wait(context, &squares, squares_.view().raw(), sizeof(squares));
   return std::sqrt(squares) / step_state(context).loss_scale;
 }
 
-void Optimizer::set_rates(Context& context, std::span<const double> rates) {
+void Optimizer::set_rates(Context& context, std::span<const StepRates> rates) {
   check(!rates.empty() && rates.size() <= kRates, "{} learning rates, there is room for 1 to {}",
         rates.size(), kRates);
-  std::vector<double> all(kRates, rates.back());
+  std::vector<StepRates> all(kRates, rates.back());
   std::copy(rates.begin(), rates.end(), all.begin());
-  copy_and_wait(context, rates_.view().raw(), all.data(), all.size() * sizeof(double));
+  copy_and_wait(context, rates_.view().raw(), all.data(), all.size() * sizeof(StepRates));
   StepState state = step_state(context);
   state.rates_begin = state.step;
   set_step_state(context, state);
+}
+
+void Optimizer::set_rates(Context& context, std::span<const double> rates) {
+  std::vector<StepRates> all;
+  for (const double rate : rates) all.push_back({rate, rate, options_.weight_decay});
+  set_rates(context, all);
 }
 
 void Optimizer::update(Context& context, const ConstView& losses, const ConstView& weights,
@@ -222,8 +269,7 @@ void Optimizer::update(Context& context, const ConstView& losses, const ConstVie
     const auto same_part = [&](const View& of) {
       return of.slice(0, part.begin - ranges[i].begin, part.length());
     };
-    update_range(context, same_part(owned_[i].value), same_part(owned_[i].grad), state,
-                 owned_[i].decays);
+    update_range(context, same_part(owned_[i].value), same_part(owned_[i].grad), state, owned_[i]);
   };
   if (windows_) return windows_->pass(context.stream, ranges, update);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -235,17 +281,17 @@ void Optimizer::update(Context& context, const ConstView& losses, const ConstVie
 
 // `state` is in the order of state_kinds: moments, then the master weights, if any.
 void Optimizer::update_range(Context& context, const View& value, const View& grad,
-                             const std::vector<View>& state, bool decays) {
+                             const std::vector<View>& state, const ParameterBuffers::Owned& range) {
   const OptimizerOptions& o = options_;
   const View exact = master() ? state.back() : View();
   switch (o.kind) {
     case OptimizerKind::adam:
-      return context.kernels.adamw_step(context.stream, value, exact, state[0], state[1], grad,
-                                        device_state_,
-                                        {o.adam_beta1, o.adam_beta2, o.adam_eps, decays});
+      return context.kernels.adamw_step(
+          context.stream, value, exact, state[0], state[1], grad, device_state_,
+          {o.adam_beta1, o.adam_beta2, o.adam_eps, range.decays, range.decoupled});
     case OptimizerKind::sgd:
       return context.kernels.sgd_step(context.stream, value, exact, state[0], grad, device_state_,
-                                      {o.sgd_momentum, decays});
+                                      {o.sgd_momentum, range.decays, range.decoupled});
   }
 }
 

@@ -36,8 +36,10 @@ class Optimizer {
   static std::int64_t host_bytes_for(const OptimizerOptions& options, std::int64_t elements,
                                      DType dtype);
 
-  /// Sets the learning rates of the next updates, at most kRates; the last one also serves all
+  /// Sets the rates of the next updates, at most kRates; the last one also serves all
   /// later ones. Waits for work that reads the previous rates.
+  void set_rates(Context& context, std::span<const StepRates> rates);
+  /// The same with one learning rate for all weights, and constant weight decay.
   void set_rates(Context& context, std::span<const double> rates);
   static constexpr std::int64_t kRates = 4096;
 
@@ -46,6 +48,10 @@ class Optimizer {
   void measure_gradients(Context& context);
   /// Copies the norm that measure_gradients computed to the host.
   double grad_norm(Context& context) const;
+  /// The norm of all parameters, and the number of gradients of the last step that are 0; each
+  /// element counts once. Collective; between steps.
+  double parameter_norm(Context& context);
+  std::int64_t zero_gradients(Context& context);
   /// Decides whether to update, writes the step's record, and updates. losses and weights f64
   /// [microbatches]: the sum of their products is the step's loss. extra_losses are copied into the
   /// record.
@@ -65,19 +71,24 @@ class Optimizer {
   static constexpr std::int64_t kRecords = 1024;
 
  private:
-  // The gradients of a placement class that this rank adds to the norm.
+  // What this rank counts of a placement class.
   struct Counted {
     PlacementClass placement_class;
     std::vector<View> grads;
+    std::vector<View> values;   ///< frozen ones too
+    std::int64_t elements = 0;  ///< of the gradients, without the padding between parameters
   };
 
   View memory(const std::string& name) const;
   View master() const;
   void allocate_states(const ModelParameters& parameters, Context& context, Memory& memory);
   void own(const ModelParameters& parameters);
-  void sum_squares(Context& context, const Counted& counted, const View& squares);
+  static void sum_over_ranks(Context& context, PlacementClass placement_class, const View& sum);
+  static void sum_squares(Context& context, PlacementClass placement_class,
+                          const std::vector<View>& parts, const View& squares);
+  double sum_of_classes(Context& context) const;
   void update_range(Context& context, const View& value, const View& grad,
-                    const std::vector<View>& state, bool decays);
+                    const std::vector<View>& state, const ParameterBuffers::Owned& range);
 
   OptimizerOptions options_;
   StepRules rules_;

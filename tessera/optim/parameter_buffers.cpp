@@ -174,53 +174,99 @@ View ParameterBuffers::whole_grads(const Bucket& bucket) const {
 View ParameterBuffers::own_values(const Bucket& bucket) const { return shard_in(values(), bucket); }
 View ParameterBuffers::own_grads(const Bucket& bucket) const { return shard_in(grads(), bucket); }
 
-std::vector<ParameterBuffers::Owned> ParameterBuffers::owned() const {
+namespace {
+
+// Cuts a range where the parts begin and end that lie in it: those with a rate of their own.
+std::vector<std::pair<Range, bool>> cut_out(const Range& range, const std::vector<Range>& parts) {
+  std::vector<std::pair<Range, bool>> pieces;
+  Range rest = range;
+  for (const Range& part : parts) {
+    const Range inside = intersection(rest, part);
+    if (inside.length() == 0) continue;
+    if (inside.begin > rest.begin) pieces.push_back({{rest.begin, inside.begin}, false});
+    pieces.push_back({inside, true});
+    rest.begin = inside.end;
+  }
+  if (rest.length() > 0) pieces.push_back({rest, false});
+  return pieces;
+}
+
+bool is_token_table(const Parameter& parameter) {
+  return parameter.name() == kTokenTableName || parameter.name() == kOutputTableName;
+}
+
+}  // namespace
+
+std::vector<ParameterBuffers::Owned> ParameterBuffers::owned(bool decoupled) const {
   std::vector<Owned> all;
   for (const Bucket& bucket : layout_.trained()) {
     const Range shard = layout_.shard(bucket, options_.shard);
+    std::vector<Range> tables;
+    for (const std::size_t i : bucket.parameters)
+      if (decoupled && is_token_table(*parameters_[i]))
+        tables.push_back({layout_.offset(i),
+                          layout_.offset(i) + BucketLayout::padded_elements(*parameters_[i])});
+    std::ranges::sort(tables, {}, &Range::begin);
     for (const ParameterGroupRange& group_range : bucket.group_ranges) {
-      const Range mine = intersection(group_range.range, shard);
-      if (mine.length() == 0) continue;
-      const std::int64_t at = mine.begin - shard.begin;
-      const std::int64_t state = layout_.shard_offset(bucket) + at;
-      all.push_back({own_values(bucket).slice(0, at, mine.length()),
-                     own_grads(bucket).slice(0, at, mine.length()),
-                     {state, state + mine.length()},
-                     group_range.decays});
+      for (const auto& [mine, is_table] : cut_out(intersection(group_range.range, shard), tables)) {
+        const std::int64_t at = mine.begin - shard.begin;
+        const std::int64_t state = layout_.shard_offset(bucket) + at;
+        all.push_back({own_values(bucket).slice(0, at, mine.length()),
+                       own_grads(bucket).slice(0, at, mine.length()),
+                       {state, state + mine.length()},
+                       group_range.decays,
+                       is_table});
+      }
     }
   }
   return all;
 }
 
-std::vector<View> ParameterBuffers::counted_grads() const {
-  std::map<std::int64_t, std::int64_t> counted;  // begin -> end, in the order of the block
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i]->trained()) continue;
-    const std::int64_t numel = parameters_[i]->shape().numel();
-    const std::int64_t padded = BucketLayout::padded_elements(*parameters_[i]);
+// What this rank counts of its shard of a bucket, in the order of the block: of tensors that
+// several ranks hold, the primary ones. With the padding behind parameters, neighbours are one
+// range.
+std::vector<Range> ParameterBuffers::counted_ranges(const Bucket& bucket, bool padded) const {
+  std::map<std::int64_t, std::int64_t> counted;  // begin -> end
+  for (const std::size_t i : bucket.parameters) {
+    const std::int64_t numel = parameters_[i]->shape().numel(), at = layout_.offset(i);
+    const std::int64_t end = padded ? BucketLayout::padded_elements(*parameters_[i]) : numel;
     for (const ShardedTensor& tensor : parameters_[i]->tensors())
       for (const ShardPiece& piece : tensor.pieces)
         for (const Range& run : contiguous_ranges(piece))
-          if (tensor.primary)
-            counted[layout_.offset(i) + run.begin] =
-                layout_.offset(i) + (run.end == numel ? padded : run.end);
+          if (tensor.primary) counted[at + run.begin] = at + (run.end == numel ? end : run.end);
   }
-  std::vector<View> pieces;
-  for (const Bucket& bucket : layout_.trained()) {
-    const Range shard = layout_.shard(bucket, options_.shard);
-    const View grads = own_grads(bucket);
-    auto first = counted.lower_bound(bucket.range.begin);
-    while (first != counted.end() && first->first < bucket.range.end) {
-      Range run{first->first, first->first};
-      for (; first != counted.end() && first->first == run.end && run.end < bucket.range.end;
-           ++first)
-        run.end = first->second;
-      const Range mine = intersection(run, shard);
-      if (mine.length() > 0)
-        pieces.push_back(grads.slice(0, mine.begin - shard.begin, mine.length()));
-    }
+  const Range shard = layout_.shard(bucket, options_.shard);
+  std::vector<Range> ranges;
+  for (auto first = counted.begin(); first != counted.end();) {
+    Range run{first->first, first->first};
+    for (; first != counted.end() && first->first == run.end; ++first) run.end = first->second;
+    const Range mine = intersection(run, shard);
+    if (mine.length() > 0) ranges.push_back({mine.begin - shard.begin, mine.end - shard.begin});
   }
-  return pieces;
+  return ranges;
+}
+
+std::vector<View> ParameterBuffers::counted_grads() const {
+  std::vector<View> parts;
+  for (const Bucket& bucket : layout_.trained())
+    for (const Range& range : counted_ranges(bucket, true))
+      parts.push_back(part_of(own_grads(bucket), range));
+  return parts;
+}
+
+std::vector<View> ParameterBuffers::counted_values() const {
+  std::vector<View> parts;
+  for (const Bucket& bucket : layout_.buckets())
+    for (const Range& range : counted_ranges(bucket, true))
+      parts.push_back(part_of(own_values(bucket), range));
+  return parts;
+}
+
+std::int64_t ParameterBuffers::counted_elements() const {
+  std::int64_t elements = 0;
+  for (const Bucket& bucket : layout_.trained())
+    for (const Range& range : counted_ranges(bucket, false)) elements += range.length();
+  return elements;
 }
 
 }  // namespace tessera

@@ -49,6 +49,7 @@ class ParameterBuffers {
     View grad;
     Range state;  ///< its range in a block of optimizer state
     bool decays = false;
+    bool decoupled = false;  ///< it has a learning rate of its own
   };
 
   /// Binds every parameter of the class; this rank may have none. All memory starts as zeros, and
@@ -93,7 +94,8 @@ class ParameterBuffers {
   ParameterBlock state_block(const View& memory) const {
     return {this, memory, layout_.shards() > 1, false, true};
   }
-  std::vector<Owned> owned() const;
+  /// `decoupled`: the tables of tokens (embedding and output layer) are ranges of their own.
+  std::vector<Owned> owned(bool decoupled) const;
   /// The options that follow from the sharding of a class's parameters; this rank has shard
   /// `shard`.
   static Options options_for(const ParallelOptions& parallel, PlacementClass placement_class,
@@ -103,6 +105,10 @@ class ParameterBuffers {
   /// The gradients on this rank that count in the norm, flat and in as few ranges as possible:
   /// padding between neighbours is zero and does not matter.
   std::vector<View> counted_grads() const;
+  /// The same of the parameters, frozen ones included.
+  std::vector<View> counted_values() const;
+  /// The number of trained elements that this rank counts.
+  std::int64_t counted_elements() const;
 
   /// Number of elements of each tensor below: this rank's shard of parameters and gradients, and
   /// the buffers for the buckets in use.
@@ -125,6 +131,7 @@ class ParameterBuffers {
 
  private:
   void allocate(Context& context, Memory& memory);
+  std::vector<Range> counted_ranges(const Bucket& bucket, bool padded) const;
   View grad_of(const Bucket& bucket, std::size_t parameter) const;
 
   Options options_;

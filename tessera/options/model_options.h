@@ -156,6 +156,7 @@ struct RecomputeOptions {
   RecomputeMethod method =
       RecomputeMethod::uniform;  ///< uniform: groups of layers; block: the first layers
   std::int64_t num_layers = 1;   ///< layers per group, or the number of first layers
+  bool core_attention = true;    ///< selective: false recomputes nothing
   /// Full: tensor-parallel ranks keep a part of the layer inputs each
   bool distribute_saved_activations = false;
 

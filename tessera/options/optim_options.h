@@ -22,6 +22,7 @@ enum class GradientType { accumulator, parameters };
 /// The type of Adam's moments.
 enum class MomentType { accumulator, bf16 };
 enum class DecayStyle { constant, linear, cosine, inverse_square_root, wsd };
+enum class WeightDecayStyle { constant, linear, cosine };
 enum class WsdDecayStyle { exponential, linear, cosine, minus_sqrt };
 
 struct OptimizerOptions {
@@ -32,6 +33,10 @@ struct OptimizerOptions {
   double sgd_momentum = 0.9;
   double weight_decay = 0.01;  ///< not applied to 1-D parameters (biases, norms)
   double clip_grad = 1.0;      ///< global norm; 0 means no clipping
+  /// A step whose loss or gradient is not finite ends the run; otherwise it is skipped.
+  bool check_finite = true;
+  double decoupled_lr = 0;      ///< highest learning rate of embedding and output layer; 0: as all
+  double decoupled_min_lr = 0;  ///< their lowest one
 
   GradientType gradients = GradientType::accumulator;
   MomentType exp_avg = MomentType::accumulator;
@@ -61,10 +66,22 @@ struct ScheduleOptions {
   double lr_warmup_init = 0.0;
   DecayStyle decay_style = DecayStyle::linear;
   WsdDecayStyle wsd_decay_style = WsdDecayStyle::exponential;
+  // Lengths in iterations, or if they are not 0 in samples.
   std::int64_t decay_iters = 0;  ///< 0 means train_iters
+  std::int64_t decay_samples = 0;
   std::int64_t warmup_iters = 0;
-  double warmup_fraction = 0.0;      ///< of decay_iters; 0: warmup_iters applies
+  std::int64_t warmup_samples = 0;
+  double warmup_fraction = 0.0;      ///< of the decay; 0: the two above apply
   std::int64_t wsd_decay_iters = 0;  ///< the last iterations of a wsd schedule
+  std::int64_t wsd_decay_samples = 0;
+
+  // Weight decay over the whole run; constant is OptimizerOptions::weight_decay.
+  WeightDecayStyle weight_decay_style = WeightDecayStyle::constant;
+  double start_weight_decay = 0.0;
+  double end_weight_decay = 0.0;
+
+  /// Whether the schedule is a function of the samples consumed, whatever the batch size is.
+  bool counts_samples() const { return decay_samples > 0; }
 
   bool operator==(const ScheduleOptions&) const = default;
 };

@@ -42,11 +42,13 @@ struct Settings {
   TrainTokenizerOptions train_tokenizer;
   bool help = false;
   bool print_config = false;
-  bool mesh = false;          ///< of inspect: draw the ranks
-  bool schedule = false;      ///< of inspect: draw the pipeline's schedule
-  std::string schedule_file;  ///< and this picture of it
-  std::string trace;          ///< of a run, which the picture is to show
-  std::string config;         ///< the YAML file of --config
+  bool megatron_flags = false;  ///< of train: print what becomes of Megatron's flags
+  bool strict_flags = false;    ///< refuse flags without need or effect
+  bool mesh = false;            ///< of inspect: draw the ranks
+  bool schedule = false;        ///< of inspect: draw the pipeline's schedule
+  std::string schedule_file;    ///< and this picture of it
+  std::string trace;            ///< of a run, which the picture is to show
+  std::string config;           ///< the YAML file of --config
 
   bool operator==(const Settings&) const = default;
 };

@@ -41,7 +41,8 @@ struct ParallelOptions {
   std::int64_t bucket_elements = 0;   ///< gradient elements per bucket; 0: chosen automatically
   int tensor_2d = 0;                  ///< side q of a q x q grid of tensor-parallel ranks; 0: 1-D
   bool sequence_parallel = false;
-  int nproc = 1;  ///< ranks that this program starts itself
+  bool pipeline_before_data = false;  ///< order of ranks: tensor, context, pipeline, data
+  int nproc = 1;                      ///< ranks that this program starts itself
   LaunchKind launch = LaunchKind::threads;
   int timeout_minutes = 10;  ///< timeout of communication between ranks
 

@@ -212,6 +212,9 @@ std::string mesh_banner(const ParallelOptions& o, int ranks, std::string_view sc
 
 std::string mesh_picture(const ParallelOptions& o, int ranks, std::string_view schedule) {
   const RankGrid grid(o, ranks);
+  check_input(!o.pipeline_before_data,
+              "--mesh draws ranks in the order tensor, context, data, pipeline: drop "
+              "--use-tp-pp-dp-mapping");
   const int width = static_cast<int>(std::to_string(ranks - 1).size());
   const Lines dense =
       draw({own_expert_grid(o) ? "all but experts" : "", "cp", "dp", o.tensor, o.context, o.data,

@@ -5,12 +5,30 @@
 #include "tessera/base/check.h"
 
 namespace tessera {
+namespace {
+
+// The two outer axes, of which either varies faster.
+struct Outer {
+  int data, pipeline;
+};
+
+Outer outer_of(int number, int data, int pipeline, bool pipeline_first) {
+  return pipeline_first ? Outer{number / pipeline, number % pipeline}
+                        : Outer{number % data, number / data};
+}
+
+int outer_number(const Outer& at, int data, int pipeline, bool pipeline_first) {
+  return pipeline_first ? at.pipeline + pipeline * at.data : at.data + data * at.pipeline;
+}
+
+}  // namespace
 
 RankGrid::RankGrid(const ParallelOptions& options, int ranks)
     : tensor_(options.tensor),
       context_(options.context),
       data_(options.data),
-      pipeline_(options.pipeline) {
+      pipeline_(options.pipeline),
+      pipeline_first_(options.pipeline_before_data) {
   check_input(
       tensor_ >= 1 && context_ >= 1 && data_ >= 1 && pipeline_ >= 1,
       "every degree of parallelism must be at least 1: tensor {}, context {}, data {}, pipeline {}",
@@ -31,12 +49,13 @@ int RankGrid::size(Axis axis) const {
 }
 
 RankCoordinates RankGrid::coordinates(int rank) const {
-  return {rank % tensor_, rank / tensor_ % context_, rank / (tensor_ * context_) % data_,
-          rank / (tensor_ * context_ * data_)};
+  const Outer outer = outer_of(rank / (tensor_ * context_), data_, pipeline_, pipeline_first_);
+  return {rank % tensor_, rank / tensor_ % context_, outer.data, outer.pipeline};
 }
 
 int RankGrid::rank(const RankCoordinates& at) const {
-  return at.tensor + tensor_ * (at.context + context_ * (at.data + data_ * at.pipeline));
+  const int outer = outer_number({at.data, at.pipeline}, data_, pipeline_, pipeline_first_);
+  return at.tensor + tensor_ * (at.context + context_ * outer);
 }
 
 int RankGrid::coordinate(int rank, Axis axis) const {
@@ -65,7 +84,8 @@ ExpertGrid::ExpertGrid(const ParallelOptions& options, int ranks)
     : tensor_(options.expert_tensor_size()),
       expert_(options.expert),
       data_(1),
-      pipeline_(options.pipeline) {
+      pipeline_(options.pipeline),
+      pipeline_first_(options.pipeline_before_data) {
   check_input(tensor_ >= 1 && expert_ >= 1 && pipeline_ >= 1,
               "every degree of parallelism must be at least 1: expert tensor {}, expert {}, "
               "pipeline {}",
@@ -79,12 +99,13 @@ ExpertGrid::ExpertGrid(const ParallelOptions& options, int ranks)
 }
 
 ExpertCoordinates ExpertGrid::coordinates(int rank) const {
-  return {rank % tensor_, rank / tensor_ % expert_, rank / (tensor_ * expert_) % data_,
-          rank / (tensor_ * expert_ * data_)};
+  const Outer outer = outer_of(rank / (tensor_ * expert_), data_, pipeline_, pipeline_first_);
+  return {rank % tensor_, rank / tensor_ % expert_, outer.data, outer.pipeline};
 }
 
 int ExpertGrid::rank(const ExpertCoordinates& at) const {
-  return at.tensor + tensor_ * (at.expert + expert_ * (at.data + data_ * at.pipeline));
+  const int outer = outer_number({at.data, at.pipeline}, data_, pipeline_, pipeline_first_);
+  return at.tensor + tensor_ * (at.expert + expert_ * outer);
 }
 
 int ExpertGrid::first_along(int rank, std::span<const ExpertAxis> axes) const {

@@ -1,5 +1,5 @@
 // The coordinates of a rank: pure arithmetic, no communication. rank = tp + TP (cp + CP (dp + DP
-// pp)), as in Megatron.
+// pp)), as in Megatron, or with --use-tp-pp-dp-mapping tp + TP (cp + CP (pp + PP dp)).
 #pragma once
 
 #include <array>
@@ -35,6 +35,7 @@ class RankGrid {
 
  private:
   int tensor_, context_, data_, pipeline_;
+  bool pipeline_first_;  ///< neighbouring groups of tensor- and context-parallel ranks are stages
 };
 
 enum class ExpertAxis { tensor, expert, data, pipeline };
@@ -65,6 +66,7 @@ class ExpertGrid {
 
  private:
   int tensor_, expert_, data_, pipeline_;
+  bool pipeline_first_;
 };
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include "tessera/checkpoint/saving/hf_weights.h"
 #include "tessera/checkpoint/saving/tokenizer_copy.h"
 #include "tessera/config/resolve.h"
+#include "tessera/config/rules/given_rules.h"
 #include "tessera/config/rules/validate.h"
 #include "tessera/data/datasets/fim.h"
 #include "tessera/tokenizer/tokenizer.h"
@@ -32,6 +33,19 @@ void check_fim(const ParsedCommand& parsed) {
   const bool reads = parsed.command == Command::train ||
                      (parsed.command == Command::evaluate && parsed.evaluate.tokens.empty());
   if (data.fim.enabled && reads) fim_tokens(data.fim, *make_tokenizer(data.tokenizer));
+}
+
+// A tokenizer that cannot be read is one problem among others.
+void read_tokenizer_size(ParsedCommand& parsed) {
+  TokenizerOptions& tokenizer = parsed.options.data.tokenizer;
+  if (!tokenizer.has_files()) return;
+  try {
+    read_vocabulary(tokenizer);
+  } catch (const InputError& error) {
+    parsed.problems.add_for("vocab-size", "{}", error.what());
+    constexpr std::int64_t kLikely = 1 << 16;  // so that no rule is violated by the missing size
+    if (tokenizer.vocab_size == 0) tokenizer.vocab_size = kLikely;
+  }
 }
 
 void use_own_tokenizer(const HfFolder& folder, TokenizerOptions& tokenizer) {
@@ -87,10 +101,42 @@ ModelOptions upcycled(ModelOptions dense, const ModelOptions& experts, const std
   return dense;
 }
 
+// What --use-checkpoint-args and --use-checkpoint-opt-param-scheduler take from a checkpoint.
+void take_from_checkpoint(ParsedCommand& parsed) {
+  Options& options = parsed.options;
+  const TrainOptions& train = options.train;
+  if (!train.use_checkpoint_args && !train.use_checkpoint_scheduler) return;
+  const std::optional<Checkpoint> checkpoint = checkpoint_of(train, false);
+  if (!checkpoint) {
+    parsed.notes.warnings.push_back(fmt::format(
+        "--load {}: there is no checkpoint to take the model or the schedule from: those of the "
+        "flags are used",
+        train.load));
+    return;
+  }
+  const Options saved =
+      options_from_yaml(checkpoint->config(), (checkpoint->path() / kConfigFile).string());
+  if (train.use_checkpoint_args) {
+    ModelOptions model = saved.model;
+    take_training_options(parsed, model);
+    if (!parsed.was_given("params-dtype") && !parsed.was_given("bf16") && !parsed.was_given("fp16"))
+      model.dtype = saved.model.dtype;
+    options.model = model;
+    if (!parsed.was_given("tokenizer-type")) options.data.tokenizer = saved.data.tokenizer;
+  }
+  if (train.use_checkpoint_scheduler) {
+    options.schedule = saved.schedule;
+    options.optimizer.weight_decay = saved.optimizer.weight_decay;
+    options.optimizer.decoupled_lr = saved.optimizer.decoupled_lr;
+    options.optimizer.decoupled_min_lr = saved.optimizer.decoupled_min_lr;
+  }
+}
+
 }  // namespace
 
 ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
   Options& options = parsed.options;
+  if (parsed.command == Command::train) take_from_checkpoint(parsed);
   // train --load resumes a run that its own flags describe; the other commands take the run from
   // the checkpoint.
   if (!options.train.load.empty() && parsed.command != Command::train) {
@@ -112,7 +158,7 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
     merged.model = saved.model;
     merged.model.dtype = dtype;
     options = merged;
-  } else if (!options.train.load_hf.empty()) {
+  } else if (!options.train.load_hf.empty() && parsed.problems.empty()) {
     folder_.emplace(options.train.load_hf);
     ModelOptions model = folder_->model().options;
     if (options.train.upcycle) model = upcycled(model, options.model, options.train.load_hf);
@@ -124,9 +170,11 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
     check_model_matches(parsed, model, options.train.load_hf);
     take_training_options(parsed, model);
     options.model = model;
+    if (parsed.command == Command::train)
+      config::warn_for_model(parsed.given, parsed, parsed.notes);
     if (!parsed.was_given("tokenizer-type")) use_own_tokenizer(*folder_, options.data.tokenizer);
   }
-  if (options.data.tokenizer.has_files()) read_vocabulary(options.data.tokenizer);
+  read_tokenizer_size(parsed);
   resolve(options, ranks);
   validate(parsed, ranks);
   const bool has_model = parsed.command != Command::train;

@@ -41,6 +41,7 @@ TrainingRun::TrainingRun(ParsedCommand& parsed)
 
 void TrainingRun::announce(const Rank& rank) const {
   if (rank.rank > 0) return;
+  log_notes(parsed_.notes);
   const Options& options = parsed_.options;
   const bool gpu = rank.device.kind == DeviceKind::cuda;
   log_info("tessera {}: {} parameters in {}{}, {}{} thread(s){}, global batch {} x {} tokens",

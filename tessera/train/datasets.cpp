@@ -35,12 +35,18 @@ void check_not_empty(const NamedDataset& each, const DataOptions& data, Split sp
 
 }  // namespace
 
+std::int64_t evaluation_batch(const TrainOptions& options) {
+  return options.eval_global_batch_size > 0 ? options.eval_global_batch_size
+                                            : options.global_batch_size;
+}
+
 std::optional<std::int64_t> evaluation_samples(const Options& options, Split split) {
   const TrainOptions& o = options.train;
-  const std::int64_t once = o.eval_iters * o.global_batch_size;
+  const std::int64_t once = o.eval_iters * evaluation_batch(o);
   if (split != Split::valid) return once;
   if (options.data.full_validation && o.eval_iters > 0) return std::nullopt;
-  return (o.train_iters / o.eval_interval + 1) * once;
+  const std::int64_t times = o.eval_interval > 0 ? o.train_iters / o.eval_interval : 0;
+  return (times + 1) * once;
 }
 
 Datasets::Datasets(const Options& options, std::vector<std::int64_t> order_samples,

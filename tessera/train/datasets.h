@@ -46,6 +46,9 @@ class Datasets {
   std::array<std::vector<NamedDataset>, kSplits> datasets_;
 };
 
+/// The number of samples in a batch of an evaluation.
+std::int64_t evaluation_batch(const TrainOptions& options);
+
 /// The number of samples that evaluations on a split read, counted as in Megatron; nothing: all of
 /// them.
 std::optional<std::int64_t> evaluation_samples(const Options& options, Split split);

@@ -6,6 +6,25 @@
 #include "tessera/engine/train_step.h"
 
 namespace tessera {
+namespace {
+
+// An evaluation has batches of its own; the training goes on with those that it had.
+class MicrobatchesOf {
+ public:
+  MicrobatchesOf(Session& session, int count)
+      : session_(session), before_(session.options().microbatches) {
+    session_.set_microbatches(count);
+  }
+  ~MicrobatchesOf() { session_.set_microbatches(before_); }
+  MicrobatchesOf(const MicrobatchesOf&) = delete;
+  MicrobatchesOf& operator=(const MicrobatchesOf&) = delete;
+
+ private:
+  Session& session_;
+  int before_;
+};
+
+}  // namespace
 
 void Evaluator::WeightedMean::add(double value, double weight) {
   sum += value * weight;
@@ -18,6 +37,8 @@ bool Evaluator::run(Split split, std::int64_t iteration, const std::function<boo
   const std::vector<NamedDataset>& sets = data_.datasets().get(split);
   if (sets.empty()) return true;
   const TraceRange range(session_.context().trace, "evaluation");
+  const MicrobatchesOf batches(session_,
+                               microbatches_of_batch(options_, evaluation_batch(options_.train)));
   WeightedMean all;
   for (const NamedDataset& set : sets) {
     const std::optional<WeightedMean> mean = evaluate_set(split, iteration, set.dataset, stopped);
@@ -37,13 +58,13 @@ std::optional<Evaluator::WeightedMean> Evaluator::evaluate_set(
   const TrainOptions& o = options_.train;
   const bool full = split == Split::valid && options_.data.full_validation;
   const bool parts = split == Split::valid && !full;
-  const std::int64_t before = parts ? (iteration - 1) / o.eval_interval : 0;
-  const std::int64_t steps =
-      full ? (dataset->size() + o.global_batch_size - 1) / o.global_batch_size : o.eval_iters;
+  const std::int64_t before = parts && o.eval_interval > 0 ? (iteration - 1) / o.eval_interval : 0;
+  const std::int64_t batch = evaluation_batch(o);
+  const std::int64_t steps = full ? (dataset->size() + batch - 1) / batch : o.eval_iters;
   const LossAverage average = full ? LossAverage::per_token : average_of(o);
   LoaderShape shape = data_.shape();
   shape.fills_up = full;
-  Loader loader(dataset, shape, before * o.eval_iters * o.global_batch_size);
+  Loader loader(dataset, shape, before * o.eval_iters * batch);
   WeightedMean mean;
   for (std::int64_t i = 0; i < steps; ++i) {
     const StepResult step = evaluate_step(

@@ -8,13 +8,17 @@
 namespace tessera {
 
 // More than can be submitted between two reports.
-void LearningRates::send(const Progress& progress) {
+void LearningRates::send(const Progress& progress, std::int64_t batch) {
   static_assert(Optimizer::kRates >= 2 * Optimizer::kRecords);
-  const std::int64_t batch = options_.train.global_batch_size;
-  const std::int64_t position = schedule_position(options_.train, progress);
-  std::vector<double> rates;
+  const TrainOptions& train = options_.train;
+  // Iterations of the schedule have the batch size that a run ends with.
+  const std::int64_t last = train.global_batch_size;
+  const std::int64_t all = train.train_samples > 0 ? train.train_samples : train.train_iters * last;
+  const std::int64_t position = schedule_position(options_, progress);
+  std::vector<StepRates> rates;
   for (std::int64_t i = 0; i < Optimizer::kRates; ++i)
-    rates.push_back(learning_rate(options_.schedule, batch, position + i * batch));
+    rates.push_back(
+        step_rates(options_.schedule, options_.optimizer, all, last, position + i * batch));
   session_.optimizer().set_rates(session_.context(), rates);
   left_ = Optimizer::kRates;
 }

@@ -12,8 +12,8 @@ class LearningRates {
  public:
   LearningRates(Session& session, const Options& options) : session_(session), options_(options) {}
 
-  /// Sends the rates from the run's position in its schedule on.
-  void send(const Progress& progress);
+  /// Sends the rates from the run's position in its schedule on, for batches of this size.
+  void send(const Progress& progress, std::int64_t batch);
   /// To be called after a step that was not skipped.
   void count_step() { left_ -= 1; }
   /// Whether the steps before the next report could use up the rates.

@@ -8,6 +8,7 @@
 #include "tessera/config/parse.h"
 #include "tessera/config/print.h"
 #include "tessera/data/datasets/blend.h"
+#include "tessera/spec/batch_schedule.h"
 #include "tessera/tokenizer/tokenizer_files.h"
 
 namespace tessera {
@@ -126,12 +127,13 @@ void check_schedule_counts(const Options& options, std::int64_t batch_before) {
   const TrainOptions& train = options.train;
   if (train.train_samples == 0 || train.global_batch_size == batch_before) return;
   const ScheduleOptions& schedule = options.schedule;
-  check_input(schedule.warmup_iters == 0 && schedule.wsd_decay_iters == 0 &&
-                  schedule.decay_iters == train.train_samples / train.global_batch_size,
-              "--global-batch-size {} (it was {}) with --train-samples: --lr-warmup-iters, "
-              "--lr-decay-iters and --lr-wsd-decay-iters would mean other samples than before; use "
-              "--lr-warmup-fraction, or keep the batch size",
-              train.global_batch_size, batch_before);
+  check_input(
+      schedule.warmup_iters == 0 && schedule.wsd_decay_iters == 0 && schedule.decay_iters == 0,
+      "--global-batch-size {} (it was {}) with --train-samples: --lr-warmup-iters, "
+      "--lr-decay-iters and --lr-wsd-decay-iters would mean other samples than before; use "
+      "--lr-warmup-samples, --lr-decay-samples and --lr-wsd-decay-samples, or keep the "
+      "batch size",
+      train.global_batch_size, batch_before);
 }
 
 }  // namespace
@@ -155,9 +157,12 @@ Progress resumed_progress(const Options& options, const std::optional<Checkpoint
   return progress;
 }
 
-std::int64_t schedule_position(const TrainOptions& options, const Progress& progress) {
-  return options.train_samples > 0 ? progress.schedule_samples
-                                   : progress.schedule_iterations * options.global_batch_size;
+std::int64_t schedule_position(const Options& options, const Progress& progress) {
+  const TrainOptions& train = options.train;
+  const bool in_samples = train.train_samples > 0 || options.schedule.counts_samples() ||
+                          !BatchSchedule(train, options.data.seq_length).constant();
+  return in_samples ? progress.schedule_samples
+                    : progress.schedule_iterations * train.global_batch_size;
 }
 
 Options resumed_options(const Options& options, const Progress& progress) {
@@ -165,15 +170,21 @@ Options resumed_options(const Options& options, const Progress& progress) {
   same.data.seed = progress.order_seed.value_or(options.data.seed);
   TrainOptions& train = same.train;
   if (train.train_samples > 0)
-    train.train_iters = progress.iteration +
-                        std::max<std::int64_t>(0, train.train_samples - progress.consumed_samples) /
-                            train.global_batch_size;
+    train.train_iters =
+        progress.iteration + BatchSchedule(train, same.data.seq_length)
+                                 .length(progress.consumed_samples, train.train_samples)
+                                 .iterations;
   return same;
 }
 
-std::int64_t samples_of_run(const TrainOptions& options, const Progress& progress) {
-  const std::int64_t left = std::max<std::int64_t>(0, options.train_iters - progress.iteration);
-  return progress.consumed_samples + left * options.global_batch_size;
+std::int64_t samples_of_run(const Options& options, const Progress& progress) {
+  const TrainOptions& train = options.train;
+  const std::int64_t consumed = progress.consumed_samples;
+  const BatchSchedule sizes(train, options.data.seq_length);
+  if (train.train_samples > 0)
+    return consumed + sizes.length(consumed, train.train_samples).samples;
+  const std::int64_t left = std::max<std::int64_t>(0, train.train_iters - progress.iteration);
+  return consumed + sizes.samples(consumed, left);
 }
 
 bool check_same_run(const Checkpoint& checkpoint, const Options& now) {

@@ -33,7 +33,6 @@ StepReports::StepReports(Session& session, const Options& options, Reporter& rep
       loss_layers_(layers_of(extra_losses_, model_spec(options.model))),
       statistics_(session.extra_losses().statistics() ? ExpertLoads::statistics()
                                                       : std::vector<std::string>()),
-      tokens_(static_cast<double>(options.train.global_batch_size * options.data.seq_length)),
       flops_per_token_(flops_per_token(model_spec(options.model), options.data.seq_length) /
                        session.context().mesh.world().size()) {
   if (options.train.log_experts_by_layer) layer_report_.emplace(session);
@@ -58,13 +57,18 @@ void StepReports::begin(std::int64_t count, std::int64_t iteration, double waite
   logs_ = (o.log_interval > 0 && iteration % o.log_interval == 0) || iteration >= o.train_iters;
   last_ = iteration;
   if (logs_ && layer_report_) layers_ = layer_report_->read();
+  if (logs_ && o.log_params_norm)
+    params_norm_ = session_.optimizer().parameter_norm(session_.context());
+  if (logs_ && o.log_num_zeros_in_grad)
+    zeros_ = session_.optimizer().zero_gradients(session_.context());
   longest_ = logs_ ? data_waits_.since_last(waited, iteration) : DataWaits::Longest{};
 }
 
-void StepReports::step(const StepRecord& record, std::int64_t iteration,
+void StepReports::step(const StepRecord& record, std::int64_t iteration, std::int64_t batch,
                        std::int64_t consumed_samples) {
   const TrainOptions& o = options_.train;
-  StepMetrics step{iteration, o.train_iters, o.global_batch_size, {}};
+  const auto tokens = static_cast<double>(batch * options_.data.seq_length);
+  StepMetrics step{iteration, o.train_iters, batch, {}};
   Metrics& metrics = step.metrics;
   metrics.add("consumed_samples", "samples", consumed_samples);
   metrics.add("lm_loss", kLossUnit, record.loss);
@@ -74,12 +78,15 @@ void StepReports::step(const StepRecord& record, std::int64_t iteration,
     metrics.add(statistics_[i], "", record.extra_losses[extra_losses_.size() + i]);
   metrics.add("learning_rate", "", record.learning_rate);
   metrics.add("grad_norm", "", record.grad_norm);
+  const bool logged = logs_ && iteration == last_;
+  if (logged && o.log_num_zeros_in_grad) metrics.add("num_zeros_in_grad", "", zeros_);
+  if (logged && o.log_params_norm) metrics.add("params_norm", "", params_norm_);
   metrics.add("loss_scale", "", record.loss_scale);
   metrics.add("skipped", "", record.skipped != 0);
   metrics.add("seconds", "s", seconds_);
   metrics.add("data_wait", "s", wait_);
-  metrics.add("tokens_per_second", "tokens/s", tokens_ / seconds_);
-  metrics.add("tflops", "TFLOP/s", tokens_ / seconds_ * flops_per_token_ / 1e12);
+  metrics.add("tokens_per_second", "tokens/s", tokens / seconds_);
+  metrics.add("tflops", "TFLOP/s", tokens / seconds_ * flops_per_token_ / 1e12);
   if (session_.step_runner().context_work().counts())
     metrics.add("context_imbalance", "", context_imbalance_);
   if (logs_) metrics.add("longest_data_wait", "s", longest_.seconds);

@@ -28,8 +28,9 @@ class StepReports {
   /// Begins a report of the `count` steps up to `iteration`. `waited` is the total time that the
   /// run has waited for data, in seconds. Collective.
   void begin(std::int64_t count, std::int64_t iteration, double waited);
-  /// Adds one step, after which the run had consumed that many samples.
-  void step(const StepRecord& record, std::int64_t iteration, std::int64_t consumed_samples);
+  /// Adds one step on `batch` samples, after which the run had consumed that many.
+  void step(const StepRecord& record, std::int64_t iteration, std::int64_t batch,
+            std::int64_t consumed_samples);
   void end();
 
   /// The time per step; 0: there was none.
@@ -46,7 +47,6 @@ class StepReports {
   std::vector<double> loss_layers_;        ///< of which each is reported as the mean
   std::vector<std::string> statistics_;    ///< names of the values that follow
   std::optional<LayerReport> layer_report_;
-  double tokens_;           ///< of a step
   double flops_per_token_;  ///< of this rank
   Clock::time_point reported_ = Clock::now();
   double waited_ = 0;  ///< in reports so far
@@ -56,6 +56,8 @@ class StepReports {
   std::int64_t last_ = 0;             ///< its last step
   bool logs_ = false;                 ///< that is logged
   std::vector<LayerMetrics> layers_;  ///< of that step
+  double params_norm_ = 0;
+  std::int64_t zeros_ = 0;  ///< among its gradients
   double context_imbalance_ = 1;
   DataWaits::Longest longest_;
 };

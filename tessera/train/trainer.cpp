@@ -7,6 +7,7 @@
 #include "tessera/train/output_paths.h"
 #include "tessera/train/resume.h"
 #include "tessera/train/run_start.h"
+#include "tessera/train/weight_check.h"
 
 namespace tessera {
 namespace {
@@ -20,12 +21,15 @@ Trainer::Trainer(const Options& options, std::string config, const Rank& rank)
       checkpoint_(checkpoint_of(options.train, rank.rank == 0)),
       progress_(resumed_progress(options, checkpoint_)),
       options_(resumed_options(options, progress_)),
+      batch_sizes_(options_.train, options_.data.seq_length),
+      batch_size_(batch_sizes_.size_at(progress_.consumed_samples)),
       reporter_(rank.rank == 0),
       data_(options_, progress_, rank),
       session_(on_device_of(rank, session_options(options, true)), rank),
       rates_(session_, options_),
       evaluator_(session_, options_, data_, reporter_) {
   const TrainOptions& o = options_.train;
+  session_.set_microbatches(microbatches_of_batch(options_, batch_size_));
   RunStart start = load_start(session_, options_, progress_,
                               std::exchange(checkpoint_, std::nullopt), reporter_);
   const bool data_moved = start.data_moved;
@@ -58,7 +62,7 @@ int Trainer::run() {
                                   progress_.iteration, o.train_iters));
     return 0;
   }
-  rates_.send(progress_);
+  rates_.send(progress_, batch_size_);
   check_stop();  // something may have come while the run was starting
   if (progress_.evaluation_due && !stopped()) progress_.evaluation_due = !evaluate(Split::valid);
   train_steps();
@@ -77,6 +81,8 @@ void Trainer::train_steps() {
     if (!report_due()) continue;
     report();
     profile_->finish(progress_.iteration, false);
+    if (due(o.log_interval)) timers_.report();
+    if (due(o.check_weights_interval)) check_equal_weights(session_, progress_.iteration);
     if (stop_check_ && stop_check_->due(progress_.iteration)) check_stop();
     const bool evaluates = o.eval_iters > 0 && due(o.eval_interval);
     if (evaluates) progress_.evaluation_due = stopped() || !evaluate(Split::valid);
@@ -91,14 +97,27 @@ void Trainer::check_stop() {
   if (stop_check_) stop_check_->run(progress_.iteration, reports_->step_seconds());
 }
 
+// The steps before the change are reported with their batch size.
+void Trainer::follow_batch_schedule() {
+  const std::int64_t size = batch_sizes_.size_at(progress_.consumed_samples);
+  if (size == batch_size_) return;
+  if (steps_->pending() > 0) report();
+  batch_size_ = size;
+  session_.set_microbatches(microbatches_of_batch(options_, size));
+  rates_.send(progress_, size);
+}
+
 void Trainer::step() {
+  follow_batch_schedule();
   if (dump_)
     first_step_to_dump();
+  else if (timers_.on())
+    timers_.submit(*steps_, [&]() -> const HostBatch& { return data_.next(); });
   else
     steps_->submit([&]() -> const HostBatch& { return data_.next(); },
                    profile_->some_rank_records(progress_.iteration));
   progress_.iteration += 1;
-  progress_.consumed_samples += options_.train.global_batch_size;
+  progress_.consumed_samples += batch_size_;
 }
 
 void Trainer::first_step_to_dump() {
@@ -120,9 +139,9 @@ bool Trainer::report_due() const {
   return session_.options().device.kind == DeviceKind::cpu || dump_ ||
          profile_->at_edge(iteration) || steps_->pending() >= Optimizer::kRecords ||
          (stop_check_ && stop_check_->due(iteration)) || iteration >= o.train_iters ||
-         due(o.log_interval) || (o.eval_iters > 0 && due(o.eval_interval)) ||
-         (checkpoints_ && due(o.save_interval)) || due(o.exit_interval) ||
-         reports_->live_line_due();
+         due(o.log_interval) || due(o.check_weights_interval) ||
+         (o.eval_iters > 0 && due(o.eval_interval)) || (checkpoints_ && due(o.save_interval)) ||
+         due(o.exit_interval) || reports_->live_line_due();
 }
 
 void Trainer::report() {
@@ -135,18 +154,17 @@ void Trainer::report() {
     const std::int64_t iteration = progress_.iteration - left;
     check_finite(record, iteration);
     count_step(record);
-    reports_->step(record, iteration,
-                   progress_.consumed_samples - left * options_.train.global_batch_size);
+    reports_->step(record, iteration, batch_size_, progress_.consumed_samples - left * batch_size_);
   }
   reports_->end();
-  if (rates_.run_low()) rates_.send(progress_);
+  if (rates_.run_low()) rates_.send(progress_, batch_size_);
 }
 
 void Trainer::count_step(const StepRecord& record) {
   if (dump_) dump_->finish(session_, record, average_of(options_.train));
   dump_.reset();  // the first step only
   if (record.skipped != 0) return;
-  progress_.schedule_samples += options_.train.global_batch_size;
+  progress_.schedule_samples += batch_size_;
   progress_.schedule_iterations += 1;
   rates_.count_step();
 }
@@ -158,8 +176,7 @@ void Trainer::check_finite(const StepRecord& record, std::int64_t iteration) {
       "iteration {} has loss {} and gradient norm {}: stopped before the weights were touched. "
       "Lower --lr, or look at the data near sample {}{}",
       iteration, without_sign_of_nan(record.loss), without_sign_of_nan(record.grad_norm),
-      progress_.consumed_samples -
-          (progress_.iteration - iteration + 1) * options_.train.global_batch_size,
+      progress_.consumed_samples - (progress_.iteration - iteration + 1) * batch_size_,
       checkpoints_ ? ". Checkpoints saved before are good" : "");
 }
 

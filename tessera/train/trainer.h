@@ -12,12 +12,14 @@
 #include "tessera/engine/train_step.h"
 #include "tessera/observe/reporter.h"
 #include "tessera/options/options.h"
+#include "tessera/spec/batch_schedule.h"
 #include "tessera/train/dump_step.h"
 #include "tessera/train/evaluator.h"
 #include "tessera/train/learning_rates.h"
 #include "tessera/train/run_checkpoints.h"
 #include "tessera/train/run_profile.h"
 #include "tessera/train/step_reports.h"
+#include "tessera/train/step_timers.h"
 #include "tessera/train/stop_check.h"
 #include "tessera/train/training_data.h"
 
@@ -51,6 +53,8 @@ class Trainer {
   void train_steps();
   /// Launches one step on the device; its result is reported later.
   void step();
+  /// Changes the batch size where the schedule does.
+  void follow_batch_schedule();
   void first_step_to_dump();
   /// Whether the host needs the results of the last steps now.
   bool report_due() const;
@@ -69,6 +73,8 @@ class Trainer {
   std::optional<Checkpoint> checkpoint_;  ///< that the run starts from, until it is read
   Progress progress_;
   Options options_;
+  BatchSchedule batch_sizes_;
+  std::int64_t batch_size_;  ///< of the next step
   Reporter reporter_;
   TrainingData data_;
   Session session_;
@@ -79,6 +85,7 @@ class Trainer {
   std::optional<RunCheckpoints> checkpoints_;  ///< with --save
   std::optional<StopCheck> stop_check_;        ///< of a run that may stop before its end
   std::optional<StepReports> reports_;
+  StepTimers timers_{session_, options_.train, reporter_};
   std::optional<Steps> steps_;
 };
 

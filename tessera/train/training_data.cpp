@@ -21,7 +21,7 @@ void log_missing_splits(const Datasets& datasets, const Options& options) {
 
 Datasets build_datasets(const Options& options, const Progress& progress, const Rank& rank) {
   Datasets datasets = built_in_turn(rank, !options.data.data_cache_path.empty(), [&] {
-    return Datasets(options, progress.order_samples, samples_of_run(options.train, progress));
+    return Datasets(options, progress.order_samples, samples_of_run(options, progress));
   });
   if (rank.rank > 0) return datasets;
   for (const std::string& warning : datasets.warnings()) log_warning("{}", warning);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "tessera/config/flags/megatron_flags.h"
 #include "tessera/config/flags/other_names.h"
 
 namespace tessera::config {
@@ -29,15 +28,10 @@ TEST(FlagTable, RowsAreComplete) {
     EXPECT_FALSE(flag.help.empty()) << flag.name;
     EXPECT_FALSE(flag.commands.empty()) << flag.name;
     EXPECT_EQ(flag.arity == Arity::none, flag.placeholder.empty()) << flag.name;
-    EXPECT_EQ(flag.applies == nullptr, flag.applies_when.empty()) << flag.name;
+    EXPECT_EQ(flag.applies == nullptr && flag.partner.empty(), flag.applies_when.empty())
+        << flag.name;
     EXPECT_TRUE(flag.set && flag.get && flag.fault) << flag.name;
   }
-}
-
-// Of Megatron's flags for experts some are supported; the others are known by their first letters.
-TEST(FlagTable, SupportedFlagsAreNotListedAsUnsupported) {
-  for (const Flag& flag : flag_table())
-    EXPECT_FALSE(unsupported_megatron_flag(flag.name).has_value()) << flag.name;
 }
 
 // What a flag writes, it reads: the default of every option goes out as text and in again.
@@ -99,14 +93,6 @@ TEST(FlagTable, DefaultsAreMegatrons) {
   EXPECT_EQ(default_of("distributed-timeout-minutes"), "10");
 }
 
-TEST(MegatronFlags, AreKnownByNameOrFamily) {
-  for (const char* name : {"use-sharp", "moe-token-dispatcher-type", "fp8-format",
-                           "hybrid-context-parallel", "muon-momentum", "wandb-exp-name"})
-    EXPECT_TRUE(unsupported_megatron_flag(name).has_value() || in_megatron_family(name)) << name;
-  EXPECT_EQ(unsupported_megatron_flag("lr-decay-samples"), "use --lr-decay-iters");
-  EXPECT_FALSE(unsupported_megatron_flag("frobnicate").has_value());
-}
-
 // The names that a hint holds, without their dashes.
 std::vector<std::string> flags_in(std::string_view hint) {
   std::vector<std::string> names;
@@ -122,8 +108,7 @@ TEST(OtherNames, LeadToMegatrons) {
     const Flag* same = find_flag(name);  // of no command that a hint is for
     EXPECT_TRUE(same == nullptr || !same->commands.has(Command::train)) << name;
     EXPECT_EQ(hint_for_other_name(name), hint);
-    for (const std::string& flag : flags_in(hint))
-      EXPECT_TRUE(find_flag(flag) != nullptr || unsupported_megatron_flag(flag)) << flag;
+    for (const std::string& flag : flags_in(hint)) EXPECT_NE(find_flag(flag), nullptr) << flag;
   }
   EXPECT_EQ(hint_for_other_name("tp"), "did you mean --tensor-model-parallel-size?");
   EXPECT_FALSE(hint_for_other_name("frobnicate").has_value());

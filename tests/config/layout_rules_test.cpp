@@ -132,8 +132,8 @@ constexpr WrongLayout kTensor[] = {
      "--global-batch-size 8 is not a multiple of --micro-batch-size 3 x data-parallel size 1: "
      "change one of them"},
     {"--sequence-parallel",
-     "--sequence-parallel splits the sequence over the tensor-parallel ranks, but "
-     "--tensor-model-parallel-size is 1: raise it, or drop --sequence-parallel"},
+     "--sequence-parallel 'true' has no effect: it belongs to --tensor-model-parallel-size above "
+     "1"},
     {"--sequence-parallel --tensor-model-parallel-size 4 --nproc 4 --seq-length 30",
      "--seq-length 30 is not a multiple of --tensor-model-parallel-size 4: with "
      "--sequence-parallel every rank holds the same number of positions; change one of them"},

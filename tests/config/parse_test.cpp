@@ -184,11 +184,41 @@ TEST(Parse, HelpStopsEverythingElse) {
 TEST(Parse, AllProblemsAreReportedAtOnce) {
   expect_input_error(
       [] {
-        parse("train", "--num-layer 4 --use-flash-attn --hidden-size 12x --lr -1 --moe-x 1 2");
+        parse("train", "--num-layer 4 --fp4-format e2m1 --hidden-size 12x --lr -1 --moe-x 1 2");
       },
       {"5 problems", "--num-layer: unknown flag (did you mean --num-layers?)",
-       "--use-flash-attn: known Megatron flag, not supported yet by Tessera", "--hidden-size '12x'",
-       "--lr '-1'", "--moe-x: known Megatron flag"});
+       "--fp4-format: known Megatron flag, not supported yet by Tessera", "--hidden-size '12x'",
+       "--lr '-1'", "--moe-x: unknown flag"});
+}
+
+// What is wrong with flags, with values and with the rules between them.
+TEST(Parse, OneMessageHasAllProblems) {
+  const auto check = [](std::string_view line) {
+    ParsedCommand parsed = parse_without_check("train", test::words(line));
+    resolve(parsed.options);
+    validate(parsed);
+  };
+  expect_input_error(
+      [&] {
+        check(std::string(test::kTraining) +
+              " --fp8-format hybrid --hidden-size 12x --min-lr 1 --nun-layers 3");
+      },
+      {"4 problems", "--fp8-format: known Megatron flag",
+       "--hidden-size '12x': expected an integer", "--nun-layers: unknown flag",
+       "--min-lr 1 is above --lr 0.001"});
+  // What follows from a bad value is not reported: that --hidden-size is required, for one.
+  expect_input_error([&] { check(std::string(test::kTraining) + " --hidden-size 12x"); },
+                     {"--hidden-size '12x': expected an integer"});
+}
+
+TEST(Parse, TheLastOfRepeatedFlagsCounts) {
+  const ParsedCommand parsed = parse(
+      "train", "--num-layers 4 --seed 1 --num_layers 6 --data-path a b --data-path c --seed 1");
+  EXPECT_EQ(parsed.options.model.num_layers, 6);
+  EXPECT_EQ(parsed.options.data.data_path, (Texts{"c"}));
+  ASSERT_EQ(parsed.notes.warnings.size(), 2u);
+  EXPECT_EQ(parsed.notes.warnings[0],
+            "--num-layers is given several times: the last one counts, '6'");
 }
 
 class ConfigFile : public testing::Test {
@@ -231,10 +261,15 @@ TEST_F(ConfigFile, MayLoseItsEffectToTheCommandLine) {
   EXPECT_EQ(
       with_file("lr-wsd-decay-iters: 5\n", "--lr-decay-style WSD").options.schedule.wsd_decay_iters,
       5);
-  expect_input_error([&] { with_file("lr-wsd-decay-iters: 5\n", "--optimizer sgd"); },
-                     {"run.yaml:1: lr-wsd-decay-iters '5' has no effect"});
-  expect_input_error([&] { with_file("optimizer: sgd\n", "--adam-beta1 0.8"); },
-                     {"--adam-beta1 '0.8' has no effect: it belongs to --optimizer adam"});
+  EXPECT_TRUE(with_file("adam-beta1: 0.8\n", "--optimizer sgd").notes.warnings.empty());
+  const auto warning = [&](std::string_view yaml, std::string_view line) {
+    return with_file(yaml, line).notes.warnings.at(0);
+  };
+  EXPECT_NE(warning("lr-wsd-decay-iters: 5\n", "--optimizer sgd")
+                .find("run.yaml:1: lr-wsd-decay-iters '5' has no effect"),
+            std::string::npos);
+  EXPECT_EQ(warning("optimizer: sgd\n", "--adam-beta1 0.8"),
+            "--adam-beta1 '0.8' has no effect: it belongs to --optimizer adam");
 }
 
 TEST_F(ConfigFile, HoldsListsForOtherCommands) {

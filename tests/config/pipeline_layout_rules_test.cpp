@@ -166,9 +166,6 @@ constexpr WrongLayout kPipeline[] = {
     {"--pipeline-model-parallel-size 2 --nproc 2 --pipeline-schedule fastest",
      "--pipeline-schedule 'fastest': expected one of auto, gpipe, 1f1b, interleaved, "
      "zb-h1, zb-v, search"},
-    {"--pipeline-model-parallel-size 2 --nproc 2 --no-overlap-p2p-communication",
-     "--no-overlap-p2p-communication: known Megatron flag, not supported yet by "
-     "Tessera: messages between stages are always posted ahead; drop the flag"},
 };
 
 TEST(WrongLayouts, OfPipelines) { expect_messages(kPipeline); }

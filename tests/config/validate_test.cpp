@@ -40,7 +40,8 @@ TEST(Resolve, TakesWholeBatchesOfSamples) {
   resolve(o);
   EXPECT_EQ(o.train.global_batch_size, 4);
   EXPECT_EQ(o.train.train_iters, 250);
-  EXPECT_EQ(o.schedule.decay_iters, 250);
+  EXPECT_EQ(o.schedule.decay_samples, 1003);
+  EXPECT_EQ(o.schedule.decay_iters, 0);
   EXPECT_EQ(o.data.seed, 7u);
 }
 

@@ -37,16 +37,19 @@ inline std::string training_with(std::string_view line) {
   return all;
 }
 
-inline void check_layout(const char* line, int launched) {
+inline ParsedCommand check_layout(const char* line, int launched) {
   const std::optional<int> ranks = launched > 0 ? std::optional(launched) : std::nullopt;
   ParsedCommand parsed = parse("train", training_with(line));
   resolve(parsed.options, ranks);
   validate(parsed, ranks);
+  return parsed;
 }
 
+// The error, or what is warned about.
 inline std::string message_for(const WrongLayout& layout) {
   try {
-    check_layout(layout.line, layout.launched);
+    const ParsedCommand parsed = check_layout(layout.line, layout.launched);
+    if (!parsed.notes.warnings.empty()) return parsed.notes.warnings.front();
   } catch (const InputError& error) {
     return error.what();
   }

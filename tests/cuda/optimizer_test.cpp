@@ -11,8 +11,7 @@
 namespace tessera::test {
 namespace {
 
-constexpr StepState kThirdStep{
-    .step = 3, .learning_rate = 0.02, .weight_decay = 0.1, .clip_factor = 0.75};
+constexpr StepState kThirdStep{.step = 3, .rates = {0.02, 0.01, 0.1}, .clip_factor = 0.75};
 
 Tensor upload(Lab& lab, const StepState& state) {
   std::vector<std::uint8_t> bytes(sizeof(state));
@@ -108,15 +107,18 @@ TEST_P(CudaOptimizerTest, GradientNorm) {
         const Tensor squares = lab.full(DType::f64, {1}, 3);
         const Tensor alone = lab.full(DType::f64, {1}, -55);
         const Tensor norm = lab.full(DType::f64, {1}, -55);
+        const Tensor count = lab.full(DType::f64, {1}, -55);
         const Tensor one = lab.full(DType::f64, {1}, 1);
+        const Tensor rates = lab.full(DType::f64, {1, kStepRates}, 1);
         const Tensor records = lab.full(DType::u8, {sizeof(StepRecord)}, 0);
         const Tensor state = upload(lab, kThirdStep);
         const Tensor workspace = lab.workspace(lab->sum_squares_workspace_bytes(n));
-        return {{squares, alone, norm}, [=, &lab] {
+        return {{squares, alone, count, norm}, [=, &lab] {
                   const View x = whole.view().slice(0, begin, n);
                   lab->sum_squares(lab.stream, alone, x, false, workspace);
                   lab->sum_squares(lab.stream, squares, x, true, workspace);
-                  lab->finish_step(lab.stream, state, records, squares, one, one, one,
+                  lab->count_nonzero(lab.stream, count, x, false, workspace);
+                  lab->finish_step(lab.stream, state, records, squares, one, one, rates,
                                    {.max_norm = 1});
                   const View bytes(norm.view().raw(), DType::u8, {sizeof(double)});
                   lab->copy(lab.stream, bytes,

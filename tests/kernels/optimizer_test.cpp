@@ -69,10 +69,8 @@ class OptimizerTest : public KernelTest {
     std::vector<W> expected;
     for (const double x : value.values) expected.push_back(W{x});
     for (int t = 1; t <= kSteps; ++t) {
-      const StepState state{.step = t,
-                            .learning_rate = 0.01 * t,
-                            .weight_decay = 0.1,
-                            .clip_factor = t == 2 ? 0.25 : 1.0};
+      const StepState state{
+          .step = t, .rates = {0.01 * t, 0, 0.1}, .clip_factor = t == 2 ? 0.25 : 1.0};
       const Input grad = random(grad_type, {kSize});
       step(value, master, grad, upload(state));
       for (std::size_t i = 0; i < expected.size(); ++i)
@@ -119,7 +117,7 @@ TEST_P(OptimizerTest, AdamwWithNarrowMoments) {
     const Tensor wide_m = lab.full(acc(), {kSize}, 0), wide_v = lab.full(acc(), {kSize}, 0);
     for (int t = 1; t <= 5; ++t) {
       const Input grad = random(acc(), {kSize});
-      const Tensor state = upload({.step = t, .learning_rate = 0.01, .weight_decay = 0.1});
+      const Tensor state = upload({.step = t, .rates = {0.01, 0, 0.1}});
       lab->adamw_step(stream, values, master, m, v, grad, state, spec);
       lab->adamw_step(stream, copy, master_copy, wide_m, wide_v, grad, state, spec);
       EXPECT_EQ(lab.read(View(values)), lab.read(copy)) << "step " << t;
@@ -160,7 +158,7 @@ TEST_P(OptimizerTest, ASplitMasterIsTheMaster) {
     const Tensor m = lab.full(acc(), {kSize}, 0), v = lab.full(acc(), {kSize}, 0);
     for (int t = 1; t <= 20; ++t)
       lab->adamw_step(stream, value, master, m, v, grad,
-                      upload({.step = t, .learning_rate = 1e-3, .weight_decay = 0.1}), {});
+                      upload({.step = t, .rates = {1e-3, 0, 0.1}}), {});
     exact.push_back(lab.read(exact_of(kind, value, master)));
   }
   EXPECT_TRUE(exact[0] == exact[1]);
@@ -190,7 +188,7 @@ TEST_P(OptimizerTest, SmallUpdatesAreNotLost) {
   const Tensor master = lab.full(acc(), {1}, 1);
   const Tensor buffer = lab.full(acc(), {1}, 0);
   const Tensor grad = lab.full(dtype(), {1}, 1);
-  const Tensor state = upload({.step = 1, .learning_rate = 0x1p-14});
+  const Tensor state = upload({.step = 1, .rates = {0x1p-14, 0, 0}});
   for (int i = 0; i < 1024; ++i)
     lab->sgd_step(stream, value, master, buffer, grad, state, {.momentum = 0, .decay = false});
   EXPECT_EQ(lab.read(value), Values{1 - 1024 * 0x1p-14});
@@ -210,12 +208,51 @@ TEST_P(OptimizerTest, SumOfSquares) {
   }
 }
 
+TEST_P(OptimizerTest, CountsWhatIsNotZero) {
+  for (const std::int64_t n : {0, 1, 33'000, 70'000}) {
+    std::vector<double> values(static_cast<std::size_t>(n));
+    double expected = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = i % 3 == 0 ? 0 : i % 3 == 1 ? -0.5 : std::nan("");
+      expected += i % 3 == 0 ? 0 : 1;
+    }
+    const Tensor x = lab.tensor(dtype(), {n}, values);
+    const Tensor out = lab.full(DType::f64, {1}, 3);
+    const Tensor workspace = lab.workspace(lab->sum_squares_workspace_bytes(n));
+    lab->count_nonzero(stream, out, x, true, workspace);
+    EXPECT_EQ(lab.read(out), Values{expected + 3});
+    lab->count_nonzero(stream, out, x, false, workspace);
+    EXPECT_EQ(lab.read(out), Values{expected});
+  }
+}
+
+// Decoupled ranges have a learning rate of their own.
+TEST_P(OptimizerTest, DecoupledRangesHaveTheirOwnRate) {
+  const Input value = random({kSize}), grad = random({kSize});
+  const auto updated = [&](bool decoupled, const StepRates& rates, bool adam) {
+    const Tensor weights = lab.tensor(acc(), {kSize}, value.values);
+    const Tensor m = lab.full(acc(), {kSize}, 0), v = lab.full(acc(), {kSize}, 0);
+    const Tensor low = lab.tensor(dtype(), {kSize}, value.values);
+    const Tensor state = upload({.step = 1, .rates = rates});
+    const Tensor exact = dtype() == acc() ? Tensor() : weights;
+    if (adam)
+      lab->adamw_step(stream, low, exact, m, v, View(grad), state, {.decoupled = decoupled});
+    else
+      lab->sgd_step(stream, low, exact, m, View(grad), state, {.decoupled = decoupled});
+    return lab.read(low);
+  };
+  for (const bool adam : {true, false}) {
+    EXPECT_EQ(updated(true, {0.5, 0.125, 0.1}, adam), updated(false, {0.125, 0.5, 0.1}, adam));
+    EXPECT_NE(updated(true, {0.5, 0.125, 0.1}, adam), updated(false, {0.5, 0.125, 0.1}, adam));
+  }
+}
+
 TEST_P(OptimizerTest, ASkippedStepChangesNothing) {
   const Input value = random({kSize});
   const Tensor master = lab.tensor(acc(), {kSize}, value.values);
   const Input m = random(acc(), {kSize}), v = random(acc(), {kSize});
   const Tensor grad = lab.full(dtype(), {kSize}, std::nan(""));
-  const Tensor state = upload({.step = 3, .learning_rate = 0.1, .skipped = 1});
+  const Tensor state = upload({.step = 3, .rates = {0.1, 0, 0}, .skipped = 1});
   lab->adamw_step(stream, value, master, m, v, grad, state, {});
   lab->sgd_step(stream, value, master, m, grad, state, {});
   EXPECT_EQ(lab.read(View(value)), value.values);
@@ -242,9 +279,10 @@ class FinishStep : public OptimizerTest {
   void finish(double squares, double loss = 1) {
     const Tensor state = upload(start);
     const Tensor ring = lab.full(DType::u8, {3 * sizeof(StepRecord)}, 0);
-    lab->finish_step(stream, state, ring, lab.full(DType::f64, {1}, squares),
-                     lab.tensor(DType::f64, {2}, {loss, 3}), lab.tensor(DType::f64, {2}, {1, 0.5}),
-                     lab.tensor(DType::f64, {3}, {0.1, 0.2, 0.3}), rules);
+    lab->finish_step(
+        stream, state, ring, lab.full(DType::f64, {1}, squares),
+        lab.tensor(DType::f64, {2}, {loss, 3}), lab.tensor(DType::f64, {2}, {1, 0.5}),
+        lab.tensor(DType::f64, {3, kStepRates}, {0.1, 1, 0.5, 0.2, 2, 0.6, 0.3, 3, 0.7}), rules);
     start = download(state);
     records.resize(3);
     std::memcpy(records.data(), lab.bytes(ring).data(), 3 * sizeof(StepRecord));
@@ -271,17 +309,31 @@ TEST_P(FinishStep, ClipsByTheNorm) {
 TEST_P(FinishStep, CountsStepsAndTakesTheirRates) {
   start.step = 7;
   start.rates_begin = 6;
-  rules.weight_decay = 0.5;
-  for (const double rate : {0.2, 0.3, 0.3}) {  // the last rate serves all after it
+  for (const double rate : {0.2, 0.3, 0.3}) {  // the last rates serve all after them
     finish(4);
-    EXPECT_EQ(start.learning_rate, rate);
+    EXPECT_EQ(start.rates.learning_rate, rate);
     EXPECT_EQ(record().learning_rate, rate);
     EXPECT_EQ(record().loss, 2.5);
-    EXPECT_EQ(start.weight_decay, 0.5);
+    EXPECT_DOUBLE_EQ(start.rates.decoupled_rate, 10 * rate);
+    EXPECT_DOUBLE_EQ(start.rates.weight_decay, rate + 0.4);
     EXPECT_EQ(start.skipped, 0);
   }
   EXPECT_EQ(start.step, 10);
   EXPECT_EQ(start.iteration, 3);
+}
+
+TEST_P(FinishStep, MaySkipFaultsInsteadOfEndingTheRun) {
+  rules.stops_if_not_finite = false;
+  for (const double loss : {1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    start = {};
+    finish(loss == 1 ? std::nan("") : 4, loss);
+    EXPECT_EQ(record().failed, 0);
+    EXPECT_EQ(start.skipped, 1);
+    finish(4);
+    EXPECT_EQ(record().failed, 0);
+    EXPECT_EQ(start.skipped, 0);
+    EXPECT_EQ(start.step, 1);
+  }
 }
 
 TEST_P(FinishStep, WithoutScalingTheFirstFaultEndsAllSteps) {

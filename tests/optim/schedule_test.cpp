@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 namespace tessera {
 namespace {
 
@@ -26,6 +29,22 @@ void expect_rates(const ScheduleOptions& options, const std::vector<std::int64_t
 }
 
 const std::vector<std::int64_t> kIterations{0, 5, 10, 11, 37, 99, 100, 101, 150};
+
+// Lengths in samples are the same as in iterations of batches of that size.
+TEST(Schedule, CountsInSamples) {
+  for (const DecayStyle style : {DecayStyle::linear, DecayStyle::cosine, DecayStyle::wsd}) {
+    ScheduleOptions iterations = base();
+    iterations.decay_style = style;
+    iterations.wsd_decay_iters = style == DecayStyle::wsd ? 30 : 0;
+    ScheduleOptions samples = iterations;
+    samples.decay_samples = kBatch * std::exchange(samples.decay_iters, 0);
+    samples.warmup_samples = kBatch * std::exchange(samples.warmup_iters, 0);
+    samples.wsd_decay_samples = kBatch * std::exchange(samples.wsd_decay_iters, 0);
+    for (const std::int64_t i : {0, 5, 10, 37, 80, 99, 101})
+      EXPECT_EQ(learning_rate(samples, 7, i * kBatch),
+                learning_rate(iterations, kBatch, i * kBatch));
+  }
+}
 
 TEST(Schedule, Constant) {
   ScheduleOptions options = base();
@@ -102,6 +121,44 @@ TEST(Schedule, WarmupFractionIsOfTheDecay) {
   ScheduleOptions options = base();
   options.warmup_fraction = 0.5;
   EXPECT_NEAR(learning_rate(options, kBatch, 25 * kBatch), 1e-6 + (1e-3 - 1e-6) / 2, 1e-15);
+}
+
+// Megatron's formulas: the ramp ends with the run.
+TEST(Schedule, RaisesWeightDecay) {
+  ScheduleOptions options;
+  options.start_weight_decay = 0.1;
+  options.end_weight_decay = 0.5;
+  EXPECT_EQ(weight_decay(options, 0.3, 100, 50), 0.3);
+  options.weight_decay_style = WeightDecayStyle::linear;
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 0), 0.1);
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 25), 0.2);
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 100), 0.5);
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 120), 0.5);
+  options.weight_decay_style = WeightDecayStyle::cosine;
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 0), 0.1);
+  EXPECT_DOUBLE_EQ(weight_decay(options, 0.3, 100, 50), 0.3);
+  EXPECT_NEAR(weight_decay(options, 0.3, 100, 25), 0.1 + 0.4 * 0.14644660940672627, 1e-15);
+}
+
+// Embedding and output layer follow the same curve between rates of their own.
+TEST(Schedule, MayHaveADecoupledRate) {
+  const ScheduleOptions options = base();
+  OptimizerOptions optimizer;
+  optimizer.weight_decay = 0.1;
+  for (const std::int64_t i : kIterations) {
+    const StepRates same = step_rates(options, optimizer, 400, kBatch, i * kBatch);
+    EXPECT_EQ(same.learning_rate, learning_rate(options, kBatch, i * kBatch));
+    EXPECT_EQ(same.decoupled_rate, same.learning_rate);
+    EXPECT_EQ(same.weight_decay, 0.1);
+  }
+  optimizer.decoupled_lr = 2e-3;
+  optimizer.decoupled_min_lr = 5e-4;
+  const auto at = [&](std::int64_t i) {
+    return step_rates(options, optimizer, 400, kBatch, i * kBatch).decoupled_rate;
+  };
+  EXPECT_DOUBLE_EQ(at(10), 2e-3);
+  EXPECT_DOUBLE_EQ(at(200), 5e-4);
+  EXPECT_EQ(step_rates(options, optimizer, 400, kBatch, 40).learning_rate, 1e-3);
 }
 
 }  // namespace

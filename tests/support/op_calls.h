@@ -310,6 +310,11 @@ inline std::vector<OpCall> training_calls() {
         {"x", kF32, {9}, kAnyShape | kAnyFloat},
         {"workspace", kU8, {kAmple}, kAnyShape}},
        [](Lab& lab, const Views& v) { lab->sum_squares(lab.stream, v[0], v[1], false, v[2]); }},
+      {"count_nonzero",
+       {{"out", kF64, {1}},
+        {"x", kF32, {9}, kAnyShape | kAnyFloat},
+        {"workspace", kU8, {kAmple}, kAnyShape}},
+       [](Lab& lab, const Views& v) { lab->count_nonzero(lab.stream, v[0], v[1], false, v[2]); }},
       {"divide_by_sum",
        {{"weights", kF64, {3}, kAnyShape}, {"totals", kF64, {5}, kAnyShape}},
        [](Lab& lab, const Views& v) { lab->divide_by_sum(lab.stream, v[0], v[1]); }},
@@ -322,7 +327,7 @@ inline std::vector<OpCall> training_calls() {
         {"squares", kF64, {1}},
         {"losses", kF64, {3}, kLeads},
         {"weights", kF64, {3}},
-        {"rates", kF64, {5}, kAnyShape}},
+        {"rates", kF64, {5, kStepRates}}},
        [](Lab& lab, const Views& v) {
          lab->finish_step(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], {});
        }},

@@ -219,13 +219,18 @@ inline void run_optimizers(OpRun& t) {
                      t.lab.workspace(t.lab->sum_squares_workspace_bytes(70'000)));
   const Tensor records = t.zeros(DType::u8, {4 * sizeof(StepRecord)});
   const Tensor two = t.lab.full(DType::f64, {2}, 2);
+  const Tensor rates = t.lab.full(DType::f64, {2, kStepRates}, 2);
   const Tensor scales = t.zeros(DType::f64, {2});
   t.lab->start_step(t.stream, scales, two, state);
   t.lab->divide_by_sum(t.stream, scales, two);
-  t.lab->finish_step(t.stream, state, records, squares, two, two, two, {.max_norm = 1});
+  t.lab->finish_step(t.stream, state, records, squares, two, two, rates, {.max_norm = 1});
   t.lab->adamw_step(t.stream, value, master, m, v, grad, state, {});
   t.lab->sgd_step(t.stream, value, master, m, grad, state, {});
-  for (const Tensor& each : {squares, scales, state, records, value, master, m, v}) t.keep(each);
+  const Tensor nonzero = t.zeros(DType::f64, {1});
+  t.lab->count_nonzero(t.stream, nonzero, grad, false,
+                       t.lab.workspace(t.lab->sum_squares_workspace_bytes(70'000)));
+  for (const Tensor& each : {squares, nonzero, scales, state, records, value, master, m, v})
+    t.keep(each);
 }
 
 inline void run_router(OpRun& t) {

@@ -46,17 +46,18 @@ struct AdamWeight {
     const auto t = static_cast<double>(state.step);
     const double m_hat = m / (1 - std::pow(spec.beta1, t));
     const double v_hat = v / (1 - std::pow(spec.beta2, t));
-    const double decay = spec.decay ? state.weight_decay : 0;
-    weight -= state.learning_rate * (m_hat / (std::sqrt(v_hat) + spec.epsilon) + decay * weight);
+    const double decay = spec.decay ? state.rates.weight_decay : 0;
+    weight -=
+        state.rates.learning_rate * (m_hat / (std::sqrt(v_hat) + spec.epsilon) + decay * weight);
   }
 };
 
 struct SgdWeight {
   double weight, momentum = 0;
   void step(double gradient, const StepState& state, const SgdSpec& spec) {
-    const double decay = spec.decay ? state.weight_decay : 0;
+    const double decay = spec.decay ? state.rates.weight_decay : 0;
     momentum = spec.momentum * momentum + gradient * state.clip_factor + decay * weight;
-    weight -= state.learning_rate * momentum;
+    weight -= state.rates.learning_rate * momentum;
   }
 };
 

@@ -109,7 +109,8 @@ TEST(Resume, ARunOfSamplesEndsWithThem) {
     options.train.global_batch_size = batch;
     options.train.save_interval = 8;
     options.schedule.warmup_iters = 0;
-    options.schedule.decay_iters = options.train.train_samples / batch;
+    options.schedule.decay_iters = 0;
+    options.schedule.decay_samples = options.train.train_samples;
     return options;
   };
   run(options_for("whole", 4));

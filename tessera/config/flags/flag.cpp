@@ -1,5 +1,7 @@
 #include "tessera/config/flags/flag.h"
 
+#include <sstream>
+
 #include "tessera/config/flags/flag_builders.h"
 
 namespace tessera::config {
@@ -32,6 +34,17 @@ std::optional<Values> nothing(const Settings&) { return std::nullopt; }
 }  // namespace
 
 std::span<const GroupTitle> group_titles() { return kGroups; }
+
+std::vector<std::string> split_words(const Values& values) {
+  std::vector<std::string> words;
+  for (const std::string& value : values) {
+    std::istringstream text(value);
+    std::size_t before = words.size();
+    for (std::string word; text >> word;) words.push_back(word);
+    if (words.size() == before) words.push_back(value);  // reported as it is
+  }
+  return words;
+}
 
 Flag make_flag(std::string_view name, Arity arity, std::string placeholder, std::string_view help) {
   Flag flag;
@@ -85,6 +98,17 @@ Flag Flag::one_of(std::string_view name_of_alternative) && {
 Flag Flag::only_if(std::function<bool(const Settings&)> test, std::string_view in_words) && {
   applies = std::move(test);
   applies_when = in_words;
+  return std::move(*this);
+}
+
+Flag Flag::only_with(std::string_view other, std::string_view in_words) && {
+  partner = other;
+  applies_when = in_words;
+  return std::move(*this);
+}
+
+Flag Flag::zero_means_absent() && {
+  zero_is_absent = true;
   return std::move(*this);
 }
 

@@ -77,6 +77,11 @@ struct Flag {
   /// always.
   std::function<bool(const Settings&)> applies;
   std::string_view applies_when;
+  /// The flag without which this one has no effect, where that cannot be seen in Settings.
+  std::string_view partner = {};
+  bool zero_is_absent = false;  ///< 0 counts as not given
+  /// What a user should know who gives these values; empty for most.
+  std::function<std::string(const Values&)> remark;
 
   Flag only_for(CommandSet only) &&;
   /// Sets another help text for one command.
@@ -84,6 +89,8 @@ struct Flag {
   Flag must_be_given() &&;
   Flag one_of(std::string_view name_of_alternative) &&;
   Flag only_if(std::function<bool(const Settings&)> test, std::string_view in_words) &&;
+  Flag only_with(std::string_view other, std::string_view in_words) &&;
+  Flag zero_means_absent() &&;
   /// For options that --print-config shows in another form, sometimes or always.
   Flag shown_if(std::function<bool(const Settings&)> test) &&;
   Flag never_shown() &&;

@@ -89,13 +89,16 @@ Flag integer(std::string_view name, Access access, IntegerRange range, std::stri
   return flag;
 }
 
-/// Several integers, after one flag or after repeated ones.
+/// "2 2" in one word is two words, since launch scripts keep lists in quotes.
+std::vector<std::string> split_words(const Values& values);
+
+/// Several integers.
 template <class Access>
 Flag integers(std::string_view name, Access access, IntegerRange range, std::string_view help) {
   Flag flag = make_flag(name, Arity::many, "N...", help);
   flag.set = [access, range](Settings& s, const Values& values) {
     access(s).clear();
-    for (const std::string& value : values)
+    for (const std::string& value : split_words(values))
       access(s).push_back(
           static_cast<typename Stored<Access>::value_type>(parse_integer(value, range)));
   };
@@ -124,7 +127,7 @@ Flag real(std::string_view name, Access access, RealRange range, std::string_vie
   return flag;
 }
 
-/// Several numbers, after one flag or after repeated ones.
+/// Several numbers.
 template <class Access>
 Flag reals(std::string_view name, Access access, RealRange range, std::string_view help) {
   Flag flag = make_flag(name, Arity::many, "X...", help);
@@ -171,7 +174,7 @@ Flag path(std::string_view name, Access access, std::string_view placeholder,
   return text(name, access, placeholder, kMaxPathBytes, help);
 }
 
-/// Several texts, after one flag or after repeated ones.
+/// Several texts.
 template <class Access>
 Flag texts(std::string_view name, Access access, std::string_view placeholder, std::size_t limit,
            std::string_view help) {
@@ -234,7 +237,7 @@ Flag word(std::string_view name, Access access, std::string_view help) {
   return word(name, access, std::move(names), help);
 }
 
-/// Several of these names, after one flag or after repeated ones.
+/// Several of these names.
 template <class Access>
 Flag words(std::string_view name, Access access, std::string_view help) {
   using Each = typename Stored<Access>::value_type;

@@ -22,6 +22,9 @@ void append_general_flags(std::vector<Flag>& table) {
       toggle("print-config", at(&Settings::print_config),
              "print all options as YAML that --config reads, and stop")
           .never_shown(),
+      toggle("strict-flags", at(&Settings::strict_flags),
+             "refuse flags of Megatron-LM that are accepted without need, and flags without effect")
+          .never_shown(),
   };
   for (Flag& flag : flags) flag.command_line_only = true;
   append(table, Group::general, kAll, std::move(flags));

@@ -48,6 +48,9 @@ std::vector<Flag> size_flags() {
           has_fewer_groups, "use grouped-query attention, with --num-query-groups key/value heads"),
       integer("num-query-groups", at(&ModelOptions::num_query_groups), {1, kMaxHeads},
               "key/value heads, with --group-query-attention [default: 1]")
+          .only_with("group-query-attention",
+                     "--group-query-attention, without which every head has its own keys and "
+                     "values")
           .shown_if(has_fewer_groups),
       integer("kv-channels", at(&ModelOptions::kv_channels), {1, kMaxHeadSize},
               "size of a head [default: hidden / heads]")
@@ -63,6 +66,11 @@ std::vector<Flag> position_flags() {
   return {
       word("position-embedding-type", at(&ModelOptions::position_embedding),
            "how the model encodes positions"),
+      action(
+          "no-position-embedding", [](Settings&, bool) {}, [](const Settings&) { return false; },
+          "no table of positions, which models with --position-embedding-type rope never have")
+          .only_for({Command::train})
+          .never_shown(),
       real("rotary-base", at(&RopeOptions::base), {1, 1e12, true}, "RoPE's base (theta)")
           .only_if(uses_rope, "--position-embedding-type rope"),
       real("rotary-percent", at(&RopeOptions::percent), {0, 1, true},
@@ -98,6 +106,27 @@ std::vector<Flag> position_flags() {
   };
 }
 
+// Megatron's latent attention is scaled by yarn unless another kind is named, from 4096 positions.
+Flag rotary_scaling_flag() {
+  Flag flag = make_flag("rotary-scaling-factor", Arity::one, "X",
+                        "the same as --rope-scaling-type yarn with --rope-scaling-factor X and "
+                        "--rope-original-max-position 4096");
+  flag.set = [](Settings& s, const Values& values) {
+    RopeOptions& rope = s.options.model.rope;
+    if (rope.scaling == RopeScaling::none) rope.scaling = RopeScaling::yarn;
+    if (rope.scaling == RopeScaling::yarn) rope.original_max_position = 4096;
+    rope.factor = parse_real(values.at(0), {1, 1e6});
+  };
+  return std::move(flag)
+      .one_of("rope scaling factor")
+      .only_if(
+          [](const Settings& s) {
+            return s.options.model.multi_latent_attention &&
+                   s.options.model.rope.scaling == RopeScaling::yarn;
+          },
+          "--multi-latent-attention with --rope-scaling-type yarn");
+}
+
 std::vector<Flag> rope_scaling_flags() {
   constexpr RealRange kFactor = {1, 1e6};
   constexpr RealRange kPositive = {0, 1e6, true};
@@ -109,12 +138,7 @@ std::vector<Flag> rope_scaling_flags() {
       real("rope-scaling-factor", at(&RopeOptions::factor), kFactor, "how many times longer")
           .one_of("rope scaling factor")
           .only_if(any, "RoPE scaling (--rope-scaling-type linear, llama3 or yarn)"),
-      real("rotary-scaling-factor", at(&RopeOptions::factor), kFactor,
-           "the same, by Megatron's name for multi-head latent attention")
-          .one_of("rope scaling factor")
-          .only_if([yarn](const Settings& s) { return yarn(s) && !has_equal_heads(s); },
-                   "--multi-latent-attention with --rope-scaling-type yarn")
-          .never_shown(),
+      rotary_scaling_flag(),
       real("rope-low-freq-factor", at(&RopeOptions::low_freq_factor), kPositive,
            "llama3: wavelengths above original length / this are scaled")
           .only_if(llama3, "--rope-scaling-type llama3"),

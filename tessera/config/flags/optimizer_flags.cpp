@@ -24,6 +24,10 @@ bool adapts_scale(const Settings& s) { return uses_f16(s) && s.options.optimizer
 
 bool narrow_moments(const Settings& s) { return uses_adam(s) && (uses_bf16(s) || uses_f16(s)); }
 
+bool ramps_decay(const Settings& s) {
+  return s.options.schedule.weight_decay_style != WeightDecayStyle::constant;
+}
+
 bool uses_wsd(const Settings& s) { return s.options.schedule.decay_style == DecayStyle::wsd; }
 
 std::vector<Flag> optimizer_flags() {
@@ -44,7 +48,26 @@ std::vector<Flag> optimizer_flags() {
           .only_if([](const Settings& s) { return s.options.optimizer.kind == OptimizerKind::sgd; },
                    "--optimizer sgd"),
       real("weight-decay", at(&OptimizerOptions::weight_decay), kRate,
-           "weight decay; not applied to biases and norms"),
+           "weight decay; not applied to biases and norms")
+          .only_if([](const Settings& s) { return !ramps_decay(s); },
+                   "--weight-decay-incr-style constant"),
+      word("weight-decay-incr-style", at(&ScheduleOptions::weight_decay_style),
+           {{WeightDecayStyle::constant, "constant"},
+            {WeightDecayStyle::linear, "linear"},
+            {WeightDecayStyle::cosine, "cosine"}},
+           "how weight decay changes over the training, from --start-weight-decay to "
+           "--end-weight-decay"),
+      real("start-weight-decay", at(&ScheduleOptions::start_weight_decay), kRate,
+           "weight decay of the first step")
+          .only_if(ramps_decay, "--weight-decay-incr-style linear or cosine"),
+      real("end-weight-decay", at(&ScheduleOptions::end_weight_decay), kRate,
+           "weight decay at the end of the training")
+          .only_if(ramps_decay, "--weight-decay-incr-style linear or cosine"),
+      action(
+          "no-check-for-nan-in-loss-and-grad",
+          [](Settings& s, bool on) { s.options.optimizer.check_finite = !on; },
+          [](const Settings& s) { return !s.options.optimizer.check_finite; },
+          "skip a step whose loss or gradient is not finite, instead of ending the run"),
       real("clip-grad", at(&OptimizerOptions::clip_grad), {0, 1e9},
            "largest global gradient norm; 0 turns clipping off"),
       word("main-grads-dtype", at(&OptimizerOptions::gradients),
@@ -103,6 +126,12 @@ std::vector<Flag> learning_rate_flags() {
       real("lr", at(&ScheduleOptions::lr), {0, 1000, true}, "highest learning rate")
           .must_be_given(),
       real("min-lr", at(&ScheduleOptions::min_lr), kRate, "lowest learning rate after warmup"),
+      real("decoupled-lr", at(&OptimizerOptions::decoupled_lr), kRate,
+           "highest learning rate of the embedding and the output layer [default: 0, --lr]"),
+      real("decoupled-min-lr", at(&OptimizerOptions::decoupled_min_lr), kRate,
+           "their lowest learning rate after warmup [default: 0, --min-lr]")
+          .only_if([](const Settings& s) { return s.options.optimizer.decoupled_lr > 0; },
+                   "--decoupled-lr"),
       word("lr-decay-style", at(&ScheduleOptions::decay_style),
            {{DecayStyle::constant, "constant"},
             {DecayStyle::linear, "linear"},
@@ -111,13 +140,26 @@ std::vector<Flag> learning_rate_flags() {
             {DecayStyle::wsd, "WSD"}},
            "how the rate falls after warmup; WSD stays constant until its last iterations"),
       integer("lr-decay-iters", at(&ScheduleOptions::decay_iters), {1, kMaxIterations},
-              "iterations until the lowest rate, warmup included [default: --train-iters]"),
+              "iterations until the lowest rate, warmup included [default: --train-iters]")
+          .one_of("decay"),
+      integer("lr-decay-samples", at(&ScheduleOptions::decay_samples), {1, kMaxSamples},
+              "the same in samples, whatever the batch size is [default: --train-samples]")
+          .one_of("decay"),
       integer("lr-warmup-iters", at(&ScheduleOptions::warmup_iters), {0, kMaxIterations},
               "iterations of linear warmup")
           .one_of("warmup")
-          .shown_if([](const Settings& s) { return s.options.schedule.warmup_fraction == 0; }),
+          .shown_if([](const Settings& s) {
+            return s.options.schedule.warmup_fraction == 0 &&
+                   s.options.schedule.warmup_samples == 0;
+          })
+          .zero_means_absent(),
+      integer("lr-warmup-samples", at(&ScheduleOptions::warmup_samples), {0, kMaxSamples},
+              "samples of linear warmup")
+          .one_of("warmup")
+          .shown_if([](const Settings& s) { return s.options.schedule.warmup_samples > 0; })
+          .zero_means_absent(),
       real("lr-warmup-fraction", at(&ScheduleOptions::warmup_fraction), {0, 1, true, true},
-           "warmup as a fraction of --lr-decay-iters, instead of --lr-warmup-iters")
+           "warmup as a fraction of the decay (--lr-decay-iters or --lr-decay-samples)")
           .one_of("warmup"),
       real("lr-warmup-init", at(&ScheduleOptions::lr_warmup_init), kRate,
            "rate that warmup starts from"),
@@ -130,6 +172,11 @@ std::vector<Flag> learning_rate_flags() {
           .only_if(uses_wsd, "--lr-decay-style WSD"),
       integer("lr-wsd-decay-iters", at(&ScheduleOptions::wsd_decay_iters), {1, kMaxIterations},
               "the last iterations of WSD, in which the rate falls")
+          .one_of("WSD decay")
+          .only_if(uses_wsd, "--lr-decay-style WSD"),
+      integer("lr-wsd-decay-samples", at(&ScheduleOptions::wsd_decay_samples), {1, kMaxSamples},
+              "the same in samples")
+          .one_of("WSD decay")
           .only_if(uses_wsd, "--lr-decay-style WSD"),
   };
 }

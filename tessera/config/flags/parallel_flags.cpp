@@ -31,6 +31,10 @@ Flag grid_flag() {
   return flag;
 }
 
+bool splits_matrices(const Settings& s) {
+  return s.options.parallel.tensor > 1 || s.options.parallel.tensor_2d > 0;
+}
+
 bool splits_sequences(const Settings& s) { return s.options.parallel.context > 1; }
 
 bool has_hierarchy(const Settings& s) {
@@ -64,16 +68,13 @@ Flag cp_comm_type_flag() {
   return std::move(flag).only_if(splits_sequences, "--context-parallel-size above 1");
 }
 
-// Megatron's third kind is named, so that the refusal can say why.
-Flag token_dispatcher_flag(std::string_view help) {
-  Flag flag = word("moe-token-dispatcher-type", at(&ParallelOptions::token_dispatcher), help);
-  flag.set = [set = flag.set](Settings& s, const Values& values) {
-    check_input(values.at(0) != "flex",
-                "flex sends tokens by DeepEP or HybridEP, libraries that are not used here: use "
-                "alltoall, which sends each token to the ranks of its experts as well");
-    set(s, values);
-  };
-  return flag;
+// flex is Megatron's choice among libraries for the same.
+std::vector<Name<TokenDispatcher>> dispatcher_words() {
+  std::vector<Name<TokenDispatcher>> words;
+  for (const TokenDispatcher kind : enumerators<TokenDispatcher>())
+    words.push_back({kind, to_string(kind)});
+  words.push_back({TokenDispatcher::alltoall, "flex"});
+  return words;
 }
 
 std::vector<Flag> degree_flags() {
@@ -84,7 +85,8 @@ std::vector<Flag> degree_flags() {
       grid_flag(),
       toggle("sequence-parallel", at(&ParallelOptions::sequence_parallel),
              "sequence parallelism: split norms and dropout along the sequence over the "
-             "tensor-parallel ranks"),
+             "tensor-parallel ranks")
+          .only_if(splits_matrices, "--tensor-model-parallel-size above 1"),
       integer("pipeline-model-parallel-size", at(&ParallelOptions::pipeline), kDegree,
               "pipeline parallelism: number of ranks that the layers are split over")
           .only_for(kRankCommands),
@@ -96,21 +98,38 @@ std::vector<Flag> degree_flags() {
                "with a2a+p2p: the number of ranks that exchange heads, and of groups of them in a "
                "ring; their product is --context-parallel-size")
           .only_if(has_hierarchy, "--cp-comm-type a2a+p2p"),
+      toggle("use-tp-pp-dp-mapping", at(&ParallelOptions::pipeline_before_data),
+             "order of ranks: tensor, context, pipeline, data, instead of pipeline last")
+          .only_if([](const Settings& s) { return s.options.parallel.pipeline > 1; },
+                   "--pipeline-model-parallel-size above 1"),
       integer("expert-model-parallel-size", at(&ParallelOptions::expert), kDegree,
               "expert parallelism: number of ranks that the experts are split over"),
       integer("expert-tensor-parallel-size", at(&ParallelOptions::expert_tensor), kDegree,
               "number of ranks that each expert's matrices are split over [default: "
               "--tensor-model-parallel-size]")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
-      token_dispatcher_flag(
-          "how tokens travel to the ranks of their experts: each to those ranks (results do not "
-          "depend on the number of ranks; a step on GPUs is no CUDA graph), or all to all ranks")
+      word("moe-token-dispatcher-type", at(&ParallelOptions::token_dispatcher), dispatcher_words(),
+           "how tokens travel to the ranks of their experts: each to those ranks (results do not "
+           "depend on the number of ranks; a step on GPUs is no CUDA graph; flex is the same), or "
+           "all "
+           "to all ranks")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
       toggle("moe-grouped-gemm", at(&ParallelOptions::grouped_gemm),
              "multiply the tokens of all experts of a rank at once; =false: one expert after the "
              "other, the reference")
           .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
   };
+}
+
+// Hybrid sharding with whole copies is the one kind there is.
+Flag make_outer_strategy() {
+  Flag flag = make_flag("outer-dp-sharding-strategy", Arity::one, "{no_shard}",
+                        "what the groups of --num-distributed-optimizer-instances shard among each "
+                        "other: nothing");
+  flag.set = [](Settings&, const Values& values) {
+    check_input(values.at(0) == "no_shard", "expected no_shard");
+  };
+  return flag;
 }
 
 bool shards(const Settings& s) {
@@ -142,6 +161,7 @@ std::vector<Flag> data_parallel_flags() {
            "(ZeRO-3)")
           .only_if([](const Settings& s) { return s.options.parallel.fsdp; },
                    "--use-megatron-fsdp"),
+      make_outer_strategy(),
       integer("num-distributed-optimizer-instances", at(&ParallelOptions::sharding_instances),
               kDegree,
               "hybrid sharding: number of groups of data-parallel ranks, each of which holds all "

@@ -1,4 +1,8 @@
 // How a run goes: precision, recompute, batches, evaluation, logs, device.
+#include <fmt/ranges.h>
+
+#include <array>
+
 #include "tessera/config/flags/flag_builders.h"
 #include "tessera/config/flags/flag_groups.h"
 
@@ -43,8 +47,49 @@ std::vector<Flag> precision_flags() {
   };
 }
 
+constexpr std::array<std::string_view, 7> kRecomputeModules{
+    "core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"};
+
+// Recomputing more or less changes memory and time, no number.
+std::string kept_modules(const Values& modules) {
+  std::string kept;
+  for (const std::string& module : modules)
+    if (module != "core_attn") kept += (kept.empty() ? "" : ", ") + module;
+  if (kept.empty()) return {};
+  return fmt::format(
+      "--recompute-modules: activations of {} are kept, which takes more memory; "
+      "--recompute-granularity full recomputes them",
+      kept);
+}
+
+Flag recompute_modules_flag() {
+  Flag flag = make_flag("recompute-modules", Arity::many, "MODULE...",
+                        "modules whose activations --recompute-granularity selective recomputes: "
+                        "core_attn; others of Megatron's are accepted and kept");
+  flag.set = [](Settings& s, const Values& values) {
+    for (const std::string& value : values)
+      check_input(std::ranges::find(kRecomputeModules, value) != kRecomputeModules.end(),
+                  "expected some of {}", fmt::format("{}", fmt::join(kRecomputeModules, ", ")));
+    s.options.recompute.core_attention = std::ranges::count(values, "core_attn") > 0;
+  };
+  // All other modules are kept alike, so any of them stands for what was given.
+  flag.get = [](const Settings& s) -> std::optional<Values> {
+    if (s.options.recompute.core_attention) return std::nullopt;
+    return Values{"mlp"};
+  };
+  flag.remark = kept_modules;
+  return std::move(flag)
+      .only_for({Command::train})
+      .only_if(
+          [](const Settings& s) {
+            return s.options.recompute.granularity == RecomputeGranularity::selective;
+          },
+          "--recompute-granularity selective");
+}
+
 std::vector<Flag> recompute_flags() {
   return {
+      recompute_modules_flag(),
       word("recompute-granularity", at(&RecomputeOptions::granularity),
            {{RecomputeGranularity::none, "none"},
             {RecomputeGranularity::selective, "selective"},
@@ -77,6 +122,23 @@ std::vector<Flag> recompute_flags() {
   };
 }
 
+// Launch scripts may give it as one word or as several.
+Flag batch_schedule_flag() {
+  Flag flag = make_flag("step-batch-size-schedule", Arity::many, "TOKENS:SIZE...",
+                        "samples per optimizer step from these numbers of tokens on, such as "
+                        "'0:256 1.5B:512'; K, M, B and T are thousands, millions, ...");
+  flag.quoted = true;
+  flag.set = [](Settings& s, const Values& values) {
+    std::string& text = s.options.train.step_batch_size_schedule;
+    text = parse_text(fmt::format("{}", fmt::join(values, " ")), kMaxPathBytes);
+  };
+  flag.get = [](const Settings& s) -> std::optional<Values> {
+    if (s.options.train.step_batch_size_schedule.empty()) return std::nullopt;
+    return Values{s.options.train.step_batch_size_schedule};
+  };
+  return std::move(flag).one_of("batch size").only_for({Command::train});
+}
+
 std::vector<Flag> batch_flags() {
   return {
       integer("micro-batch-size", at(&TrainOptions::micro_batch_size), {1, kMaxMicroBatch},
@@ -87,6 +149,12 @@ std::vector<Flag> batch_flags() {
               "samples per optimizer step [default: micro-batch-size x data-parallel size; for "
               "inspect, enough to fill the pipeline]")
           .only_for({Command::train, Command::inspect}),
+      integers("rampup-batch-size", at(&TrainOptions::rampup_batch_size), {1, kMaxSamples},
+               "START INCREMENT SAMPLES: the batch grows from START to --global-batch-size in "
+               "steps, over this many samples")
+          .one_of("batch size")
+          .only_for({Command::train}),
+      batch_schedule_flag(),
       integer("train-iters", at(&TrainOptions::train_iters), {1, kMaxIterations},
               "total number of optimizer steps")
           .one_of("length")
@@ -108,12 +176,27 @@ std::vector<Flag> batch_flags() {
 
 std::vector<Flag> evaluation_flags() {
   return {
-      integer("eval-interval", at(&TrainOptions::eval_interval), {1, kMaxIterations},
-              "iterations between evaluations")
+      integer("eval-interval", at(&TrainOptions::eval_interval), {0, kMaxIterations},
+              "iterations between evaluations; 0: only at the end")
+          .only_for(kTrain),
+      integer("eval-global-batch-size", at(&TrainOptions::eval_global_batch_size), {1, kMaxBatch},
+              "samples per batch of an evaluation [default: --global-batch-size]")
           .only_for(kTrain),
       integer("eval-iters", at(&TrainOptions::eval_iters), {0, kMaxIterations},
               "batches per evaluation; 0 turns off evaluation during training"),
   };
+}
+
+Flag timing_level_flag() {
+  Flag flag = integer("timing-log-level", at(&TrainOptions::timing_log_level), {0, 2},
+                      "1: log how long the parts of a step take on all ranks, waiting for each; "
+                      "parts of parts (2) are in the trace of --profile");
+  flag.remark = [](const Values& values) -> std::string {
+    if (values.back() != "2") return {};
+    return "--timing-log-level 2 logs what 1 logs: the times within a microbatch are in the trace "
+           "of --profile";
+  };
+  return flag;
 }
 
 std::vector<Flag> logging_flags() {
@@ -122,8 +205,24 @@ std::vector<Flag> logging_flags() {
               "iterations between log lines"),
       toggle("log-throughput", at(&TrainOptions::log_throughput),
              "log floating-point operations per second"),
+      timing_level_flag(),
+      word("timing-log-option", at(&TrainOptions::timing_log_option),
+           {{TimingOption::max, "max"},
+            {TimingOption::minmax, "minmax"},
+            {TimingOption::all, "all"}},
+           "which ranks' times are logged: the longest, the shortest and longest, or all")
+          .only_if([](const Settings& s) { return s.options.train.timing_log_level > 0; },
+                   "--timing-log-level above 0"),
+      toggle("log-params-norm", at(&TrainOptions::log_params_norm),
+             "log the norm of all parameters, after the logged steps"),
+      toggle("log-num-zeros-in-grad", at(&TrainOptions::log_num_zeros_in_grad),
+             "log how many gradients of the logged steps are zero"),
       path("metrics-file", at(&TrainOptions::metrics_file), "FILE",
            "file for metrics, one JSON object per line [default: metrics.jsonl in --save]"),
+      integer("check-weight-hash-across-dp-replicas-interval",
+              at(&TrainOptions::check_weights_interval), {1, kMaxIterations},
+              "iterations between comparisons of the weights of data-parallel ranks; a difference "
+              "ends the run"),
       path("dump-step", at(&TrainOptions::dump_step), "FOLDER",
            "write the batch, loss, gradients and weights of the first step to this folder"),
   };
@@ -156,9 +255,7 @@ std::vector<Flag> device_flags() {
            "device to run on; for inspect, the device to plan memory for")
           .only_for(kWithModel),
       toggle("deterministic-mode", at(&TrainOptions::deterministic_mode),
-             "bitwise reproducible results on a GPU; slower. Refused on a CPU, where results "
-             "always are")
-          .only_if(on_gpu, "--device cuda (results on a CPU are always reproducible)"),
+             "bitwise reproducible results on a GPU; slower. Results on a CPU always are"),
       toggle("allow-tf32", at(&TrainOptions::allow_tf32),
              "use TF32 for f32 matrix products on a GPU")
           .only_if(on_gpu, "--device cuda"),
@@ -178,6 +275,12 @@ std::vector<Flag> device_flags() {
 }  // namespace
 
 void append_run_flags(std::vector<Flag>& table) {
+  Flag megatron =
+      toggle("megatron-flags", at(&Settings::megatron_flags),
+             "print what becomes of every flag of Megatron-LM (docs/megatron.md), and stop")
+          .never_shown();
+  megatron.command_line_only = true;
+  append(table, Group::general, kTrain, {std::move(megatron)});
   append(table, Group::precision, kConverting, precision_flags());
   append(table, Group::recompute, {Command::train, Command::inspect}, recompute_flags());
   append(table, Group::batches, kTrain, batch_flags());

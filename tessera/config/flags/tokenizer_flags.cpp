@@ -25,37 +25,23 @@ bool adds_special_tokens(const Settings& s) {
 }
 bool is_tiktoken(const Settings& s) { return kind_of(s) == TokenizerKind::tiktoken; }
 
-// Names of Megatron's that other flags stand for here, or nothing.
-void refuse_other_types(std::string_view name) {
-  if (name == "SFTTokenizer")
-    fail_input(
-        "chats are made tokens by tessera preprocess --chat-template NAME, with --tokenizer-type "
-        "HuggingFaceTokenizer and the same --tokenizer-model");
-  if (name == "MultimodalTokenizer" || name == "NullMultimodalTokenizer")
-    fail_input("images are not supported: for text alone use {}",
-               name.starts_with("Null") ? "NullTokenizer"
-                                        : "HuggingFaceTokenizer with the same --tokenizer-model");
-}
-
 Flag type_flag() {
-  Flag flag = word("tokenizer-type", at(&TokenizerOptions::kind),
-                   {{TokenizerKind::bytes, "ByteTokenizer"},
-                    {TokenizerKind::null, "NullTokenizer"},
-                    {TokenizerKind::gpt2, "GPT2BPETokenizer"},
-                    {TokenizerKind::hugging_face, "HuggingFaceTokenizer"},
-                    {TokenizerKind::sentencepiece, "SentencePieceTokenizer"},
-                    {TokenizerKind::sentencepiece, "GPTSentencePieceTokenizer"},
-                    {TokenizerKind::llama2, "Llama2Tokenizer"},
-                    {TokenizerKind::tiktoken, "TikTokenizer"},
-                    {TokenizerKind::bert_lowercase, "BertWordPieceLowerCase"},
-                    {TokenizerKind::bert_cased, "BertWordPieceCase"}},
-                   "tokenizer: bytes, token numbers as text, or a vocabulary from files [default: "
-                   "the loaded model's, or ByteTokenizer]");
-  flag.set = [set = flag.set](Settings& s, const Values& values) {
-    refuse_other_types(values.at(0));
-    set(s, values);
-  };
-  return flag;
+  return word(
+      "tokenizer-type", at(&TokenizerOptions::kind),
+      {{TokenizerKind::bytes, "ByteTokenizer"},
+       {TokenizerKind::null, "NullTokenizer"},
+       {TokenizerKind::gpt2, "GPT2BPETokenizer"},
+       {TokenizerKind::hugging_face, "HuggingFaceTokenizer"},
+       {TokenizerKind::hugging_face, "SFTTokenizer"},
+       {TokenizerKind::sentencepiece, "SentencePieceTokenizer"},
+       {TokenizerKind::sentencepiece, "GPTSentencePieceTokenizer"},
+       {TokenizerKind::llama2, "Llama2Tokenizer"},
+       {TokenizerKind::tiktoken, "TikTokenizer"},
+       {TokenizerKind::bert_lowercase, "BertWordPieceLowerCase"},
+       {TokenizerKind::bert_cased, "BertWordPieceCase"}},
+      "tokenizer: bytes, token numbers as text, or a vocabulary from files; SFTTokenizer is "
+      "HuggingFaceTokenizer [default: the loaded model's, GPT2BPETokenizer with "
+      "--vocab-file and --merge-file, or ByteTokenizer]");
 }
 
 std::vector<Flag> tokenizer_flags() {

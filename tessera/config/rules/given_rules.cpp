@@ -10,26 +10,53 @@ bool waits_for_model(const Flag& flag, const Settings& settings) {
   return flag.group == Group::initialization && !settings.options.train.load_hf.empty();
 }
 
-void add_ineffective(const Flag& flag, const std::string& name, const Assignment& assignment,
-                     Problems& problems) {
-  problems.add("{} has no effect: it belongs to {}", spelled(name, assignment), flag.applies_when);
+std::string describe(const Flag& flag, const Assignment& assignment) {
+  return fmt::format("{} has no effect: it belongs to {}", spelled(flag.name, assignment),
+                     flag.applies_when);
 }
 
-void check_effects(const Given& given, Problems& problems) {
+bool lacks_partner(const Flag& flag, const Assignments& given) {
+  return !flag.partner.empty() && !was_given(given, flag.partner);
+}
+
+bool has_no_effect(const Flag& flag, const Assignment& assignment, const Given& given) {
+  if (!is_on(flag, assignment) || waits_for_model(flag, given.settings)) return false;
+  // The command line may take the effect from what the file says.
+  const bool overridden = given.file.contains(flag.name) && flag.has_effect(given.file_settings) &&
+                          !lacks_partner(flag, given.file);
+  return !overridden && (!flag.has_effect(given.settings) || lacks_partner(flag, given.all));
+}
+
+}  // namespace
+
+bool drop_ineffective(const Given& given, Problems& problems, Notes& notes) {
+  std::vector<std::string> dropped;
   for (const auto& [name, assignment] : given.all) {
     const Flag& flag = *find_flag(name);
-    const bool overridden = given.file.contains(name) && flag.has_effect(given.file_settings);
-    if (waits_for_model(flag, given.settings)) continue;
-    if (!is_on(flag, assignment) || flag.has_effect(given.settings) || overridden) continue;
-    add_ineffective(flag, name, assignment, problems);
+    if (!has_no_effect(flag, assignment, given)) continue;
+    if (given.command == Command::train)
+      notes.warnings.push_back(describe(flag, assignment));
+    else
+      problems.add("{}", describe(flag, assignment));
+    dropped.push_back(name);
+  }
+  for (const std::string& name : dropped) given.all.erase(name);
+  return !dropped.empty();
+}
+
+void add_remarks(const Assignments& given, Notes& notes) {
+  for (const auto& [name, assignment] : given) {
+    const Flag& flag = *find_flag(name);
+    const std::string remark = flag.remark ? flag.remark(assignment.values) : std::string();
+    if (!remark.empty()) notes.warnings.push_back(remark);
   }
 }
 
 void check_partners(const Assignments& given, const Options& options, Problems& problems) {
-  problems.require(
-      !was_given(given, "num-query-groups") || was_given(given, "group-query-attention"),
-      "--num-query-groups needs --group-query-attention, without which every head has its own keys "
-      "and values: add it, or drop --num-query-groups");
+  problems.require(!was_given(given, "no-position-embedding") ||
+                       options.model.position_embedding == PositionEmbedding::rope,
+                   "--no-position-embedding is for models with --position-embedding-type rope, "
+                   "which have no table of positions: use --position-embedding-type none");
   const bool first_layers = options.recompute.granularity == RecomputeGranularity::full &&
                             options.recompute.method == RecomputeMethod::block;
   problems.require(
@@ -45,19 +72,12 @@ void check_partners(const Assignments& given, const Options& options, Problems& 
       p.tensor_2d, p.tensor_2d * p.tensor_2d, p.tensor);
 }
 
-}  // namespace
-
-void check_given_for_model(const Assignments& given, const Settings& settings, Problems& problems) {
+void warn_for_model(const Assignments& given, const Settings& settings, Notes& notes) {
   for (const auto& [name, assignment] : given) {
     const Flag& flag = *find_flag(name);
     if (waits_for_model(flag, settings) && is_on(flag, assignment) && !flag.has_effect(settings))
-      add_ineffective(flag, name, assignment, problems);
+      notes.warnings.push_back(describe(flag, assignment));
   }
-}
-
-void check_given(const Given& given, Problems& problems) {
-  check_effects(given, problems);
-  check_partners(given.all, given.settings.options, problems);
 }
 
 }  // namespace tessera::config

@@ -1,5 +1,5 @@
-// Rules about which flags are given, rather than about their values: a given flag must have an
-// effect, and some flags need others.
+// Rules about which flags are given, rather than about their values: which ones have no effect, and
+// which need others.
 #pragma once
 
 #include "tessera/config/assignments.h"
@@ -9,15 +9,26 @@ namespace tessera::config {
 /// The given flags and the resulting settings. `file` and `file_settings` are those of the
 /// configuration file alone, since the command line may make one of its flags ineffective.
 struct Given {
-  const Assignments& all;
+  Command command;
+  Assignments& all;
   const Settings& settings;
   const Assignments& file;
   const Settings& file_settings;
 };
 
-void check_given(const Given& given, Problems& problems);
+/// Removes the flags without effect, with a warning for each. They are problems of commands other
+/// than train, whose command lines are not taken over from another program. Returns whether there
+/// were any.
+bool drop_ineffective(const Given& given, Problems& problems, Notes& notes);
 
-/// The rules that wait for the model of --load-hf, which `settings` have now.
-void check_given_for_model(const Assignments& given, const Settings& settings, Problems& problems);
+/// What the flags say about their values.
+void add_remarks(const Assignments& given, Notes& notes);
+
+/// Some flags need others.
+void check_partners(const Assignments& given, const Options& options, Problems& problems);
+
+/// Warns about flags without effect that had to wait for the model of --load-hf, which `settings`
+/// have now.
+void warn_for_model(const Assignments& given, const Settings& settings, Notes& notes);
 
 }  // namespace tessera::config

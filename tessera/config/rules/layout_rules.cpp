@@ -130,10 +130,6 @@ void sequence_rules(const Options& options, Problems& problems) {
     problems.add(
         "--sequence-parallel and --tensor-model-parallel-grid exclude each other: the grid "
         "splits what sequence parallelism would split; drop --sequence-parallel");
-  else if (p.tensor == 1)
-    problems.add(
-        "--sequence-parallel splits the sequence over the tensor-parallel ranks, but "
-        "--tensor-model-parallel-size is 1: raise it, or drop --sequence-parallel");
   else if (p.context == 1)
     require_parts("seq-length", options.data.seq_length, p.tensor,
                   fmt::format("--tensor-model-parallel-size {}", p.tensor),

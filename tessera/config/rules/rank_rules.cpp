@@ -59,6 +59,12 @@ void rank_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problems
 }
 
 void expert_rank_rules(const ParallelOptions& p, const Ranks& ranks, Problems& problems) {
+  problems.require(!p.pipeline_before_data || p.pipeline == 1 ||
+                       p.expert_tensor_size() * p.expert == p.tensor * p.context,
+                   "--use-tp-pp-dp-mapping: a pipeline stage has {} tensor- and context-parallel "
+                   "ranks, but {} for experts: make --expert-tensor-parallel-size x "
+                   "--expert-model-parallel-size the same, or drop the flag",
+                   p.tensor * p.context, p.expert_tensor_size() * p.expert);
   if (p.expert == 1 && p.expert_tensor_size() == p.tensor) return;
   multiple_rule(ranks, std::int64_t{p.expert_tensor_size()} * p.expert * p.pipeline,
                 "its experts take",

@@ -56,6 +56,9 @@ std::int64_t microbatches_of(const Options& options);
 /// All data-parallel ranks must get equal parts of a batch.
 void batch_rules(const Options& options, Problems& problems);
 
+/// The same for a batch size that changes, and for evaluations.
+void batch_schedule_rules(const Options& options, Problems& problems);
+
 void train_rules(const Options& options, const Ranks& ranks, Problems& problems);
 void generate_rules(const Settings& settings, const Ranks& ranks, Problems& problems);
 void evaluate_rules(const Settings& settings, const Ranks& ranks, Problems& problems);

@@ -8,6 +8,7 @@
 #include "tessera/config/rules/rules.h"
 #include "tessera/options/limits.h"
 #include "tessera/pipeline/stage_split.h"
+#include "tessera/spec/batch_schedule.h"
 #include "tessera/tensor/device.h"
 
 namespace tessera::config {
@@ -45,24 +46,49 @@ void size_rules(const Options& options, Problems& problems) {
       options.train.train_iters);
 }
 
-void schedule_rules(const ScheduleOptions& s, Problems& problems) {
+// A length of the schedule in samples, and as it was given.
+struct ScheduleLength {
+  double samples = 0;
+  std::string text;
+};
+
+ScheduleLength schedule_length(std::string_view flag, std::int64_t samples, std::int64_t iterations,
+                               const TrainOptions& train) {
+  if (samples > 0)
+    return {static_cast<double>(samples), fmt::format("--{}-samples {}", flag, samples)};
+  return {static_cast<double>(iterations) * static_cast<double>(train.global_batch_size),
+          fmt::format("--{}-iters {}", flag, iterations)};
+}
+
+void schedule_rules(const Options& options, Problems& problems) {
+  const ScheduleOptions& s = options.schedule;
   problems.require(s.lr <= 0 || s.min_lr <= s.lr, "--min-lr {} is above --lr {}", s.min_lr, s.lr);
   problems.require(s.lr <= 0 || s.lr_warmup_init <= s.lr, "--lr-warmup-init {} is above --lr {}",
                    s.lr_warmup_init, s.lr);
-  problems.require(s.decay_iters <= 0 || s.warmup_iters < s.decay_iters,
-                   "--lr-warmup-iters {} must be below --lr-decay-iters {} (by default "
-                   "--train-iters)",
-                   s.warmup_iters, s.decay_iters);
+  const OptimizerOptions& o = options.optimizer;
+  problems.require(o.decoupled_lr <= 0 || o.decoupled_min_lr <= o.decoupled_lr,
+                   "--decoupled-min-lr {} is above --decoupled-lr {}", o.decoupled_min_lr,
+                   o.decoupled_lr);
+  problems.require(s.weight_decay_style == WeightDecayStyle::constant ||
+                       s.start_weight_decay <= s.end_weight_decay,
+                   "--start-weight-decay {} is above --end-weight-decay {}", s.start_weight_decay,
+                   s.end_weight_decay);
+  const auto decay = schedule_length("lr-decay", s.decay_samples, s.decay_iters, options.train);
+  ScheduleLength warmup =
+      schedule_length("lr-warmup", s.warmup_samples, s.warmup_iters, options.train);
+  if (s.warmup_fraction > 0)
+    warmup = {s.warmup_fraction * decay.samples,
+              fmt::format("--lr-warmup-fraction {}", s.warmup_fraction)};
+  if (decay.samples <= 0) return;
+  problems.require(warmup.samples < decay.samples,
+                   "{} must be below {} (by default the length of the training)", warmup.text,
+                   decay.text);
   if (s.decay_style != DecayStyle::wsd) return;
-  problems.require(s.wsd_decay_iters > 0, "--lr-decay-style WSD needs --lr-wsd-decay-iters");
-  const double warmup = s.warmup_fraction > 0
-                            ? s.warmup_fraction * static_cast<double>(s.decay_iters)
-                            : static_cast<double>(s.warmup_iters);
-  problems.require(s.decay_iters <= 0 || warmup + static_cast<double>(s.wsd_decay_iters) <=
-                                             static_cast<double>(s.decay_iters),
-                   "warmup ({} iterations) and --lr-wsd-decay-iters {} together are more than "
-                   "--lr-decay-iters {}",
-                   warmup, s.wsd_decay_iters, s.decay_iters);
+  const auto last =
+      schedule_length("lr-wsd-decay", s.wsd_decay_samples, s.wsd_decay_iters, options.train);
+  problems.require(last.samples > 0, "--lr-decay-style WSD needs --lr-wsd-decay-iters or -samples");
+  problems.require(warmup.samples + last.samples <= decay.samples,
+                   "{} and {} together are more than {}", warmup.text, last.text, decay.text);
 }
 
 // Of all data-parallel ranks; 0 when that is not known.
@@ -145,6 +171,25 @@ void profile_rules(const TrainOptions& train, const Ranks& ranks, Problems& prob
   }
 }
 
+// The schedule of the pipeline must suit the smallest batch too.
+void smaller_batch_rules(const Options& options, Problems& problems) {
+  Options smallest = options;
+  try {
+    const BatchSchedule sizes(options.train, options.data.seq_length);
+    for (const auto& [from, size] : sizes.steps())
+      smallest.train.global_batch_size = std::min(smallest.train.global_batch_size, size);
+  } catch (const InputError&) {
+    return;  // reported already
+  }
+  if (smallest.train.global_batch_size == options.train.global_batch_size) return;
+  Problems of_largest, of_smallest;
+  training_pipeline_rules(options, of_largest);
+  training_pipeline_rules(smallest, of_smallest);
+  if (!of_largest.empty()) return;
+  for (const std::string& line : of_smallest.lines())
+    problems.add("with batches of {}: {}", smallest.train.global_batch_size, line);
+}
+
 void parallel_rules(const Options& options, const Ranks& ranks, Problems& problems) {
   const ParallelOptions& p = options.parallel;
   for (const int size : p.model_sizes())
@@ -160,6 +205,7 @@ void parallel_rules(const Options& options, const Ranks& ranks, Problems& proble
   sharding_rules(p, problems);
   split_model_rules(options, problems);
   training_pipeline_rules(options, problems);
+  smaller_batch_rules(options, problems);
 }
 
 }  // namespace
@@ -176,6 +222,34 @@ void batch_rules(const Options& options, Problems& problems) {
                    "--global-batch-size {} is not a multiple of --micro-batch-size {} x "
                    "data-parallel size {}: change one of them",
                    train.global_batch_size, train.micro_batch_size, options.parallel.data);
+}
+
+// Every batch of a schedule, and those of evaluations, must be made of whole microbatches.
+void batch_schedule_rules(const Options& options, Problems& problems) {
+  const TrainOptions& train = options.train;
+  const std::int64_t together = samples_at_once(options);
+  problems.require(together == 0 || train.eval_global_batch_size % together == 0,
+                   "--eval-global-batch-size {} is not a multiple of --micro-batch-size {} x "
+                   "data-parallel size {}: change one of them",
+                   train.eval_global_batch_size, train.micro_batch_size, options.parallel.data);
+  if (train.rampup_batch_size.empty() && train.step_batch_size_schedule.empty()) return;
+  const std::string_view flag =
+      train.rampup_batch_size.empty() ? "--step-batch-size-schedule" : "--rampup-batch-size";
+  problems.require(options.pipeline.schedule != ScheduleKind::search,
+                   "{} and --pipeline-schedule search exclude each other", flag);
+  try {
+    const BatchSchedule sizes(train, options.data.seq_length);
+    problems.require(sizes.largest() == train.global_batch_size,
+                     "--global-batch-size {} is not the largest size of {}, {}: drop it",
+                     train.global_batch_size, flag, sizes.largest());
+    for (const BatchSchedule::Step& step : sizes.steps())
+      problems.require(together == 0 || step.size % together == 0,
+                       "{}: the batch size {} is not a multiple of --micro-batch-size {} x "
+                       "data-parallel size {}: change one of them",
+                       flag, step.size, train.micro_batch_size, options.parallel.data);
+  } catch (const InputError& error) {
+    problems.add("{}", error.what());
+  }
 }
 
 int most_threads() { return kThreadsPerProcessor * processors(); }
@@ -202,9 +276,10 @@ void device_rules(const Options& options, Problems& problems) {
 
 void train_rules(const Options& options, const Ranks& ranks, Problems& problems) {
   batch_rules(options, problems);
+  batch_schedule_rules(options, problems);
   length_rules(options.train, problems);
   size_rules(options, problems);
-  schedule_rules(options.schedule, problems);
+  schedule_rules(options, problems);
   recompute_rules(options, problems);
   data_rules(options.data, problems);
   tokenizer_rules(options.data.tokenizer, problems);
@@ -213,7 +288,6 @@ void train_rules(const Options& options, const Ranks& ranks, Problems& problems)
   sft_rules(options.data, problems);
   fit_rules(options, problems);
   const TrainOptions& train = options.train;
-  problems.require(train.save.empty() || train.save_interval > 0, "--save needs --save-interval");
   profile_rules(train, ranks, problems);
   device_rules(options, problems);
   parallel_rules(options, ranks, problems);

@@ -4,7 +4,6 @@
 
 #include "tessera/config/flags/flag_table.h"
 #include "tessera/config/resolve.h"
-#include "tessera/config/rules/given_rules.h"
 #include "tessera/config/rules/rules.h"
 
 namespace tessera {
@@ -91,16 +90,15 @@ void check_command(const ParsedCommand& parsed, const config::Ranks& ranks, Prob
 
 void validate(const ParsedCommand& parsed, std::optional<int> ranks) {
   Problems problems;
-  if (parsed.command == Command::train) {
-    check_model(parsed.options.model, problems);
-    config::check_given_for_model(parsed.given, parsed, problems);
-  }
+  if (parsed.command == Command::train) check_model(parsed.options.model, problems);
   for (const Flag& flag : config::flag_table())
     if (flag.commands.has(parsed.command) && !is_model_flag(flag))
       check_value(flag, parsed, problems);
   check_command(parsed, {ranks.value_or(parsed.options.parallel.nproc), ranks.has_value()},
                 problems);
-  problems.throw_if_any();
+  Problems all = parsed.problems;
+  all.add_consequences(problems);
+  all.throw_if_any();
 }
 
 void validate_model(const ModelOptions& model) {

@@ -9,10 +9,10 @@
 
 namespace tessera {
 
-/// Checks the rules of the command. Options must be resolved with the same `ranks`: the number of
-/// ranks that a launcher started; without a value there is no launcher, and --nproc applies. For
-/// train the model must be final as well; for other commands validate_model checks it once it is
-/// loaded.
+/// Checks the rules of the command, and throws with the problems that `parsed` has already. Options
+/// must be resolved with the same `ranks`: the number of ranks that a launcher started; without a
+/// value there is no launcher, and --nproc applies. For train the model must be final as well; for
+/// other commands validate_model checks it once it is loaded.
 void validate(const ParsedCommand& parsed, std::optional<int> ranks = std::nullopt);
 
 /// Checks a model's values and the rules between them, wherever it comes from. Must be resolved.

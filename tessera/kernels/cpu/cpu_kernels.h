@@ -123,6 +123,7 @@ class CpuKernels : public Kernels {
   void do_row_dot(Stream&, View, ConstView, ConstView) override;
   // optimizer.cpp
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
+  void do_count_nonzero(Stream&, View, ConstView, bool, Workspace) override;
   void do_divide_by_sum(Stream&, View, ConstView) override;
   void do_start_step(Stream&, View, ConstView, ConstView) override;
   void do_finish_step(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,

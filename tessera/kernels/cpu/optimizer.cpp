@@ -113,29 +113,18 @@ void update_range(int threads, const View& value, const View& master, F&& update
   update_whole<T>(threads, value, master, update);
 }
 
-}  // namespace
-
-// Partials f64 [ceil(elements / kPiece)].
-std::size_t CpuKernels::sum_squares_workspace_bytes(int64_t elements) const {
-  return static_cast<std::size_t>((elements + kPiece - 1) / kPiece) * sizeof(double);
-}
-
-// out (+)= sum_i x_i^2 in f64, so neither overflow nor loss of small terms is a concern for
-// gradients up to f32. One partial sum per piece over vector lanes, then the partials in order: the
-// result does not depend on the number of threads. Overflowed gradients (inf, NaN) reach the sum,
-// which is how finish_step detects them.
-void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
-                                Workspace workspace) {
-  dispatch_float(x.dtype(), "sum_squares", [&]<class T>(TypeTag<T>) {
+// out (+)= sum_i term(x_i) in f64. One partial sum per piece over vector lanes, then the partials
+// in order: the result does not depend on the number of threads.
+template <class Term>
+void sum_terms(int threads, const View& out, const ConstView& x, bool accumulate,
+               const Workspace& workspace, const Term& term) {
+  dispatch_float(x.dtype(), "sum of terms", [&]<class T>(TypeTag<T>) {
     double* partials = static_cast<double*>(workspace.raw());
     const T* in = x.data<T>();
-    parallel_pieces(threads_, x.numel(), kPiece, [&](int64_t begin, int64_t end) {
+    parallel_pieces(threads, x.numel(), kPiece, [&](int64_t begin, int64_t end) {
       double sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int64_t i = begin; i < end; ++i) {
-        const double value = static_cast<double>(load(in[i]));
-        sum += value * value;
-      }
+      for (int64_t i = begin; i < end; ++i) sum += term(static_cast<double>(load(in[i])));
       // Pieces begin at multiples of kPiece, so each has its own partial whichever thread computes
       // it.
       partials[begin / kPiece] = sum;
@@ -147,6 +136,26 @@ void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
   });
 }
 
+}  // namespace
+
+// Partials f64 [ceil(elements / kPiece)].
+std::size_t CpuKernels::sum_squares_workspace_bytes(int64_t elements) const {
+  return static_cast<std::size_t>((elements + kPiece - 1) / kPiece) * sizeof(double);
+}
+
+// out (+)= sum_i x_i^2 in f64, so neither overflow nor loss of small terms is a concern for
+// gradients up to f32. Overflowed gradients (inf, NaN) reach the sum, which is how finish_step
+// detects them.
+void CpuKernels::do_sum_squares(Stream&, View out, ConstView x, bool accumulate,
+                                Workspace workspace) {
+  sum_terms(threads_, out, x, accumulate, workspace, [](double value) { return value * value; });
+}
+
+void CpuKernels::do_count_nonzero(Stream&, View out, ConstView x, bool accumulate,
+                                  Workspace workspace) {
+  sum_terms(threads_, out, x, accumulate, workspace,
+            [](double value) { return value != 0 ? 1.0 : 0.0; });
+}
 // At least 1: a batch without any unmasked token divides by 1 instead of 0.
 void CpuKernels::do_divide_by_sum(Stream&, View weights, ConstView totals) {
   double sum = 0;
@@ -168,8 +177,9 @@ void CpuKernels::do_finish_step(Stream&, View state, View records, ConstView squ
   StepSums sums{squares.data<double>()[0], 0};
   for (int64_t i = 0; i < losses.dim(0); ++i)
     sums.loss += losses.data<double>()[i] * weights.data<double>()[i];
-  StepRecord record = finish_step_state(*static_cast<StepState*>(state.raw()), sums,
-                                        rates.data<double>(), rates.dim(0), rules);
+  StepRecord record =
+      finish_step_state(*static_cast<StepState*>(state.raw()), sums,
+                        static_cast<const StepRates*>(rates.raw()), rates.dim(0), rules);
   if (extra_losses)
     std::copy_n(extra_losses.data<double>(), extra_losses.dim(0), record.extra_losses);
   // The ring holds as many records as fit; the host reads them before they are overwritten.
@@ -197,10 +207,11 @@ void CpuKernels::do_adamw_step(Stream&, View value, View master, View m, View v,
       const A beta2 = static_cast<A>(spec.beta2);
       const A one_minus_beta1 = static_cast<A>(1 - spec.beta1);
       const A one_minus_beta2 = static_cast<A>(1 - spec.beta2);
-      const A step_size = static_cast<A>(step.learning_rate / (1 - std::pow(spec.beta1, t)));
+      const double rate = step.rate(spec.decoupled);
+      const A step_size = static_cast<A>(rate / (1 - std::pow(spec.beta1, t)));
       const A root_scale = static_cast<A>(1 / std::sqrt(1 - std::pow(spec.beta2, t)));
       const A epsilon = static_cast<A>(spec.epsilon);
-      const A keep = static_cast<A>(spec.decay ? 1 - step.learning_rate * step.weight_decay : 1);
+      const A keep = static_cast<A>(spec.decay ? 1 - rate * step.rates.weight_decay : 1);
       const A clip = static_cast<A>(step.clip_factor);
       // The innermost loop, over vector lanes: at most kAtOnce elements, all in A.
       const auto update = [&](A* weights, A* mean, A* square, const G* g, int64_t count) {
@@ -243,9 +254,9 @@ void CpuKernels::do_sgd_step(Stream&, View value, View master, View momentum, Co
   dispatch_float(value.dtype(), "sgd_step", [&]<class T>(TypeTag<T>) {
     dispatch_float(grad.dtype(), "sgd_step", [&]<class G>(TypeTag<G>) {
       using A = Accumulator<T>;
-      const A rate = static_cast<A>(step.learning_rate);
+      const A rate = static_cast<A>(step.rate(spec.decoupled));
       // Everything that depends on the step is converted to A once, outside of the loop.
-      const A decay = static_cast<A>(spec.decay ? step.weight_decay : 0);
+      const A decay = static_cast<A>(spec.decay ? step.rates.weight_decay : 0);
       const A clip = static_cast<A>(step.clip_factor);
       const A keep = static_cast<A>(spec.momentum);
       A* buffer = momentum.data<A>();

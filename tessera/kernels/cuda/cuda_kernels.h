@@ -131,6 +131,7 @@ class CudaKernels final : public Kernels {
   // optimizer.cu and step_state.cu. None of these waits for the host: the state of the step is in
   // device memory.
   void do_sum_squares(Stream&, View, ConstView, bool, Workspace) override;
+  void do_count_nonzero(Stream&, View, ConstView, bool, Workspace) override;
   void do_divide_by_sum(Stream&, View, ConstView) override;
   void do_start_step(Stream&, View, ConstView, ConstView) override;
   void do_finish_step(Stream&, View, View, ConstView, ConstView, ConstView, ConstView,

@@ -199,11 +199,12 @@ struct AdamFactors {
     one_minus_beta2 = static_cast<A>(1 - spec.beta2);
     // Bias corrections 1 - beta^t; t starts at 1. In double, since 1 - 0.999^t cancels for small t:
     // f32 would lose three of its seven digits at t = 1.
-    step_size = static_cast<A>(step.learning_rate / (1 - pow(spec.beta1, t)));
+    const double rate = step.rate(spec.decoupled);
+    step_size = static_cast<A>(rate / (1 - pow(spec.beta1, t)));
     root_scale = static_cast<A>(1 / sqrt(1 - pow(spec.beta2, t)));
     epsilon = static_cast<A>(spec.epsilon);
     // Decoupled weight decay: w is multiplied by 1 - lr wd, not added to the gradient.
-    keep = static_cast<A>(spec.decay ? 1 - step.learning_rate * step.weight_decay : 1);
+    keep = static_cast<A>(spec.decay ? 1 - rate * step.rates.weight_decay : 1);
     clip = static_cast<A>(step.clip_factor);
   }
   // The update of one element. The gradient is still multiplied by the loss scale; clip divides it
@@ -259,8 +260,8 @@ __global__ void __launch_bounds__(kThreads)
     sgd_kernel(Weights<Exact, G> weights, A* momentum, const StepState* state, SgdSpec spec) {
   if (state->skipped != 0) return;
   // Each thread converts the few factors itself; there is no pow or sqrt here.
-  const A rate = static_cast<A>(state->learning_rate);
-  const A decay = static_cast<A>(spec.decay ? state->weight_decay : 0);
+  const A rate = static_cast<A>(state->rate(spec.decoupled));
+  const A decay = static_cast<A>(spec.decay ? state->rates.weight_decay : 0);
   const A clip = static_cast<A>(state->clip_factor);
   const A keep = static_cast<A>(spec.momentum);
   weights.for_each_pack(
@@ -292,10 +293,19 @@ struct Pieces {
   int64_t length, count;
 };
 
+// What sum_squares and count_nonzero add up.
+struct AddSquare {
+  // The square of an f32 is exact in double, so only the additions round.
+  static __device__ double add(double sum, double value) { return fma(value, value, sum); }
+};
+struct AddNonzero {
+  static __device__ double add(double sum, double value) { return sum + (value != 0 ? 1.0 : 0.0); }
+};
+
 // A block per piece; thread i takes every 256th pack.
-template <class T>
+template <class T, class Term>
 __global__ void __launch_bounds__(kThreads)
-    squares_of_pieces_kernel(double* partials, const T* x, int64_t n, int64_t length) {
+    terms_of_pieces_kernel(double* partials, const T* x, int64_t n, int64_t length) {
   // The last piece is short; n > begin, since the number of pieces is rounded up from n / length.
   const int64_t begin = blockIdx.x * length;
   const T* piece = x + begin;
@@ -304,11 +314,7 @@ __global__ void __launch_bounds__(kThreads)
       .read(piece, threadIdx.x, kThreads, [&]<int kCount>(int64_t, const Pack<T, kCount>& pack) {
         const auto wide = widened(pack);
 #pragma unroll
-        for (int k = 0; k < kCount; ++k) {
-          // The square of an f32 is exact in double, so only the additions round.
-          const double value = static_cast<double>(wide.at[k]);
-          sum = fma(value, value, sum);
-        }
+        for (int k = 0; k < kCount; ++k) sum = Term::add(sum, static_cast<double>(wide.at[k]));
       });
   // A fixed order: every thread's sum, a butterfly in each warp, then the warps in order.
   sum = block_sum(sum);
@@ -325,6 +331,21 @@ __global__ void __launch_bounds__(kTotalThreads)
   if (threadIdx.x == 0) contribute(*out, sum, accumulate);
 }
 
+template <class Term>
+void sum_terms(Stream& stream, const char* op, const View& out, const ConstView& x, bool accumulate,
+               const Workspace& workspace) {
+  const Pieces pieces(x.numel());
+  auto* partials = static_cast<double*>(workspace.raw());
+  dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
+    launch(stream, op, {pieces.count, dim3(kThreads)}, terms_of_pieces_kernel<T, Term>, partials,
+           x.data<T>(), x.numel(), pieces.length);
+  });
+  // The same stream, so the partial sums are complete. One block of 1024 threads for at most 1024
+  // pieces.
+  launch(stream, op, {1, dim3(kTotalThreads)}, sum_of_pieces_kernel, out.data<double>(), partials,
+         pieces.count, accumulate);
+}
+
 }  // namespace
 
 std::size_t CudaKernels::sum_squares_workspace_bytes(int64_t elements) const {
@@ -337,17 +358,12 @@ std::size_t CudaKernels::sum_squares_workspace_bytes(int64_t elements) const {
 
 void CudaKernels::do_sum_squares(Stream& stream, View out, ConstView x, bool accumulate,
                                  Workspace workspace) {
-  constexpr const char* op = "sum_squares";
-  const Pieces pieces(x.numel());
-  auto* partials = static_cast<double*>(workspace.raw());
-  dispatch_float(x.dtype(), op, [&]<class T>(TypeTag<T>) {
-    launch(stream, op, {pieces.count, dim3(kThreads)}, squares_of_pieces_kernel<T>, partials,
-           x.data<T>(), x.numel(), pieces.length);
-  });
-  // The same stream, so the partial sums are complete. One block of 1024 threads for at most 1024
-  // pieces.
-  launch(stream, op, {1, dim3(kTotalThreads)}, sum_of_pieces_kernel, out.data<double>(), partials,
-         pieces.count, accumulate);
+  sum_terms<AddSquare>(stream, "sum_squares", out, x, accumulate, workspace);
+}
+
+void CudaKernels::do_count_nonzero(Stream& stream, View out, ConstView x, bool accumulate,
+                                   Workspace workspace) {
+  sum_terms<AddNonzero>(stream, "count_nonzero", out, x, accumulate, workspace);
 }
 
 void CudaKernels::do_adamw_step(Stream& stream, View value, View master, View m, View v,

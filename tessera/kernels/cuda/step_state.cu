@@ -43,7 +43,7 @@ struct FinishStep {
   const double* losses;
   const double* weights;
   int64_t microbatches;
-  const double* rates;
+  const StepRates* rates;
   int64_t rate_count;
   StepRules rules;
   const double* extra_losses;
@@ -78,15 +78,15 @@ void CudaKernels::do_start_step(Stream& stream, View grad_scales, ConstView weig
 void CudaKernels::do_finish_step(Stream& stream, View state, View records, ConstView squares,
                                  ConstView losses, ConstView weights, ConstView rates,
                                  const StepRules& rules, ConstView extra_losses) {
-  for_each(
-      stream, "finish_step", 1,
-      // One thread. The work is a few dozen scalar operations, and a host round trip would cost far
-      // more.
-      FinishStep{static_cast<StepState*>(state.raw()), static_cast<StepRecord*>(records.raw()),
-                 records.numel() / static_cast<int64_t>(sizeof(StepRecord)), squares.data<double>(),
-                 losses.data<double>(), weights.data<double>(), losses.dim(0), rates.data<double>(),
-                 rates.dim(0), rules, extra_losses ? extra_losses.data<double>() : nullptr,
-                 extra_losses ? extra_losses.dim(0) : 0});
+  for_each(stream, "finish_step", 1,
+           // One thread. The work is a few dozen scalar operations, and a host round trip would
+           // cost far more.
+           FinishStep{static_cast<StepState*>(state.raw()), static_cast<StepRecord*>(records.raw()),
+                      records.numel() / static_cast<int64_t>(sizeof(StepRecord)),
+                      squares.data<double>(), losses.data<double>(), weights.data<double>(),
+                      losses.dim(0), static_cast<const StepRates*>(rates.raw()), rates.dim(0),
+                      rules, extra_losses ? extra_losses.data<double>() : nullptr,
+                      extra_losses ? extra_losses.dim(0) : 0});
 }
 
 }  // namespace tessera::cuda
