@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/base/check.h"
 #include "tessera/model/freeze.h"
 #include "tessera/pipeline/schedules.h"
 
