@@ -63,6 +63,7 @@ int chunks_of(const PipelineOptions& pipeline, int ranks, std::int64_t layers) {
 void resolve_recompute(RecomputeOptions& recompute) {
   if (recompute.granularity == RecomputeGranularity::selective && !recompute.core_attention)
     recompute.granularity = RecomputeGranularity::none;
+  recompute.core_attention = true;  // the other modules are kept in any case
 }
 
 void resolve_pipeline(Options& options) {

@@ -98,9 +98,8 @@ void DatasetBuilder::open_masks() {
 std::shared_ptr<const Dataset> DatasetBuilder::one_of_chats(const Source& source,
                                                             SequenceRange range,
                                                             std::int64_t samples) const {
-  return make_chat_dataset(
-      source, masks_.at(source.get()), lengths_of(*source, range),
-      {range, samples, options_.seq_length, options_.seed, tokenizer_.vocab_size()});
+  return make_chat_dataset(source, masks_.at(source.get()), lengths_of(*source, range),
+                           {range, samples, options_.seq_length, options_.seed, vocabulary()});
 }
 
 const Blend* DatasetBuilder::blend_of(Split split) const {
@@ -145,10 +144,14 @@ std::shared_ptr<const Dataset> DatasetBuilder::one(const Source& source, Split s
   return std::make_shared<GptDataset>(source, std::move(indices), sample_options());
 }
 
+std::int64_t DatasetBuilder::vocabulary() const {
+  return std::max(tokenizer_.vocab_size(), options_.tokenizer.vocab_size);
+}
+
 GptDatasetOptions DatasetBuilder::sample_options() const {
   const bool needs_eod =
       options_.eod_mask_loss || options_.reset_position_ids || options_.reset_attention_mask;
-  return {options_.seq_length, needs_eod ? tokenizer_.eod() : -1, tokenizer_.vocab_size(),
+  return {options_.seq_length, needs_eod ? tokenizer_.eod() : -1, vocabulary(),
           options_.eod_mask_loss, options_.reset_position_ids};
 }
 

@@ -51,6 +51,8 @@ class DatasetBuilder {
   /// The blend of a split; null: none.
   const Blend* blend_of(Split split) const;
   GptDatasetOptions sample_options() const;
+  /// Tokens of data are below it: --vocab-size may be more than the tokenizer has.
+  std::int64_t vocabulary() const;
   /// The result of build, before fill-in-the-middle.
   std::vector<NamedDataset> build_plain(Split split, std::optional<std::int64_t> samples) const;
   /// With --sft: which tokens of each sequence are learned.

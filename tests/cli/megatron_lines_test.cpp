@@ -218,6 +218,21 @@ TEST_F(MegatronLines, LogNormsAndZerosInEveryLayout) {
   }
 }
 
+// Embedding and output layer have a learning rate of their own, wherever their parts are.
+TEST_F(MegatronLines, DecoupleRatesInEveryLayout) {
+  const std::string line = kSmall + kLlama +
+                           "--lr-decay-style constant --lr 1e-3 --global-batch-size 4 "
+                           "--train-iters 5 --eval-iters 0 --micro-batch-size 1 ";
+  const std::string decoupled = line + "--decoupled-lr 1e-2 --decoupled-min-lr 1e-3 ";
+  const std::vector<std::string> losses = field(train(decoupled).error, "lm loss");
+  ASSERT_EQ(losses.size(), 5u);
+  EXPECT_NE(field(train(line).error, "lm loss"), losses);
+  for (const char* layout :
+       {"--use-distributed-optimizer --nproc 4", "--use-megatron-fsdp --nproc 2",
+        "--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2 --nproc 4"})
+    EXPECT_EQ(field(train(decoupled + layout).error, "lm loss"), losses) << layout;
+}
+
 // The ranks have other places, and compute the same.
 TEST_F(MegatronLines, MapRanksInEitherOrder) {
   const std::string line = kSmall + kIterations + kLlama +
@@ -267,6 +282,25 @@ TEST_F(MegatronLines, TimeTheirSteps) {
   EXPECT_EQ(field(result.error, "lm loss"), field(without.error, "lm loss"));
   const test::ProgramResult all = train(line + "--timing-log-option all");
   EXPECT_NE(all.error.find("     rank  1: "), std::string::npos) << all.error;
+}
+
+// A size without a tokenizer is that of the tokens in the data.
+TEST_F(MegatronLines, TakeTheSizeOfTheVocabularyAlone) {
+  std::string text;
+  for (int token = 0; token < 2000; ++token) text += std::to_string(token % 601) + " ";
+  write_file_atomically(temp_ / "tokens.jsonl", "{\"text\": \"" + text + "\"}\n");
+  ASSERT_EQ(run("preprocess --input tokens.jsonl --tokenizer-type NullTokenizer --vocab-size 601 "
+                "--output-prefix data")
+                .exit_code,
+            0);
+  const std::string line = "train " + kSmall +
+                           "--train-iters 2 --eval-iters 0 --data-path data_text_document "
+                           "--split 1 --log-interval 1 --threads 1 --vocab-size ";
+  const test::ProgramResult result = run(line + "601");
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  const test::ProgramResult small = run(line + "600");
+  EXPECT_NE(small.error.find("token 600 is outside the vocabulary [0, 600)"), std::string::npos)
+      << small.error;
 }
 
 }  // namespace
