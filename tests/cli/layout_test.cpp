@@ -71,9 +71,6 @@ TEST_F(Layouts, ThatSplitNothingEvenlyAreRefused) {
                  "--ffn-hidden-size 31 is not a multiple of --tensor-model-parallel-size 2: every "
                  "tensor-parallel rank computes a part of the MLP of the same width; change one of "
                  "them");
-  expect_refused("--sequence-parallel",
-                 "--sequence-parallel splits the sequence over the tensor-parallel ranks, but "
-                 "--tensor-model-parallel-size is 1: raise it, or drop --sequence-parallel");
   expect_refused("--sequence-parallel --tensor-model-parallel-size 2 --nproc 2 --seq-length 7",
                  "--seq-length 7 is not a multiple of --tensor-model-parallel-size 2: with "
                  "--sequence-parallel every rank holds the same number of positions; change one of "

@@ -327,7 +327,7 @@ inline std::vector<OpCall> training_calls() {
         {"squares", kF64, {1}},
         {"losses", kF64, {3}, kLeads},
         {"weights", kF64, {3}},
-        {"rates", kF64, {5, kStepRates}}},
+        {"rates", kF64, {5, kStepRates}, kAnyRows}},
        [](Lab& lab, const Views& v) {
          lab->finish_step(lab.stream, v[0], v[1], v[2], v[3], v[4], v[5], {});
        }},
