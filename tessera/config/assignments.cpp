@@ -43,7 +43,9 @@ std::string refusal(std::string_view name, Command command) {
   // Another command's flag may be the name that other programs have for one of this command.
   const Flag* flag = find_flag(name);
   if (flag != nullptr && !hint_for_other_name(name))
-    return fmt::format("a flag of {}, not of tessera {}", owners_of(*flag), to_string(command));
+    return fmt::format("a flag of {}, not of tessera {}{}{}", owners_of(*flag), to_string(command),
+                       flag->replaced_in.has(command) ? ": " : "",
+                       flag->replaced_in.has(command) ? flag->replacement : "");
   if (const auto hint = unsupported_megatron_flag(name))
     return fmt::format("known Megatron flag, not supported yet by Tessera{}{}",
                        hint->empty() ? "" : ": ", *hint);

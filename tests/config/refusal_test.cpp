@@ -129,6 +129,11 @@ constexpr Refusal kTogether[] = {
     {"--fim-rate 0.9", "has no effect: it belongs to --fim-data"},
     {"--fim-pad-token p", "has no effect: it belongs to --fim-data"},
     {"--fim-data --fim-fragment-rate 0.1", "has no effect: it belongs to --fim-split-sample"},
+    {"--cp-comm-type a2a", "has no effect: it belongs to --context-parallel-size above 1"},
+    {"--hierarchical-context-parallel-sizes 2 2",
+     "has no effect: it belongs to --cp-comm-type a2a+p2p"},
+    {"--context-parallel-size 2 --cp-comm-type ring",
+     "expected p2p,all_gather,a2a,a2a+p2p, got 'ring'"},
     {"--rotary-base 500000", "has no effect: it belongs to --position-embedding-type rope"},
     {"--use-rope-scaling", "has no effect: it belongs to --position-embedding-type rope"},
     {"--rotary-interleaved", "has no effect: it belongs to --position-embedding-type rope"},
@@ -318,9 +323,10 @@ TEST(Refusals, OfOtherCommands) {
   expect_refused("generate", "--load a --prompt hi", {"--top-p 0", "--top-p '0'"});
   expect_refused("generate", "--load a --prompt hi", {"--temperature 0", "--temperature '0'"});
   for (const char* command : {"generate", "evaluate"})
-    expect_refused(
-        command, "--load a",
-        {"--context-parallel-size 2", "--context-parallel-size: a flag of tessera train"});
+    for (const char* part : {"--context-parallel-size: a flag of tessera train",
+                             ": a checkpoint of any layout can be loaded; split the model by "
+                             "--tensor-model-parallel-size"})
+      expect_refused(command, "--load a", {"--context-parallel-size 2", part});
   expect_refused("generate", "--load a --prompt hi",
                  {"--greedy --top-k 5", "belongs to drawing (without --greedy)"});
   expect_refused("generate", "--load a --prompt hi", {"--num-layers 5", "not of tessera generate"});

@@ -77,11 +77,15 @@ struct Flag {
   /// always.
   std::function<bool(const Settings&)> applies;
   std::string_view applies_when;
+  /// Commands without the flag that say what to do instead.
+  CommandSet replaced_in{};
+  std::string_view replacement;
 
   Flag only_for(CommandSet only) &&;
   /// Sets another help text for one command.
   Flag which_means(Command command, std::string_view text) &&;
   Flag must_be_given() &&;
+  Flag replaced_for(CommandSet commands_without, std::string_view by) &&;
   Flag one_of(std::string_view name_of_alternative) &&;
   Flag only_if(std::function<bool(const Settings&)> test, std::string_view in_words) &&;
   /// For options that --print-config shows in another form, sometimes or always.
