@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string_view>
 
+#include "tessera/base/check.h"
 #include "tessera/base/enumerators.h"
 
 namespace tessera {
@@ -31,7 +33,11 @@ constexpr std::string_view to_string(CpCommType type) {
 
 /// The kind of a layer, from one kind for all layers or one for each.
 inline CpCommType cp_comm_type_of(std::span<const CpCommType> kinds, std::int64_t layer) {
-  return kinds.size() == 1 ? kinds.front() : kinds[static_cast<std::size_t>(layer)];
+  if (kinds.size() == 1) return kinds.front();
+  check(layer >= 0 && layer < std::ssize(kinds),
+        "layer {} has no kind of context parallelism: there are kinds for {} layers", layer,
+        kinds.size());
+  return kinds[static_cast<std::size_t>(layer)];
 }
 
 }  // namespace tessera

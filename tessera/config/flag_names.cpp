@@ -58,7 +58,9 @@ std::string refusal(std::string_view name, Command command) {
   // Another command's flag may be the name that other programs have for one of this command.
   const Flag* flag = find_flag(name);
   if (flag != nullptr && !hint_for_other_name(name))
-    return fmt::format("a flag of {}, not of tessera {}", owners_of(*flag), to_string(command));
+    return fmt::format("a flag of {}, not of tessera {}{}{}", owners_of(*flag), to_string(command),
+                       flag->replaced_in.has(command) ? ": " : "",
+                       flag->replaced_in.has(command) ? flag->replacement : "");
   if (find_old_name(name) != nullptr || find_megatron_flag(name) != nullptr)
     return fmt::format("a flag of Megatron-LM's training, which only tessera train takes");
   return fmt::format("unknown flag{}; tessera {} --help lists all", near_flag(name, command),

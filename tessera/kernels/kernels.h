@@ -62,7 +62,8 @@ class Kernels {
   void attention_backward(Stream&, View dq, View dk, View dv, ConstView d_o, ConstView q,
                           ConstView k, ConstView v, ConstView o, ConstView lse,
                           const AttentionSpec&, Workspace, const AttentionAccumulate& = {});
-  /// Workspace for either call with these shapes.
+  /// Workspace for either call with these shapes, or with fewer keys. Fewer queries may need more:
+  /// for many a backend may choose kernels that need less.
   virtual std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                                 DType, AttentionGradients) const = 0;
   std::size_t attention_workspace_bytes(const Shape& q, const Shape& k, const Shape& v,

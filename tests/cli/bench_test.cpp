@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/data_parallel.h"
+#include "bench/layer_traffic.h"
 #include "bench/peak.h"
 #include "bench/program.h"
 #include "bench/train_bench.h"
@@ -162,6 +163,15 @@ TEST_F(Bench, TellsWhatCommunicationTakesOfSeveralRanks) {
        {"llama-tiny, 8 x 64 tokens, f32, cpu, 2 ranks of 1 thread(s), optim sharded",
         "\nexposed communication  ", " of rank 0\n"})
     EXPECT_NE(two.out.find(part), std::string::npos) << two.out;
+}
+
+TEST(BenchCommunication, CountsWhatTheFormulasSay) {
+  for (const CpCommType kind :
+       {CpCommType::p2p, CpCommType::all_gather, CpCommType::a2a, CpCommType::a2a_p2p}) {
+    const bench::LayerTraffic traffic = bench::context_parallel(kind, 4, 4, 64, 32, 1);
+    EXPECT_GT(traffic.formula, 0);
+    EXPECT_DOUBLE_EQ(traffic.counted, traffic.formula) << to_string(kind);
+  }
 }
 
 TEST_F(Bench, RefusesBeforeItWorks) {

@@ -126,6 +126,8 @@ constexpr Refusal kTogether[] = {
     {"--recompute-activations --recompute-granularity full", "exclude each other (recompute)"},
     {"--fp16 --initial-loss-scale 0", "--initial-loss-scale"},
     {"--fp16 --loss-scale-window 0", "--loss-scale-window"},
+    {"--context-parallel-size 2 --cp-comm-type ring",
+     "expected p2p,all_gather,a2a,a2a+p2p, got 'ring'"},
     {"--swiglu --geglu", "--swiglu and --geglu exclude each other (activation)"},
     {"--activation-function relu --squared-relu", "exclude each other (activation)"},
     {"--qk-layernorm --qk-norm-type whole_width", "exclude each other (qk norm)"},
@@ -281,9 +283,10 @@ TEST(Refusals, OfOtherCommands) {
   expect_refused("generate", "--load a --prompt hi", {"--top-p 0", "--top-p '0'"});
   expect_refused("generate", "--load a --prompt hi", {"--temperature 0", "--temperature '0'"});
   for (const char* command : {"generate", "evaluate"})
-    expect_refused(
-        command, "--load a",
-        {"--context-parallel-size 2", "--context-parallel-size: a flag of tessera train"});
+    for (const char* part : {"--context-parallel-size: a flag of tessera train",
+                             ": a checkpoint of any layout can be loaded; split the model by "
+                             "--tensor-model-parallel-size"})
+      expect_refused(command, "--load a", {"--context-parallel-size 2", part});
   expect_refused("generate", "--load a --prompt hi",
                  {"--greedy --top-k 5", "belongs to drawing (without --greedy)"});
   expect_refused("generate", "--load a --prompt hi", {"--num-layers 5", "not of tessera generate"});

@@ -122,6 +122,14 @@ TEST(Validate, AcceptsKnownModels) {
          "--save out --save-interval 100 --load out");
 }
 
+// Only context parallelism cuts sequences into chunks of equal length.
+TEST(Validate, AcceptsAnyLengthOnOneContextRank) {
+  accept("train",
+         "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 15 "
+         "--max-position-embeddings 15 --tokenizer-type NullTokenizer --vocab-size 100 "
+         "--train-iters 10 --micro-batch-size 1 --lr 1e-3 --mock-data");
+}
+
 TEST(Validate, AcceptsTheOtherCommands) {
   accept("generate", "--load a --prompt hi --temperature 0.8 --top-k 40");
   accept("evaluate", "--load-hf a --mock-data --seq-length 16");

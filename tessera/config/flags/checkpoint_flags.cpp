@@ -60,6 +60,11 @@ void append_checkpoint_flags(std::vector<Flag>& table) {
                  "load only the weights; optimizer, schedule and data start from the beginning")
               .only_for(kTrain)
               .only_if(loads, "--load"),
+          toggle("moe-use-upcycling", at(&TrainOptions::upcycle),
+                 "the model to load is dense: each expert starts as a copy of its layer's MLP, and "
+                 "routers start anew. Drop the flag when the run resumes")
+              .only_for(kTrain)
+              .only_if(upcycles, "--num-experts with --load or --load-hf"),
           toggle("no-load-optim", at(&TrainOptions::no_load_optim),
                  "do not load the optimizer state")
               .only_for(kTrain)

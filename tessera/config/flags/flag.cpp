@@ -74,6 +74,12 @@ Flag Flag::only_for(CommandSet only) && {
   return std::move(*this);
 }
 
+Flag Flag::replaced_for(CommandSet commands_without, std::string_view by) && {
+  replaced_in = commands_without;
+  replacement = by;
+  return std::move(*this);
+}
+
 Flag Flag::which_means(Command command, std::string_view text) && {
   other_help.emplace_back(command, text);
   return std::move(*this);

@@ -82,11 +82,15 @@ struct Flag {
   bool zero_is_absent = false;  ///< 0 counts as not given
   /// What a user should know who gives these values; empty for most.
   std::function<std::string(const Values&)> remark;
+  /// Commands without the flag that say what to do instead.
+  CommandSet replaced_in{};
+  std::string_view replacement;
 
   Flag only_for(CommandSet only) &&;
   /// Sets another help text for one command.
   Flag which_means(Command command, std::string_view text) &&;
   Flag must_be_given() &&;
+  Flag replaced_for(CommandSet commands_without, std::string_view by) &&;
   Flag one_of(std::string_view name_of_alternative) &&;
   Flag only_if(std::function<bool(const Settings&)> test, std::string_view in_words) &&;
   Flag only_with(std::string_view other, std::string_view in_words) &&;

@@ -91,7 +91,10 @@ std::vector<Flag> degree_flags() {
               "pipeline parallelism: number of ranks that the layers are split over")
           .only_for(kRankCommands),
       integer("context-parallel-size", at(&ParallelOptions::context), kDegree,
-              "context parallelism: number of ranks that each sequence is split over"),
+              "context parallelism: number of ranks that each sequence is split over")
+          .replaced_for({Command::generate, Command::evaluate},
+                        "a checkpoint of any layout can be loaded; split the model by "
+                        "--tensor-model-parallel-size and --pipeline-model-parallel-size"),
       cp_comm_type_flag(),
       integers("hierarchical-context-parallel-sizes", at(&ParallelOptions::hierarchical_context),
                {2, kMaxRanks},

@@ -316,8 +316,8 @@ CudnnAttention::~CudnnAttention() = default;
 //   deterministic: the gradients of all scores, 16-bit [B, H, S, T]
 //   grouped-query heads: dk and dv of each query head, 16-bit [B, H, T, D] and [B, H, T, E]
 //
-// Plans add a few hundred bytes, covered by kSmallParts. More keys never need less, since a call may
-// have fewer than were planned for.
+// Plans add a few hundred bytes, covered by kSmallParts. More keys never need less, since a call
+// may have fewer than were planned for.
 std::size_t CudnnAttention::workspace_bytes(const Shape& q, const Shape& k, const Shape& v,
                                             DType dtype) const {
   constexpr std::size_t kSmallParts = 64 << 10;
