@@ -20,7 +20,8 @@ TEST(ExtraLosses, AreMeansOverAllSequences) {
     ExtraLoss balance("balance", 0), other("other", 1);
     ExtraLossList own{&balance};
     if (rank.rank == 1) own.push_back(&other);
-    ExtraLosses losses({"balance", "other"}, own, 8, 1, 0, context, lab.memory);
+    ExtraLosses losses({.names = {"balance", "other"}, .statistics = 1}, own, 8, context,
+                       lab.memory);
     const Tensor state = lab.full(DType::u8, {sizeof(StepState)}, 0);
     const StepState start{.loss_scale = 16};
     lab.stream.api().copy_bytes(lab.stream.native(), state.view().raw(), &start, sizeof(start));
@@ -34,19 +35,21 @@ TEST(ExtraLosses, AreMeansOverAllSequences) {
       losses.statistics().data<double>()[0] = 7;
       EXPECT_EQ(lab.read(losses.values()), (test::Values{6.0 / 8, 4.0 / 8, 7}));
     }
-    EXPECT_EQ(ExtraLosses::bytes_for(losses.names(), 1, 0), 6 * 8);
+    EXPECT_EQ(ExtraLosses::bytes_for({.names = losses.names(), .statistics = 1}), 6 * 8);
   });
 }
 
-// Layers add up their losses apart; the means over all of them come from these.
+// Layers add up their losses apart; the means over all of them come from these. A loss that is a
+// mean already is of no layer.
 TEST(ExtraLosses, CanBeKeptByLayer) {
   run_ranks(2, 1, [](Rank& rank) {
     test::Lab lab;
     const Mesh mesh({.data = 2}, rank.world);
     Context context{*lab.operator->(), lab.stream, mesh, {}};
-    ExtraLoss first("balance", 0), third("balance", 2), other("other", 2);
-    ExtraLosses losses({"balance", "other"}, {&first, &third, &other}, 8, 1, 3, context,
-                       lab.memory);
+    ExtraLoss first("balance", 0), third("balance", 2), other("other", 2), mean("mean");
+    const ExtraLosses::Plan plan{
+        .names = {"balance", "other", "mean"}, .means = 1, .statistics = 1, .layers = 3};
+    ExtraLosses losses(plan, {&first, &third, &other, &mean}, 8, context, lab.memory);
     const Tensor state = lab.full(DType::u8, {sizeof(StepState)}, 0);
     const StepState start;
     lab.stream.api().copy_bytes(lab.stream.native(), state.view().raw(), &start, sizeof(start));
@@ -56,13 +59,14 @@ TEST(ExtraLosses, CanBeKeptByLayer) {
       first.sum().data<double>()[0] += 8 + 8 * rank.rank;
       third.sum().data<double>()[0] += 4;
       other.sum().data<double>()[0] += 16;
+      mean.sum().data<double>()[0] += 0.5;
       losses.finish_step(context);
       losses.statistics().data<double>()[0] = 7;
-      EXPECT_EQ(lab.read(losses.values()), (test::Values{4, 4, 7}));
+      EXPECT_EQ(lab.read(losses.values()), (test::Values{4, 4, 1, 7}));
       losses.write_by_layer(context, by_layer);
       EXPECT_EQ(lab.read(by_layer), (test::Values{3, 0, 0, 0, 1, 4}));
     }
-    EXPECT_EQ(ExtraLosses::bytes_for(losses.names(), 1, 3), (6 + 3 * 2 + 3) * 8);
+    EXPECT_EQ(ExtraLosses::bytes_for(plan), (7 + 3 * 2 + 3) * 8);
   });
 }
 
@@ -71,7 +75,7 @@ TEST(ExtraLosses, CostNothingWhereThereAreNone) {
   const Mesh mesh({}, make_self_communicator());
   Context context{*lab.operator->(), lab.stream, mesh, {}};
   const std::int64_t before = lab.memory.counters().allocations;
-  ExtraLosses losses({}, {}, 8, 0, 0, context, lab.memory);
+  ExtraLosses losses({}, {}, 8, context, lab.memory);
   losses.begin_step(context, {});
   losses.finish_step(context);
   EXPECT_EQ(lab.memory.counters().allocations, before);
@@ -83,7 +87,7 @@ TEST(ExtraLosses, MustBeNamedByTheModel) {
   const Mesh mesh({}, make_self_communicator());
   Context context{*lab.operator->(), lab.stream, mesh, {}};
   ExtraLoss loss("balance", 0);
-  EXPECT_THROW(ExtraLosses({}, {&loss}, 8, 0, 0, context, lab.memory).names(), Error);
+  EXPECT_THROW(ExtraLosses({}, {&loss}, 8, context, lab.memory).names(), Error);
 }
 
 }  // namespace
