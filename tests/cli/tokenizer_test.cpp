@@ -96,8 +96,6 @@ TEST_F(TokenizerProgram, BertsVocabularyByMegatronsNames) {
   EXPECT_EQ(tokens("BertWordPieceLowerCase"), "1 3 4 5 6 2\n");
   EXPECT_EQ(tokens("BertWordPieceLowerCase --tokenizer-hf-no-include-special-tokens"), "3 4 5 6\n");
   EXPECT_EQ(tokens("BertWordPieceCase"), "1 3 4 5 0 2\n");
-  expect_refused("tokenize --input short.txt --tokenizer-type SFTTokenizer --tokenizer-model a",
-                 {"--tokenizer-type 'SFTTokenizer'", "--chat-template"});
 }
 
 TEST_F(TokenizerProgram, TokenizeRefusesWhatItCannotRead) {

@@ -46,9 +46,6 @@ constexpr WrongLayout kExperts[] = {
     {MOE "--moe-router-dtype fp32 --params-dtype f64",
      "--moe-router-dtype fp32: the router of a model in f64 computes in fp64; drop the flag"},
     {MOE "--moe-router-dtype bf16", "--moe-router-dtype 'bf16': expected fp32 or fp64"},
-    {MOE "--moe-token-dispatcher-type flex",
-     "--moe-token-dispatcher-type 'flex': flex sends tokens by DeepEP or HybridEP, libraries that "
-     "are not used here: use alltoall, which sends each token to the ranks of its experts as well"},
     {MOE "--moe-use-upcycling",
      "--moe-use-upcycling 'true' has no effect: it belongs to --num-experts with --load or "
      "--load-hf"},

@@ -93,7 +93,6 @@ TEST(MegatronFlags, ThatAreMissingAreRefusedByNameWithTheReason) {
 }
 
 TEST(MegatronFlags, ThatAreMissingMayHaveAValueThatChangesNothing) {
-  EXPECT_EQ(test::train_with("--softmax-type vanilla").notes.already_so.size(), 1u);
   EXPECT_EQ(test::train_with("--cpu-offloading-num-layers 0").notes.already_so.size(), 1u);
 }
 

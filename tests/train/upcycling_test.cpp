@@ -123,7 +123,6 @@ TEST(Upcycling, OfCheckpointsComputesTheSameInEveryLayout) {
   Options dense = test::ranks_options(temp / "dense", 2);
   dense.model.dtype = DType::f64;
   dense.model.gated_mlp = true;
-  dense.model.mlp_bias = false;
   test::run(dense);
   dense.train.load = dense.train.save;
   dense.train.save = (temp / "more").string();
