@@ -16,7 +16,8 @@ class ExtraLoss {
  public:
   /// Layers that use the same name share one sum; the log has their mean. `layer`: the number
   /// under which the loss is logged if layers are logged one by one.
-  explicit ExtraLoss(std::string name, std::int64_t layer = 0) : name_(std::move(name)), layer_(layer) {}
+  explicit ExtraLoss(std::string name, std::int64_t layer = 0)
+      : name_(std::move(name)), layer_(layer) {}
 
   const std::string& name() const { return name_; }
   std::int64_t layer() const { return layer_; }
