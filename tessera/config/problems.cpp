@@ -32,12 +32,14 @@ void Problems::add_consequences(const Problems& of_rules) {
 // Flags with the same explanation share it.
 std::string Notes::already_so_line() const {
   std::vector<std::pair<std::string_view, std::string>> by_text;
-  for (const auto& [flag, text] : already_so) {
-    const auto same = std::ranges::find_if(by_text, [&](const auto& e) { return e.first == text; });
+  for (const auto& note : already_so) {
+    const std::string flag = "--" + note.first;
+    const auto same =
+        std::ranges::find_if(by_text, [&](const auto& e) { return e.first == note.second; });
     if (same == by_text.end())
-      by_text.emplace_back(text, "--" + flag);
+      by_text.emplace_back(note.second, flag);
     else
-      same->second += ", --" + flag;
+      same->second += ", " + flag;
   }
   std::string line;
   for (const auto& [text, flags] : by_text)

@@ -163,7 +163,7 @@ void DeviceBatches::set_target(int i, const HostBatch& batch, int target) {
   double counted = 0;
   for (std::size_t at = 0; at < batch.loss_mask.size(); ++at)
     counted += static_cast<double>(mask(at));
-  tokens_[static_cast<std::size_t>(target * most_ + i)] = counted;
+  tokens_[static_cast<std::size_t>(std::int64_t{target} * most_ + i)] = counted;
 }
 
 // 0 everywhere if samples are one document each.

@@ -63,7 +63,8 @@ RopeFrequencies rope_frequencies(const RopeSpec& spec) {
 }
 
 double temperature(const TemperatureSpec& spec, std::int64_t position) {
-  return 1.0 + spec.scale * std::log1p(static_cast<double>((position + 1) / spec.floor));
+  const std::int64_t steps = (position + 1) / spec.floor;
+  return 1.0 + spec.scale * std::log1p(static_cast<double>(steps));
 }
 
 }  // namespace tessera

@@ -53,7 +53,8 @@ ConstView assemble_trt_tensor(const TrtTensor& tensor, WeightReader& weights,
 
 // Tensors of the wider type come first in a file, where they are aligned.
 void write_rank(const fs::path& path, std::vector<TrtTensor> tensors, WeightReader& weights) {
-  std::ranges::stable_partition(tensors, &TrtTensor::accumulator);
+  std::stable_partition(tensors.begin(), tensors.end(),
+                        [](const TrtTensor& tensor) { return tensor.accumulator; });
   std::vector<SafetensorsDeclaration> declared;
   for (const TrtTensor& tensor : tensors)
     declared.push_back({tensor.name, stored_type(tensor, weights), tensor.shape});
