@@ -33,11 +33,11 @@ void Problems::add_consequences(const Problems& of_rules) {
 std::string Notes::already_so_line() const {
   std::vector<std::pair<std::string_view, std::string>> by_text;
   for (const auto& note : already_so) {
-    const std::string flag = "--" + note.first;
+    const std::string flag = "--" + std::string(note.flag);
     const auto same =
-        std::ranges::find_if(by_text, [&](const auto& e) { return e.first == note.second; });
+        std::ranges::find_if(by_text, [&](const auto& e) { return e.first == note.text; });
     if (same == by_text.end())
-      by_text.emplace_back(note.second, flag);
+      by_text.emplace_back(note.text, flag);
     else
       same->second += ", " + flag;
   }

@@ -57,9 +57,10 @@ ContextWork::ContextWork(const SessionOptions& options) : divisions_(divisions_o
 std::vector<ContextWork::Division> ContextWork::divisions_of(const SessionOptions& options) {
   std::vector<Division> all;
   if (options.parallel.context == 1 || !options.documents) return all;
-  for (const LayerSpec& layer : model_spec(options.model).layers) {
+  const ModelSpec model = model_spec(options.model);
+  for (const LayerSpec* layer : all_layers(model)) {
     const auto [number, mask] = std::visit(
-        [](const auto& mixer) { return std::pair(mixer.layer, mask_of(mixer)); }, layer.mixer);
+        [](const auto& mixer) { return std::pair(mixer.layer, mask_of(mixer)); }, layer->mixer);
     const int parts = position_parts(options.parallel, number);
     const auto same = [&, mask = mask](const Division& each) {
       return each.parts == parts && each.mask == mask;

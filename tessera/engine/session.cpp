@@ -221,6 +221,24 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
   return plan(options, chunks, pipeline_rank, kernels, training_schedules(options));
 }
 
+// Steps with fewer microbatches may need more buffers: a schedule then has another order.
+void Session::include_fewer_microbatches(Plan& plan, SessionOptions options, int pipeline_rank) {
+  for (const int count : std::vector<int>(options.fewer_microbatches)) {
+    options.microbatches = count;
+    const PipelineShape shape = make_pipeline_shape(options);
+    const PipelineProgram evaluation =
+        compile(shape, make_schedules(shape, forward_only), pipeline_rank);
+    const PipelineProgram training =
+        options.training ? compile(shape, training_schedules(options), pipeline_rank)
+                         : PipelineProgram();
+    const PipelineProgram& most = options.training ? training : evaluation;
+    plan.boundary_buffers =
+        std::max({plan.boundary_buffers, evaluation.buffers(), training.buffers()});
+    plan.runner.activation_buffers =
+        std::max(plan.runner.activation_buffers, most.activation_buffers);
+  }
+}
+
 Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>& chunks,
                             int pipeline_rank, const Kernels& kernels,
                             const std::vector<Schedule>& training) {
@@ -241,6 +259,7 @@ Session::Plan Session::plan(const SessionOptions& options, std::deque<GptModel>&
   run.shape = rank_shape(options);
   run.activation_buffers =
       options.training ? plan.training.activation_buffers : plan.evaluation.activation_buffers;
+  include_fewer_microbatches(plan, options, pipeline_rank);
   run.microbatches = options.microbatches;
   run.recompute = options.recompute;
   run.split_backward = options.training && splits_backward(options.pipeline.schedule);

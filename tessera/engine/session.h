@@ -100,6 +100,7 @@ class Session {
   /// The same for training schedules that have been computed already.
   static Plan plan(const SessionOptions& options, std::deque<GptModel>& chunks, int pipeline_rank,
                    const Kernels& kernels, const std::vector<Schedule>& training);
+  static void include_fewer_microbatches(Plan& plan, SessionOptions options, int pipeline_rank);
   /// A StageRunner for each chunk, without memory yet (StageRunner::bind_memory).
   static std::deque<StageRunner> make_runners(std::deque<GptModel>& chunks, Context& context,
                                               RunnerOptions options);

@@ -1,6 +1,9 @@
 #include "tessera/engine/session_options.h"
 
 #include <algorithm>
+#include <set>
+
+#include "tessera/spec/batch_schedule.h"
 
 namespace tessera {
 namespace {
@@ -33,6 +36,27 @@ int microbatches_of_batch(const Options& options, std::int64_t samples) {
   return static_cast<int>(samples / (options.train.micro_batch_size * options.parallel.data));
 }
 
+namespace {
+
+// Those of the largest batch, and of all others that a run has.
+void set_microbatches(SessionOptions& session, const Options& options, bool training) {
+  const TrainOptions& train = options.train;
+  std::set<int> counts{microbatches_of_batch(options, train.global_batch_size)};
+  if (training) {
+    if (train.eval_global_batch_size > 0)
+      counts.insert(microbatches_of_batch(options, train.eval_global_batch_size));
+    const BatchSchedule sizes(train, options.data.seq_length);
+    for (const auto& [from, size] : sizes.steps())
+      counts.insert(microbatches_of_batch(options, size));
+  }
+  session.microbatches = *counts.rbegin();
+  counts.erase(session.microbatches);
+  counts.erase(0);
+  session.fewer_microbatches.assign(counts.begin(), counts.end());
+}
+
+}  // namespace
+
 SessionOptions session_options(const Options& options, bool training) {
   SessionOptions session;
   session.model = options.model;
@@ -42,10 +66,7 @@ SessionOptions session_options(const Options& options, bool training) {
   session.pipeline = options.pipeline;
   session.shape = {options.data.seq_length, options.train.micro_batch_size};
   session.documents = options.data.keeps_documents_apart();
-  const std::int64_t largest = std::max(options.train.global_batch_size,
-                                        training ? options.train.eval_global_batch_size : 0);
-  if (options.train.micro_batch_size > 0)
-    session.microbatches = microbatches_of_batch(options, largest);
+  if (options.train.micro_batch_size > 0) set_microbatches(session, options, training);
   session.seed = options.train.seed;
   session.device = device_of(options.train);
   session.memory_budget_gib = options.train.gpu_memory_budget_gib;

@@ -18,7 +18,8 @@ struct SessionOptions {
   BatchShape shape;
   bool losses_by_layer = false;  ///< extra losses are kept for each layer, too
   bool documents = false;  ///< whether samples hold documents that do not attend to each other
-  int microbatches = 1;    ///< per step and data-parallel rank
+  int microbatches = 1;    ///< per step and data-parallel rank; at most, if the number changes
+  std::vector<int> fewer_microbatches = {};  ///< other numbers that steps or evaluations have
   std::uint64_t seed = 1234;
   bool training = true;
   Device device;

@@ -80,11 +80,11 @@ void take_training_options(const ParsedCommand& parsed, ModelOptions& model) {
 }
 
 // The dense model with the experts of another.
-ModelOptions upcycled(ModelOptions dense, const ModelOptions& experts, const std::string& folder) {
+ModelOptions upcycled(ModelOptions dense, const ModelOptions& experts, const std::string& from) {
   check_input(dense.num_experts == 0,
-              "--load-hf {}: --moe-use-upcycling makes experts of the MLPs of a dense model, and "
-              "this one has experts: drop the flag",
-              folder);
+              "{}: --moe-use-upcycling makes experts of the MLPs of a dense model, and this one "
+              "has experts: drop the flag",
+              from);
   dense.num_experts = experts.num_experts;
   dense.moe_layer_freq = experts.moe_layer_freq;
   dense.moe_ffn_hidden_size = experts.moe_ffn_hidden_size;
@@ -118,11 +118,13 @@ void take_from_checkpoint(ParsedCommand& parsed) {
       options_from_yaml(checkpoint->config(), (checkpoint->path() / kConfigFile).string());
   if (train.use_checkpoint_args) {
     ModelOptions model = saved.model;
+    if (train.upcycle) model = upcycled(model, options.model, "--load " + train.load);
     take_training_options(parsed, model);
     if (!parsed.was_given("params-dtype") && !parsed.was_given("bf16") && !parsed.was_given("fp16"))
       model.dtype = saved.model.dtype;
     options.model = model;
-    if (!parsed.was_given("tokenizer-type")) options.data.tokenizer = saved.data.tokenizer;
+    config::warn_for_model(parsed.given, parsed, parsed.notes);
+    if (!config::names_tokenizer(parsed.given)) options.data.tokenizer = saved.data.tokenizer;
   }
   if (train.use_checkpoint_scheduler) {
     options.schedule = saved.schedule;
@@ -161,7 +163,8 @@ ModelSource::ModelSource(ParsedCommand& parsed, std::optional<int> ranks) {
   } else if (!options.train.load_hf.empty() && parsed.problems.empty()) {
     folder_.emplace(options.train.load_hf);
     ModelOptions model = folder_->model().options;
-    if (options.train.upcycle) model = upcycled(model, options.model, options.train.load_hf);
+    if (options.train.upcycle)
+      model = upcycled(model, options.model, "--load-hf " + options.train.load_hf);
     // Rotations know no last position, so a model may be used on longer sequences than its file
     // says.
     if (model.position_embedding == PositionEmbedding::rope &&

@@ -31,13 +31,14 @@ void StepTimers::submit(Steps& steps, const NextBatch& next_batch) {
   steps.submit_update();
   stream.synchronize();
   update_ += seconds_since(middle);
+  ++steps_;
 }
 
 void StepTimers::report() {
-  if (!on()) return;
-  const std::vector<std::string> texts =
-      gather_texts(session_.context().mesh.world(), fmt::format("{} {}", gradients_, update_),
-                   session_.options().device);
+  if (!on() || steps_ == 0) return;
+  const std::vector<std::string> texts = gather_texts(
+      session_.context().mesh.world(), fmt::format("{} {}", gradients_ / steps_, update_ / steps_),
+      session_.options().device);
   std::vector<std::vector<double>> times;
   for (const std::string& text : texts) {
     std::istringstream words(text);
@@ -46,6 +47,7 @@ void StepTimers::report() {
   }
   reporter_.message(timing_text(options_.timing_log_option, times));
   gradients_ = update_ = 0;
+  steps_ = 0;
 }
 
 std::string timing_text(TimingOption option, const std::vector<std::vector<double>>& times) {

@@ -27,6 +27,7 @@ class StepTimers {
   const TrainOptions& options_;
   Reporter& reporter_;
   double gradients_ = 0, update_ = 0;  ///< seconds since the last report
+  int steps_ = 0;                      ///< since then
 };
 
 /// The lines of the log: `times` are in seconds, by rank and part.

@@ -149,6 +149,20 @@ TEST_F(MegatronLines, OfExpertsAndLongSequencesTrain) {
                  "40 --mscale 1.0 --mscale-all-dim 1.0 --kv-channels 128 --nproc 2");
 }
 
+// The smaller batch of a schedule without bubbles needs more buffers between stages than the
+// larger.
+TEST_F(MegatronLines, WithBatchesThatGrowTrainInEverySchedule) {
+  const std::string line = kSmall + kLlama +
+                           "--num-layers 3 --micro-batch-size 1 --train-samples 12 "
+                           "--lr-decay-samples 12 --step-batch-size-schedule 0:2 64:4 ";
+  const test::ProgramResult one = train(line);
+  EXPECT_EQ(one.exit_code, 0) << one.error;
+  const test::ProgramResult zb =
+      train(line + "--pipeline-model-parallel-size 3 --nproc 3 --pipeline-schedule zb-h1");
+  EXPECT_EQ(zb.exit_code, 0) << zb.error;
+  EXPECT_EQ(field(zb.error, "lm loss"), field(one.error, "lm loss"));
+}
+
 TEST_F(MegatronLines, WithBatchesThatGrowTrain) {
   // 16 tokens a sample: 4 samples a step up to 16 samples, then 8.
   const std::string line = kSmall + kLlama +

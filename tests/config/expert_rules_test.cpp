@@ -52,6 +52,12 @@ constexpr WrongLayout kExperts[] = {
     {MOE "--moe-use-upcycling --load run --moe-ffn-hidden-size 32",
      "--moe-use-upcycling with --moe-ffn-hidden-size 32 and --ffn-hidden-size 256: an expert is a "
      "copy of the MLP, and has its width; drop --moe-ffn-hidden-size"},
+    {"--moe-use-upcycling --load run --use-checkpoint-args",
+     "--moe-use-upcycling 'true' has no effect: it belongs to --num-experts with --load or "
+     "--load-hf"},
+    {MOE "--moe-use-upcycling --load run --moe-apply-probs-on-input",
+     "--moe-use-upcycling and --moe-apply-probs-on-input exclude each other: with weighted inputs, "
+     "experts cannot compute what the dense model does"},
     {MOE "--moe-use-upcycling --load run --moe-shared-expert-intermediate-size 32",
      "--moe-use-upcycling with --moe-shared-expert-intermediate-size 32: a dense model has no "
      "weights for a shared expert; drop one of them"},

@@ -201,6 +201,8 @@ constexpr Refusal kRules[] = {
      "--v-head-dim 320",
      "have 320: make them smaller (--qk-head-dim + --qk-pos-emb-head-dim, --v-head-dim)"},
     {"--decoupled-lr 1e-3 --decoupled-min-lr 1e-2", "--decoupled-min-lr 0.01 is above"},
+    {"--lr 1 --decoupled-lr 1e-3 --min-lr 1e-2", "--min-lr 0.01 is above --decoupled-lr 0.001"},
+    {"--lr 1 --decoupled-lr 1e-3 --lr-warmup-init 1e-2", "--lr-warmup-init 0.01 is above --decoup"},
     {"--weight-decay-incr-style linear --start-weight-decay 0.1",
      "--start-weight-decay 0.1 is above"},
     {"--eval-global-batch-size 3", "--eval-global-batch-size 3 is not a multiple of"},

@@ -120,7 +120,7 @@ Flag router_dtype_flag() {
     if (!dtype) return std::nullopt;
     return Values{*dtype == DType::f32 ? "fp32" : "fp64"};
   };
-  return std::move(flag).only_if(has_experts, kNeeds);
+  return std::move(flag).only_if(has_experts, kNeeds).for_some_models();
 }
 
 std::vector<Flag> balance_flags() {
@@ -180,7 +180,8 @@ void append_expert_flags(std::vector<Flag>& table) {
          {toggle("moe-per-layer-logging", at(&TrainOptions::log_experts_by_layer),
                  "log the router's losses and the use of the experts of each layer, too: those of "
                  "the last step")
-              .only_if(has_experts, kNeeds)});
+              .only_if(has_experts, kNeeds)
+              .for_some_models()});
 }
 
 }  // namespace tessera::config

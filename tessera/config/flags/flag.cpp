@@ -118,6 +118,11 @@ Flag Flag::zero_means_absent() && {
   return std::move(*this);
 }
 
+Flag Flag::for_some_models() && {
+  depends_on_model = true;
+  return std::move(*this);
+}
+
 Flag Flag::shown_if(std::function<bool(const Settings&)> test) && {
   get = [getter = std::move(get), test = std::move(test)](const Settings& s) {
     return test(s) ? getter(s) : std::nullopt;

@@ -80,6 +80,9 @@ struct Flag {
   /// The flag without which this one has no effect, where that cannot be seen in Settings.
   std::string_view partner = {};
   bool zero_is_absent = false;  ///< 0 counts as not given
+  /// Whether it has an effect depends on the model, which may be read from files. The flags of
+  /// Group::initialization always do.
+  bool depends_on_model = false;
   /// What a user should know who gives these values; empty for most.
   std::function<std::string(const Values&)> remark;
   /// Commands without the flag that say what to do instead.
@@ -95,6 +98,7 @@ struct Flag {
   Flag only_if(std::function<bool(const Settings&)> test, std::string_view in_words) &&;
   Flag only_with(std::string_view other, std::string_view in_words) &&;
   Flag zero_means_absent() &&;
+  Flag for_some_models() &&;
   /// For options that --print-config shows in another form, sometimes or always.
   Flag shown_if(std::function<bool(const Settings&)> test) &&;
   Flag never_shown() &&;

@@ -110,17 +110,20 @@ std::vector<Flag> degree_flags() {
       integer("expert-tensor-parallel-size", at(&ParallelOptions::expert_tensor), kDegree,
               "number of ranks that each expert's matrices are split over [default: "
               "--tensor-model-parallel-size]")
-          .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
-      word("moe-token-dispatcher-type", at(&ParallelOptions::token_dispatcher), dispatcher_words(),
-           "how tokens travel to the ranks of their experts: each to those ranks (results do not "
-           "depend on the number of ranks; a step on GPUs is no CUDA graph; flex is the same), or "
-           "all "
-           "to all ranks")
-          .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
+          .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts")
+          .for_some_models(),
+      word(
+          "moe-token-dispatcher-type", at(&ParallelOptions::token_dispatcher), dispatcher_words(),
+          "how tokens travel to the ranks of their experts: each to those ranks (results do not "
+          "depend on the number of ranks; without padding to a capacity, a step on GPUs is no CUDA "
+          "graph; flex is the same), or all to all ranks")
+          .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts")
+          .for_some_models(),
       toggle("moe-grouped-gemm", at(&ParallelOptions::grouped_gemm),
              "multiply the tokens of all experts of a rank at once; =false: one expert after the "
              "other, the reference")
-          .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts"),
+          .only_if(shares_experts, "--expert-model-parallel-size above 1 or --num-experts")
+          .for_some_models(),
   };
 }
 

@@ -98,6 +98,9 @@ void upcycling_rules(const ModelOptions& m, Problems& problems) {
                    "--moe-use-upcycling with --moe-shared-expert-intermediate-size {}: a dense "
                    "model has no weights for a shared expert; drop one of them",
                    m.moe_shared_ffn);
+  problems.require(!m.moe_probs_on_input,
+                   "--moe-use-upcycling and --moe-apply-probs-on-input exclude each other: with "
+                   "weighted inputs, experts cannot compute what the dense model does");
 }
 
 void router_dtype_rules(const Options& options, Problems& problems) {
@@ -154,6 +157,9 @@ void expert_rules(const Options& options, Problems& problems) {
     if (options.train.upcycle) upcycling_rules(options.model, problems);
     expert_layout_rules(options, problems);
   } else {
+    problems.require(
+        !options.train.upcycle,
+        "--moe-use-upcycling: the model has no experts; set --num-experts, or drop it");
     problems.require(p.expert == 1,
                      "--expert-model-parallel-size {}: the model has no experts; set "
                      "--num-experts, or drop it",

@@ -1,5 +1,7 @@
 #include "tessera/config/rules/given_rules.h"
 
+#include <algorithm>
+
 #include "tessera/config/flags/flag_table.h"
 
 namespace tessera::config {
@@ -7,7 +9,10 @@ namespace {
 
 // How a model is trained may depend on what it is, which is not known before it is read.
 bool waits_for_model(const Flag& flag, const Settings& settings) {
-  return flag.group == Group::initialization && !settings.options.train.load_hf.empty();
+  const TrainOptions& train = settings.options.train;
+  const bool reads_model =
+      !train.load_hf.empty() || (train.use_checkpoint_args && !train.load.empty());
+  return reads_model && (flag.group == Group::initialization || flag.depends_on_model);
 }
 
 std::string describe(const Flag& flag, const Assignment& assignment) {
@@ -70,6 +75,11 @@ void check_partners(const Assignments& given, const Options& options, Problems& 
       "{2}: "
       "drop it, or set it to {1}",
       p.tensor_2d, p.tensor_2d * p.tensor_2d, p.tensor);
+}
+
+bool names_tokenizer(const Assignments& given) {
+  return std::ranges::any_of(
+      given, [](const auto& each) { return find_flag(each.first)->group == Group::tokenizer; });
 }
 
 void warn_for_model(const Assignments& given, const Settings& settings, Notes& notes) {

@@ -27,8 +27,11 @@ void add_remarks(const Assignments& given, Notes& notes);
 /// Some flags need others.
 void check_partners(const Assignments& given, const Options& options, Problems& problems);
 
-/// Warns about flags without effect that had to wait for the model of --load-hf, which `settings`
-/// have now.
+/// Whether some flag says which tokenizer there is.
+bool names_tokenizer(const Assignments& given);
+
+/// Warns about flags without effect that had to wait for the model of --load-hf or
+/// --use-checkpoint-args, which `settings` have now.
 void warn_for_model(const Assignments& given, const Settings& settings, Notes& notes);
 
 }  // namespace tessera::config

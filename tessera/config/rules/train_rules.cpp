@@ -66,8 +66,13 @@ void schedule_rules(const Options& options, Problems& problems) {
   problems.require(s.lr <= 0 || s.lr_warmup_init <= s.lr, "--lr-warmup-init {} is above --lr {}",
                    s.lr_warmup_init, s.lr);
   const OptimizerOptions& o = options.optimizer;
-  problems.require(o.decoupled_lr <= 0 || o.decoupled_min_lr <= o.decoupled_lr,
-                   "--decoupled-min-lr {} is above --decoupled-lr {}", o.decoupled_min_lr,
+  const bool own_minimum = o.decoupled_min_lr > 0;
+  const double decoupled_minimum = own_minimum ? o.decoupled_min_lr : s.min_lr;
+  problems.require(o.decoupled_lr <= 0 || decoupled_minimum <= o.decoupled_lr,
+                   "--{} {} is above --decoupled-lr {}",
+                   own_minimum ? "decoupled-min-lr" : "min-lr", decoupled_minimum, o.decoupled_lr);
+  problems.require(o.decoupled_lr <= 0 || s.lr_warmup_init <= o.decoupled_lr,
+                   "--lr-warmup-init {} is above --decoupled-lr {}", s.lr_warmup_init,
                    o.decoupled_lr);
   problems.require(s.weight_decay_style == WeightDecayStyle::constant ||
                        s.start_weight_decay <= s.end_weight_decay,
@@ -171,23 +176,29 @@ void profile_rules(const TrainOptions& train, const Ranks& ranks, Problems& prob
   }
 }
 
-// The schedule of the pipeline must suit the smallest batch too.
-void smaller_batch_rules(const Options& options, Problems& problems) {
-  Options smallest = options;
+// The schedule of the pipeline must suit all other batches of the run, too.
+void other_batch_rules(const Options& options, Problems& problems) {
+  std::set<std::int64_t> sizes;
   try {
-    const BatchSchedule sizes(options.train, options.data.seq_length);
-    for (const auto& [from, size] : sizes.steps())
-      smallest.train.global_batch_size = std::min(smallest.train.global_batch_size, size);
+    const BatchSchedule schedule(options.train, options.data.seq_length);
+    for (const auto& [from, size] : schedule.steps()) sizes.insert(size);
   } catch (const InputError&) {
     return;  // reported already
   }
-  if (smallest.train.global_batch_size == options.train.global_batch_size) return;
-  Problems of_largest, of_smallest;
+  if (options.train.eval_global_batch_size > 0) sizes.insert(options.train.eval_global_batch_size);
+  sizes.erase(options.train.global_batch_size);
+  Problems of_largest;
   training_pipeline_rules(options, of_largest);
-  training_pipeline_rules(smallest, of_smallest);
   if (!of_largest.empty()) return;
-  for (const std::string& line : of_smallest.lines())
-    problems.add("with batches of {}: {}", smallest.train.global_batch_size, line);
+  Options other = options;
+  for (const std::int64_t size : sizes) {
+    other.train.global_batch_size = size;
+    Problems of_size;
+    training_pipeline_rules(other, of_size);
+    for (const std::string& line : of_size.lines())
+      problems.add("with batches of {}: {}", size, line);
+    if (!of_size.empty()) return;
+  }
 }
 
 void parallel_rules(const Options& options, const Ranks& ranks, Problems& problems) {
@@ -205,7 +216,7 @@ void parallel_rules(const Options& options, const Ranks& ranks, Problems& proble
   sharding_rules(p, problems);
   split_model_rules(options, problems);
   training_pipeline_rules(options, problems);
-  smaller_batch_rules(options, problems);
+  other_batch_rules(options, problems);
 }
 
 }  // namespace
@@ -232,6 +243,11 @@ void batch_schedule_rules(const Options& options, Problems& problems) {
                    "--eval-global-batch-size {} is not a multiple of --micro-batch-size {} x "
                    "data-parallel size {}: change one of them",
                    train.eval_global_batch_size, train.micro_batch_size, options.parallel.data);
+  problems.require(options.pipeline.schedule != ScheduleKind::search ||
+                       train.eval_global_batch_size == 0 ||
+                       train.eval_global_batch_size == train.global_batch_size,
+                   "--eval-global-batch-size and --pipeline-schedule search exclude each other: "
+                   "the schedule is for one batch size");
   if (train.rampup_batch_size.empty() && train.step_batch_size_schedule.empty()) return;
   const std::string_view flag =
       train.rampup_batch_size.empty() ? "--step-batch-size-schedule" : "--rampup-batch-size";
