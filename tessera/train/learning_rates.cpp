@@ -11,14 +11,15 @@ namespace tessera {
 void LearningRates::send(const Progress& progress, std::int64_t batch) {
   static_assert(Optimizer::kRates >= 2 * Optimizer::kRecords);
   const TrainOptions& train = options_.train;
-  // Iterations of the schedule have the batch size that a run ends with.
-  const std::int64_t last = train.global_batch_size;
-  const std::int64_t all = train.train_samples > 0 ? train.train_samples : train.train_iters * last;
+  // Iterations of the schedule have the largest batch size of the run.
+  const std::int64_t largest = train.global_batch_size;
+  const std::int64_t all =
+      train.train_samples > 0 ? train.train_samples : train.train_iters * largest;
   const std::int64_t position = schedule_position(options_, progress);
   std::vector<StepRates> rates;
   for (std::int64_t i = 0; i < Optimizer::kRates; ++i)
     rates.push_back(
-        step_rates(options_.schedule, options_.optimizer, all, last, position + i * batch));
+        step_rates(options_.schedule, options_.optimizer, all, largest, position + i * batch));
   session_.optimizer().set_rates(session_.context(), rates);
   left_ = Optimizer::kRates;
 }

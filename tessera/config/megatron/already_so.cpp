@@ -30,9 +30,10 @@ constexpr MegatronRow kAlreadySo[] = {
      "scaled-upper-triang-masked-softmax-fusion scaled-masked-softmax-fusion "
      "no-scaled-masked-softmax-fusion memory-efficient-layer-norm",
      "operations are fused where that helps"},
-    {kModels, "no-bias-gelu-fusion openai-gelu bias-gelu-fusion",
-     "GELU has the tanh form, as in Megatron's fused kernel; --activation-function gelu_exact is "
-     "the form with erf"},
+    {kModels, "openai-gelu bias-gelu-fusion", "GELU has the tanh form"},
+    {kModels, "no-bias-gelu-fusion",
+     "GELU keeps the tanh form; Megatron's without fusion is the form with erf, here "
+     "--activation-function gelu_exact"},
     {kModels,
      "cuda-graph-impl=NAME cuda-graph-scope=NAME... cuda-graph-modules=NAME... "
      "cuda-graph-warmup-steps=N enable-cuda-graph external-cuda-graph "
