@@ -2,6 +2,7 @@
 // losses of evaluations.
 #include <fmt/core.h>
 
+#include <cmath>
 #include <map>
 
 #include "tessera/base/log.h"
@@ -10,30 +11,40 @@
 namespace tessera {
 namespace {
 
-// Sums of a step's metrics since the last line, by name.
+// Sums of a step's metrics since the last line, by name. Losses are those of steps with a finite
+// loss: others are counted.
 class IntervalSums {
  public:
   void add(const Metrics& metrics) {
-    for (const Metric& metric : metrics) sums_[metric.name] += metric.number();
+    const bool finite = std::isfinite(metrics.number("lm_loss"));
+    for (const Metric& metric : metrics)
+      if (finite || metric.unit != kLossUnit) sums_[metric.name] += metric.number();
     ++steps_;
+    finite_ += finite ? 1 : 0;
   }
   double sum(const std::string& name) const {
     const auto found = sums_.find(name);
     return found == sums_.end() ? 0 : found->second;
   }
   double mean(const std::string& name) const { return sum(name) / static_cast<double>(steps_); }
+  /// NaN if no step's loss was finite.
+  double mean_loss(const std::string& name) const {
+    return sum(name) / static_cast<double>(finite_);
+  }
+  std::int64_t not_finite() const { return steps_ - finite_; }
 
  private:
   std::map<std::string, double> sums_;
   std::int64_t steps_ = 0;
+  std::int64_t finite_ = 0;
 };
 
 // "lm loss" first, then all others as they are called.
 std::string format_losses(const Metrics& metrics, const IntervalSums& interval) {
-  std::string text = fmt::format(" lm loss: {:.6E} |", interval.mean("lm_loss"));
+  std::string text = fmt::format(" lm loss: {:.6E} |", interval.mean_loss("lm_loss"));
   for (const Metric& metric : metrics)
     if (metric.unit == kLossUnit && metric.name != "lm_loss")
-      text += fmt::format(" {}: {:.6E} |", metric.name, interval.mean(metric.name));
+      text += fmt::format(" {}: {:.6E} |", metric.name, interval.mean_loss(metric.name));
   return text;
 }
 
@@ -58,9 +69,9 @@ std::string format_log_line(const StepMetrics& step, const IntervalSums& interva
   if (m.find("params_norm") != nullptr)
     line += fmt::format(" params norm: {:.3f} |", m.number("params_norm"));
   line += fmt::format(
-      " number of skipped iterations: {:3.0f} | number of nan iterations:   0 | data wait (ms): "
+      " number of skipped iterations: {:3.0f} | number of nan iterations: {:3} | data wait (ms): "
       "{:.1f} |",
-      interval.sum("skipped"), m.number("longest_data_wait") * 1e3);
+      interval.sum("skipped"), interval.not_finite(), m.number("longest_data_wait") * 1e3);
   if (m.find("expert_imbalance") != nullptr)
     line += fmt::format(" expert tokens max/mean: {:.2f} |", interval.mean("expert_imbalance"));
   if (interval.sum("expert_dropped") > 0)

@@ -80,6 +80,15 @@ TEST_F(MetricSinks, LogLinesHaveMegatronsFieldsAndMeansOfTheInterval) {
   EXPECT_EQ(log_of({step_metrics(1)}), "");
 }
 
+// Steps that went on without the check for NaN: their losses are counted, but in no mean.
+TEST_F(MetricSinks, LossesThatAreNotFiniteAreCounted) {
+  const std::string line = log_of({step_metrics(1, std::nan(""), 0.25, true), step_metrics(2)});
+  EXPECT_NE(line.find(" | lm loss: 2.500000E+00 |"), std::string::npos) << line;
+  EXPECT_NE(line.find("skipped iterations:   1 | number of nan iterations:   1 |"),
+            std::string::npos)
+      << line;
+}
+
 TEST_F(MetricSinks, ThroughputIsLoggedOnRequest) {
   options_.log_throughput = true;
   EXPECT_NE(log_of({step_metrics(1), step_metrics(2)})
