@@ -30,7 +30,7 @@ ModelOptions model_of(const Json& entry) {
   model.ffn_hidden_size = entry.at("ffn");
   model.num_attention_heads = entry.at("heads");
   model.num_query_groups = entry.at("kv_heads");
-  model.kv_channels = model.hidden_size / model.num_attention_heads;
+  model.kv_channels = entry.value("head_size", model.hidden_size / model.num_attention_heads);
   model.vocab_size = entry.at("vocab");
   model.max_position_embeddings = entry.at("seq");
   model.tie_embeddings = entry.at("tied");
